@@ -56,7 +56,7 @@ IncidentState = Literal["open", "resolved", "ended"]
 Subject = Literal[
     "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release"
 ]
-MOST_MEMBERS = 500
+MAX_MEMBERS = 500
 """Members of an incident that are kept; all are counted."""
 FLAPPING = timedelta(minutes=15)
 """A condition that comes back within so long after its end continues the same incident."""
@@ -86,7 +86,7 @@ class Condition(Struct, frozen=True):
     Attributes:
         cause: what its members have in common; with the kind, its identity.
         message: a sentence about all members.
-        members: at most `MOST_MEMBERS`.
+        members: at most `MAX_MEMBERS`.
         left: how much is concerned that no member stands for.
         since: when it began, where that is known.
     """

@@ -24,7 +24,7 @@ from compatgate.discovery.registry.image_spec import is_loopback
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, Unavailable
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 CHUNK = 256 * 1024
 """Bytes per read from a socket."""
 _CONNECT_SECONDS = 15.0
@@ -128,7 +128,7 @@ class Transport:
             Unavailable: no answer, too many redirects, a redirect that leaves TLS, or the deadline.
         """
         first = urlsplit(url)
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             response = self._send(url, headers, body, method)
             location = response.headers.get("Location")
             if response.status not in _REDIRECT_STATUSES or method not in _READING or not location:
@@ -139,7 +139,7 @@ class Transport:
             url = target
             if urlsplit(url)[:2] != first[:2]:
                 headers = {k: v for k, v in headers.items() if k != "Authorization"}
-        what = f"{first.netloc} redirects more than {MOST_REDIRECTS} times"
+        what = f"{first.netloc} redirects more than {MAX_REDIRECTS} times"
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
     def check_lead(self, url: str, target: str) -> None:

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 1200, 630
 _MARGIN, _BAND = 72, 28
 _CHARACTERS = 66
 """Characters of a line of 28 px in most sans-serif fonts."""
-_MOST_LINES = 9
+_MAX_LINES = 9
 _FIRST, _STEP = 268, 40
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" \
@@ -75,7 +75,7 @@ def draw_card(card: Card) -> bytes:
 def _wrap(paragraphs: tuple[str, ...]) -> list[str]:
     lines: list[str] = []
     for paragraph in paragraphs:
-        left = _MOST_LINES - len(lines)
+        left = _MAX_LINES - len(lines)
         if left < 1:
             break
         lines += textwrap.wrap(paragraph, _CHARACTERS, max_lines=min(left, 4), placeholder=" …")

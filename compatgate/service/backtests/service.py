@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from compatgate.documents.sources import Source
     from compatgate.service.gate.service import Gate
 
-_MOST_LEFT = 5
-_MOST_NAMED = 3
+_MAX_LEFT = 5
+_MAX_NAMED = 3
 
 
 def apply_edits(snapshot: Snapshot, edits: Iterable[Edit]) -> Snapshot:
@@ -220,8 +220,8 @@ def summarise(found: Backtest) -> str:
 def _list_left(found: Backtest) -> list[str]:
     if not found.left:
         return []
-    named = [f"{name}: {why}" for name, why in list(found.left.items())[:_MOST_LEFT]]
-    return [f"{len(found.left)} questions were not decided: {shorten(named, _MOST_NAMED)}"]
+    named = [f"{name}: {why}" for name, why in list(found.left.items())[:_MAX_LEFT]]
+    return [f"{len(found.left)} questions were not decided: {shorten(named, _MAX_NAMED)}"]
 
 
 def _count_effects(found: Backtest) -> BacktestCountsBody:

@@ -13,7 +13,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.page import NAVIGATION
 
-MOST_PLACES = 6
+MAX_PLACES = 6
 _SHORTEST_PREFIX = 6
 """Characters of a name that its beginning is cut to, to find others that begin so."""
 _RUN_PREFIX = "run_"
@@ -41,7 +41,7 @@ def suggest_places(gate: Gate, path: str, viewer: Principal) -> tuple[Hit, ...]:
     unique: dict[str, Hit] = {}
     for hit in found:
         unique.setdefault(hit.href, hit)
-    return tuple(islice(unique.values(), MOST_PLACES))
+    return tuple(islice(unique.values(), MAX_PLACES))
 
 
 def _suggest_pages(room: str, viewer: Principal) -> Iterator[Hit]:
@@ -71,6 +71,6 @@ def _suggest_objects(gate: Gate, room: str, name: str, viewer: Principal) -> Ite
 def _suggest_runs(gate: Gate, name: str) -> Iterator[Hit]:
     """Yield runs with the longest common beginning."""
     for length in range(len(name), _SHORTEST_PREFIX - 1, -1):
-        if runs := gate.runs.find_ids(name[:length], limit=MOST_PLACES):
+        if runs := gate.runs.find_ids(name[:length], limit=MAX_PLACES):
             yield from (Hit(one, "run", link("runs", one)) for one in runs)
             return

@@ -46,7 +46,7 @@ from compatgate.service.gate.question_links import (
 )
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
-MOST_VERSIONS = 48
+MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 
 
@@ -95,7 +95,7 @@ def list_choices(
 
 
 def _list_versions(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
-    newest = sorted(known_versions(facts, component), reverse=True)[:MOST_VERSIONS]
+    newest = sorted(known_versions(facts, component), reverse=True)[:MAX_VERSIONS]
     if stated is not None and all(version.key != stated.key for version in newest):
         return [stated, *newest]
     return newest

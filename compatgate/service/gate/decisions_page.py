@@ -29,9 +29,9 @@ from compatgate.service.gate.repository import BarRow, DecisionRow, DeniedVerdic
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 DAYS = 14
-MOST_VERDICTS = 500
+MAX_VERDICTS = 500
 """Denied verdicts that are read to group them by cause, the most frequent."""
-_MOST_BARS = 120
+_MAX_BARS = 120
 _LONGEST_STACK = 90
 _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
@@ -232,7 +232,7 @@ def _list_denied(
 ) -> list[tuple[DeniedVerdict, dict[str, Any]]]:
     """Return the most frequent denied verdicts of a time with the finding that decided each."""
     rule = (ask.query.rule or "").upper()
-    rows = ask.gate.history.list_denied(since, until, limit=MOST_VERDICTS)
+    rows = ask.gate.history.list_denied(since, until, limit=MAX_VERDICTS)
     bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
     found = ((row, deciding_finding(bodies.get(row.verdict_id))) for row in rows)
     return [(row, one) for row, one in found if one and (not rule or one["rule"] == rule)]
@@ -297,7 +297,7 @@ def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datet
     span = until - since
     step = _DAY if span > _DAY_BARS else _HOUR if span > _HOUR_BARS else _MINUTE
     begin, last = (_floor(at.astimezone(UTC), step) for at in (since, until))
-    begin = max(begin, last - step * (_MOST_BARS - 1))
+    begin = max(begin, last - step * (_MAX_BARS - 1))
     count = (last - begin) // step + 1
     return step, tuple(begin + step * place for place in range(count + 1))
 

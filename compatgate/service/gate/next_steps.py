@@ -24,7 +24,7 @@ from compatgate.service.waivers.service import draft_waiver_form, match_versions
 Json = dict[str, Any]
 _YOU = "you"
 _OPEN = ("fail", "unknown")
-_MOST_FINDINGS = 5
+_MAX_FINDINGS = 5
 _SUITE = re.compile(r"suite (\S+)")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 50
@@ -94,7 +94,7 @@ def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
     if verdict["verdict"] not in _OPEN or not found:
         return []
     guide = _Guide(verdict, place)
-    steps = [step for f in found[:_MOST_FINDINGS] for step in guide.resolve(f)]
+    steps = [step for f in found[:_MAX_FINDINGS] for step in guide.resolve(f)]
     if guide.drafted:
         steps.append(guide.bless(guide.drafted))
     if waiver := guide.waive():

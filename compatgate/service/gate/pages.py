@@ -41,7 +41,7 @@ from compatgate.service.waivers.service import draft_waiver_form
 from compatgate.service.web.call import base_url, verdict_link
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
-_MOST_DECISIONS = 20
+_MAX_DECISIONS = 20
 _NEW_WAIVER = ("new-waiver",)
 _BASIS_TEXTS = {
     "image": "read from the image",
@@ -61,7 +61,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         verdict = ask.gate.show_verdict(verdict_id)
     except NotFound as error:
         return _suggest_verdicts(ask, verdict_id, error)
-    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MOST_DECISIONS)
+    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
     steps = steps_of(verdict, ask.gate, base_url(ask.service))
     context = {

@@ -293,7 +293,7 @@ def _to_row(row: Any) -> DecisionRow:
     return DecisionRow(**row._mapping)
 
 
-MOST_DECISIONS = 200_000
+MAX_DECISIONS = 200_000
 """Most decisions that a summary reads; a chart does not need more."""
 _CLOCK_DISORDER = 1000
 """Numbers may run ahead of the clock by so many: threads write at the same time."""
@@ -325,7 +325,7 @@ class DecisionCounts(Struct, frozen=True):
 
 
 def count_by_day(
-    session: Session, since: datetime, *, target: str | None = None, most: int = MOST_DECISIONS
+    session: Session, since: datetime, *, target: str | None = None, most: int = MAX_DECISIONS
 ) -> DecisionCounts:
     """Count decisions by day.
 
@@ -359,7 +359,7 @@ class BarCounts(Struct, frozen=True):
 
     Attributes:
         bars: one for each span, in order.
-        complete: all decisions count; else only the newest `MOST_DECISIONS`.
+        complete: all decisions count; else only the newest `MAX_DECISIONS`.
     """
 
     bars: tuple[BarRow, ...]
@@ -381,7 +381,7 @@ def count_bars(
         texts: beginnings of target, token, source and image.
         verdict_ids: of the answer; None: any.
     """
-    older = select(Decision.id).order_by(Decision.id.desc()).offset(MOST_DECISIONS).limit(1)
+    older = select(Decision.id).order_by(Decision.id.desc()).offset(MAX_DECISIONS).limit(1)
     floor: int | None = session.execute(older).scalar()
     conditions = list(_text_filters(texts, beginnings=True))
     if verdict_ids is not None:
@@ -399,7 +399,7 @@ def count_bars(
 
 
 def count_stopped_by_target(
-    session: Session, since: datetime, *, most: int = MOST_DECISIONS
+    session: Session, since: datetime, *, most: int = MAX_DECISIONS
 ) -> dict[str, int]:
     """Count the decisions that did not allow the stack, by target; targets without any are missing.
 
@@ -497,7 +497,7 @@ def list_most_denied(session: Session, since: datetime, *, limit: int) -> list[D
     )
     denied = select(*columns).where(Decision.id >= first, Decision.decided_at >= since)
     denied = denied.where(Decision.allowed.is_(False))
-    newest = denied.order_by(Decision.id.desc()).limit(MOST_DECISIONS).subquery()
+    newest = denied.order_by(Decision.id.desc()).limit(MAX_DECISIONS).subquery()
     count = func.count().label("count")
     key = (newest.c.verdict_id, newest.c.target, newest.c.outcome)
     last = func.max(newest.c.decided_at).label("last")
@@ -522,13 +522,13 @@ def list_denied_verdicts(
 
     Args:
         session: to read from.
-        since: earliest time; of more than `MOST_DECISIONS` decisions, the newest count.
+        since: earliest time; of more than `MAX_DECISIONS` decisions, the newest count.
         until: latest time.
         limit: most rows.
     """
     wanted = select(Decision.verdict_id, Decision.target, Decision.decided_at)
     wanted = wanted.where(not_(Decision.allowed), Decision.decided_at.between(since, until))
-    newest = wanted.order_by(Decision.decided_at.desc()).limit(MOST_DECISIONS).subquery()
+    newest = wanted.order_by(Decision.decided_at.desc()).limit(MAX_DECISIONS).subquery()
     count, last = func.count().label("count"), func.max(newest.c.decided_at)
     query = select(newest.c.verdict_id, newest.c.target, count, last)
     query = query.group_by(newest.c.verdict_id, newest.c.target)
@@ -536,7 +536,7 @@ def list_denied_verdicts(
     return [DeniedVerdict(*row) for row in rows]
 
 
-MOST_VERDICTS = 5000
+MAX_VERDICTS = 5000
 """Most verdicts that a summary reads, the latest."""
 _VERDICTS_PER_QUERY = 500
 
@@ -577,7 +577,7 @@ def list_asked_stacks(
     since: datetime,
     *,
     most: int,
-    verdicts: int = MOST_VERDICTS,
+    verdicts: int = MAX_VERDICTS,
 ) -> AskedStacks:
     """Return the verdicts on some targets.
 
@@ -602,7 +602,7 @@ def list_asked_stacks(
     return AskedStacks(found, decisions, decisions < most and len(rows) == len(kept))
 
 
-_MOST_ASKERS = 20
+_MAX_ASKERS = 20
 
 
 def list_askers(
@@ -625,7 +625,7 @@ def list_askers(
     query = select(*key).group_by(*key).order_by(last.desc(), newest.c.asked_by)
     for verdict_id, asked_by in session.execute(query):
         names = found.setdefault(verdict_id, [])
-        if len(names) < _MOST_ASKERS:
+        if len(names) < _MAX_ASKERS:
             names.append(asked_by)
     return {verdict_id: tuple(names) for verdict_id, names in found.items()}
 

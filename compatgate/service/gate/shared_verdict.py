@@ -44,7 +44,7 @@ _PRIVATE = {
 _MARKDOWN = "text/markdown; charset=utf-8"
 _HTML = "text/html; charset=utf-8"
 _WAIVER_DAYS = 7
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 _LONGEST_PREVIEW = 300
 _LOOKS: dict[str, Look] = {"allowed": "good", "denied": "bad", "unknown": "neutral"}
 
@@ -224,7 +224,7 @@ def _reasons(verdict: Json) -> list[str]:
     """Return the deciding findings as sentences, each with its first fix."""
     deciding = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
     found = []
-    for finding in deciding[:_MOST_REASONS]:
+    for finding in deciding[:_MAX_REASONS]:
         fix = f" Fix: {finding['fixes'][0]['message']}." if finding["fixes"] else ""
         found.append(f"{finding['rule']}: {finding['message']}.{fix}")
     return found

@@ -17,8 +17,8 @@ from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _DAYS = 14
 _WEEK = 7
-_MOST_DENIED = 8
-_MOST_VERDICTS = 60
+_MAX_DENIED = 8
+_MAX_VERDICTS = 60
 _EACH_KIND = 4
 """Most incidents of a kind; its title links to all of them."""
 
@@ -94,7 +94,7 @@ class DeniedStack(Struct, frozen=True):
 def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     """Return the most denied stacks of the week; images with the same stack count together."""
     found: dict[bytes, DeniedStack] = {}
-    rows = ask.gate.history.most_denied(_WEEK, limit=_MOST_VERDICTS)
+    rows = ask.gate.history.most_denied(_WEEK, limit=_MAX_VERDICTS)
     bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
     for row in rows:
         verdict = bodies.get(row.verdict_id)
@@ -106,7 +106,7 @@ def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
         known = found.get(key)
         count = row.count + (known.count if known else 0)
         found[key] = DeniedStack(count, row.target, verdict["stack"], row.verdict_id, why)
-    return sorted(found.values(), key=lambda one: -one.count)[:_MOST_DENIED]
+    return sorted(found.values(), key=lambda one: -one.count)[:_MAX_DENIED]
 
 
 @page("/keys", scope=None)

@@ -12,7 +12,7 @@ from compatgate.documents.specs import Kind
 from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
-from compatgate.service.gate.repository import MOST_DECISIONS
+from compatgate.service.gate.repository import MAX_DECISIONS
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,
@@ -237,7 +237,7 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     target: Annotated[Filter, Meta(description="the only target to check")] | None = None
     since: Since | None = None
     decisions: Annotated[
-        int, Meta(ge=1, le=MOST_DECISIONS, description="most decisions to check, the newest")
+        int, Meta(ge=1, le=MAX_DECISIONS, description="most decisions to check, the newest")
     ] = DECISIONS
 
 

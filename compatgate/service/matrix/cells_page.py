@@ -30,7 +30,7 @@ from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 HEIGHT, WIDTH = 50, 24
 _SECONDS = 0.08
-_MOST_EXPORTED = 20_000
+_MAX_EXPORTED = 20_000
 _Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Word = Annotated[str, Meta(max_length=400)]
 LEGEND = (
@@ -111,8 +111,8 @@ def _export_table(snapshot: Snapshot, asked: CellSection, found: CellTable) -> T
         BadInput: it has too many cells for one request.
     """
     size = found.rows_total * found.columns_total
-    if size > _MOST_EXPORTED:
-        hint = f"filter rows or columns until at most {_MOST_EXPORTED:,} cells are left"
+    if size > _MAX_EXPORTED:
+        hint = f"filter rows or columns until at most {_MAX_EXPORTED:,} cells are left"
         raise BadInput("too many cells to export", field="q", value=f"{size:,} cells", hint=hint)
     whole = replace(asked, top=0, left=0, height=size, width=size)
     made = build_table(snapshot, whole, clock.now())

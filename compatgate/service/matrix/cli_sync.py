@@ -36,7 +36,7 @@ exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
 """
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
 _REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 def sync_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,4 +157,4 @@ def _print_plan(found: Body) -> None:
 
 
 def _name_documents(named: list[Body]) -> str:
-    return shorten([f"{one['kind']} {one['name']}" for one in named], _MOST_NAMED)
+    return shorten([f"{one['kind']} {one['name']}" for one in named], _MAX_NAMED)

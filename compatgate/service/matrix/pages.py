@@ -35,7 +35,7 @@ from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_c
 from compatgate.service.matrix.service import STATUS_VERBS
 from compatgate.service.runs.promotion import EntryRemarks
 from compatgate.service.web.page import (
-    MOST_CHOICES,
+    MAX_CHOICES,
     HtmlPage,
     PageRequest,
     Redirect,
@@ -45,9 +45,9 @@ from compatgate.service.web.page import (
 )
 from compatgate.service.web.route import LARGEST
 
-MOST_TARGETS = 40
+MAX_TARGETS = 40
 """Most targets on the page of an entry; the matrix shows all."""
-MOST_REVISIONS = 20
+MAX_REVISIONS = 20
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ENTRY_COLUMNS = (
     Column("name", "Entry"),
@@ -162,7 +162,7 @@ def _entry_page(
     total = 0
     if entry is not None:
         pairs, total = list_entry_pairs(
-            snapshot, entry, shared_fit_cache(gate.facts), now, MOST_TARGETS
+            snapshot, entry, shared_fit_cache(gate.facts), now, MAX_TARGETS
         )
     spec = row.document["spec"]
     remarks = gate.runs.remarks([row.name])[row.name]
@@ -179,13 +179,13 @@ def _entry_page(
         or (remarks.promotion is not None and bool(remarks.promotion.needs)),
         "pools": gate.runs.entry_pools(row.name),
         "targets_total": total,
-        "targets_shown": MOST_TARGETS,
+        "targets_shown": MAX_TARGETS,
         "open": represented.open,
         "verbs": {
             status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
         },
-        "names": sorted(snapshot.entries)[:MOST_CHOICES],
-        "history": gate.matrix.list_changes("Entry", row.name, limit=MOST_REVISIONS),
+        "names": sorted(snapshot.entries)[:MAX_CHOICES],
+        "history": gate.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
         "error": error,
         "typed": ask.form,
     }

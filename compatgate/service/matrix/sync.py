@@ -31,8 +31,8 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import Consent, Edit, make_revision
 
 SYNC_NAME_PATTERN = NAME_PATTERN
-_MOST_USES = 10_000
-_MOST_NAMED = 5
+_MAX_USES = 10_000
+_MAX_NAMED = 5
 D = TypeVar("D", bound=Document)
 
 
@@ -207,8 +207,8 @@ def _refuse_foreign(
 
 def _check_uses(session: Session, edits: Sequence[Edit]) -> None:
     """Refuse to delete a target that a document would still name afterwards."""
-    for target, uses in imports.find_uses_left(session, edits, _MOST_USES):
-        named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MOST_NAMED])
+    for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
+        named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MAX_NAMED])
         raise Conflict(
             f"the files lack the target {target!r}, and {named} name it",
             field="prune",

@@ -11,7 +11,7 @@ import msgspec
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.incidents import (
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     Condition,
     IncidentKind,
     IncidentLevel,
@@ -61,8 +61,8 @@ def make_condition(
 ) -> Condition:
     """Return a condition of any number of members, of which the first by name are kept."""
     kept = sorted(members, key=lambda one: one.name)
-    left = sum(one.count for one in kept[MOST_MEMBERS:])
-    return Condition(kind, cause, level, message, tuple(kept[:MOST_MEMBERS]), left, since)
+    left = sum(one.count for one in kept[MAX_MEMBERS:])
+    return Condition(kind, cause, level, message, tuple(kept[:MAX_MEMBERS]), left, since)
 
 
 def target_member(

@@ -34,9 +34,9 @@ from compatgate.service.webhooks.signatures import MIN_SECRET_BYTES
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _VARIABLE = re.compile(rf"{SECRETS}[A-Z0-9_]{{1,100}}")
 _ADDRESS = re.compile(r"[^\s@,;<>\"]{1,64}@[^\s@,;<>\"]{1,189}")
-_MOST_DIGEST = timedelta(days=7)
+_MAX_DIGEST = timedelta(days=7)
 _DIGEST = timedelta(hours=1)
-_MOST_CHANNELS = 200
+_MAX_CHANNELS = 200
 
 
 class NoticeDesk:
@@ -112,8 +112,8 @@ class NoticeDesk:
         secret, place, made = read_channel(wanted)
         row = ChannelRow(name, wanted.kind, place, clock.now(), by)
         with self._database.writing() as session:
-            if len(channels.load_channels(session)) >= _MOST_CHANNELS:
-                raise BadInput(f"there are {_MOST_CHANNELS} channels already", field="name")
+            if len(channels.load_channels(session)) >= _MAX_CHANNELS:
+                raise BadInput(f"there are {_MAX_CHANNELS} channels already", field="name")
             is_new = channels.store_channel(session, row, secret)
         return row, is_new, made
 
@@ -169,8 +169,8 @@ class NoticeDesk:
         digest = timedelta(0) if wanted.urgency == "page" else _DIGEST
         if wanted.digest is not None:
             digest = parse_duration(wanted.digest, field="digest")
-        if digest > _MOST_DIGEST:
-            hint = f"at most {_MOST_DIGEST.days}d"
+        if digest > _MAX_DIGEST:
+            hint = f"at most {_MAX_DIGEST.days}d"
             raise BadInput("is too long", field="digest", value=wanted.digest, hint=hint)
         chosen = NoticeFilter(
             tuple(wanted.kinds),

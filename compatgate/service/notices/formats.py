@@ -22,12 +22,12 @@ from compatgate.kit.clock import iso
 from compatgate.service.notices.models import IncidentRow
 from compatgate.service.notices.schemas import Urgency
 
-MOST_NOTICES = 50
+MAX_NOTICES = 50
 """Notices of a message; the others are counted."""
 SCHEMA = "compatgate.dev/notice/v1"
-_MOST_MEMBERS = 10
-_MOST_TARGETS = 50
-_MOST_IN_CHAT = 15
+_MAX_MEMBERS = 10
+_MAX_TARGETS = 50
+_MAX_IN_CHAT = 15
 _LONGEST = 400
 _HEADER = 150
 _SIGNS: dict[IncidentLevel, str] = {"fail": "✗", "warn": "!", "info": "i"}
@@ -113,7 +113,7 @@ def make_notice(row: IncidentRow, told: Sequence[str]) -> Notice:
     wanted = set(told)
     new = [one for one in row.members if one.name in wanted] or [*row.members]
     named = tuple(
-        NoticeMember(one.about, one.name, one.note, one.owner) for one in new[:_MOST_MEMBERS]
+        NoticeMember(one.about, one.name, one.note, one.owner) for one in new[:_MAX_MEMBERS]
     )
     return Notice(
         row.id,
@@ -123,7 +123,7 @@ def make_notice(row: IncidentRow, told: Sequence[str]) -> Notice:
         row.message,
         row.count,
         tuple(dict.fromkeys(one.owner for one in new if one.owner)),
-        tuple(dict.fromkeys(target for one in new for target in one.targets))[:_MOST_TARGETS],
+        tuple(dict.fromkeys(target for one in new for target in one.targets))[:_MAX_TARGETS],
         row.first_seen,
         row.last_seen,
         named,
@@ -226,7 +226,7 @@ def to_slack(message: Message, base: str) -> dict[str, Any]:
     """Return a message for a Slack incoming webhook, as blocks; arguments as `to_json`."""
     header = {"type": "plain_text", "text": _shorten(message.title, _HEADER), "emoji": False}
     blocks: list[dict[str, Any]] = [{"type": "header", "text": header}]
-    shown = message.notices[:_MOST_IN_CHAT]
+    shown = message.notices[:_MAX_IN_CHAT]
     for one in shown:
         text = f"{_SIGNS[one.level]} {_escape_slack(_shorten(one.text) + _owners(one))}"
         if place := incident_link(base, one.incident):
@@ -242,7 +242,7 @@ def to_teams(message: Message, base: str) -> dict[str, Any]:
 
     Text stands in runs, which Teams does not read as Markdown.
     """
-    shown = message.notices[:_MOST_IN_CHAT]
+    shown = message.notices[:_MAX_IN_CHAT]
     title = {"type": "TextRun", "text": _shorten(message.title, _HEADER), "weight": "Bolder"}
     body: list[dict[str, Any]] = [{"type": "RichTextBlock", "inlines": [title]}]
     for one in shown:

@@ -43,7 +43,7 @@ _EMPTY = EmptyNotice(
     "Evidence is fresh, nodes are as declared, and no waiver or driver branch ends soon.",
 )
 WORDS = {"fail": "broken", "warn": "check", "info": "news"}
-_MOST_DAYS = 90
+_MAX_DAYS = 90
 
 
 class IncidentQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -142,8 +142,8 @@ def act_on_incident(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 
 def _read_days(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:3]) <= _MOST_DAYS:
-        hint = f"from 1 to {_MOST_DAYS}"
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:3]) <= _MAX_DAYS:
+        hint = f"from 1 to {_MAX_DAYS}"
         raise BadInput("is not a number of days", field="days", value=text, hint=hint)
     return int(text[:3])
 

@@ -22,7 +22,7 @@ from compatgate.errors import NotFound
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.notices import repository as incidents
 from compatgate.service.notices.channels import load_subscriptions
-from compatgate.service.notices.formats import MOST_NOTICES, Message, make_notice
+from compatgate.service.notices.formats import MAX_NOTICES, Message, make_notice
 from compatgate.service.notices.models import (
     DeliveryRow,
     IncidentRow,
@@ -42,9 +42,9 @@ _FIRST_PAUSE_S = 10
 _LONGEST_PAUSE_S = 3600
 _FAILING_ATTEMPTS = 3
 _KEPT = timedelta(days=30)
-_MOST_WAITING = 500
+_MAX_WAITING = 500
 """Items of a subscription that one delivery takes along."""
-_MOST_NAMES = 50
+_MAX_NAMES = 50
 _encode = msgspec.json.Encoder().encode
 _DELIVERY = [getattr(NoticeDelivery, name) for name in DeliveryRow.__struct_fields__]
 
@@ -97,7 +97,7 @@ def queue(
     for subscription in load_subscriptions(session) if rows else ():
         for row in rows:
             if mine := matches(subscription.filter, row, told.get(row.key, ())):
-                names = [one.name for one in mine[:_MOST_NAMES]]
+                names = [one.name for one in mine[:_MAX_NAMES]]
                 items.append(
                     {
                         "subscription": subscription.name,
@@ -154,7 +154,7 @@ def _make_delivery(session: Session, to: SubscriptionRow, now: datetime) -> str 
     columns = (NoticeItem.id, NoticeItem.incident, NoticeItem.episode, NoticeItem.members)
     mine = and_(NoticeItem.subscription == to.name, NoticeItem.delivery.is_(None))
     items = session.execute(
-        select(*columns).where(mine).order_by(NoticeItem.id).limit(_MOST_WAITING)
+        select(*columns).where(mine).order_by(NoticeItem.id).limit(_MAX_WAITING)
     ).all()
     rows = {row.id: row for row in incidents.load_incidents(session, {i.incident for i in items})}
     over = {i.id for i in items if not _is_news(rows.get(i.incident), i.episode)}
@@ -168,9 +168,9 @@ def _make_delivery(session: Session, to: SubscriptionRow, now: datetime) -> str 
         told.setdefault(item.incident, {}).update(dict.fromkeys(msgspec.json.decode(item.members)))
     notices = [make_notice(rows[number], tuple(names)) for number, names in told.items()]
     notices.sort(key=lambda one: (LEVELS.index(one.level), one.incident))
-    left = max(0, len(notices) - MOST_NOTICES)
+    left = max(0, len(notices) - MAX_NOTICES)
     number = make_id(now)
-    message = Message(number, to.name, to.urgency, now, tuple(notices[:MOST_NOTICES]), left)
+    message = Message(number, to.name, to.urgency, now, tuple(notices[:MAX_NOTICES]), left)
     store_delivery(session, message, to.channel)
     taken = [item.id for item in live]
     session.execute(update(NoticeItem).where(NoticeItem.id.in_(taken)).values(delivery=number))

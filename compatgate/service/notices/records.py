@@ -25,7 +25,7 @@ from compatgate.service.runs.evidence import WarningRow
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _WHAT_IF = "what-if"
 _GOOD = ("pass", "warn")
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 _OFTEN = 16
 """The time is looked at after so many questions."""
 
@@ -120,7 +120,7 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> Iter
         targets = tuple(dict.fromkeys(one.target for one in found))
         count = sum(one.count for one in found)
         times = "once" if count == 1 else f"{count:,} times"
-        where = ", ".join(targets[:_MOST_NAMED])
+        where = ", ".join(targets[:_MAX_NAMED])
         note = f"is revoked, and was asked for {times} in the last 30 days on {where}"
         entry = snapshot.entries[name]
         if entry.replacement:
@@ -209,5 +209,5 @@ def name_stack(stack: dict[str, Any]) -> str:
     """Return the components of a recorded stack in a few words: ``cuda 12.4, torch 2.4.1``."""
     plain = {name: value for name, value in stack.items() if isinstance(value, str)}
     names = sort_components(plain)
-    parts = [f"{name} {plain[name]}" for name in names[:_MOST_NAMED]]
-    return ", ".join(parts) + (", ..." if len(names) > _MOST_NAMED else "")
+    parts = [f"{name} {plain[name]}" for name in names[:_MAX_NAMED]]
+    return ", ".join(parts) + (", ..." if len(names) > _MAX_NAMED else "")

@@ -18,9 +18,9 @@ from compatgate.service.notices.conditions import make_condition, target_member
 
 NEWS = timedelta(days=14)
 """A release is news for so long."""
-_MOST_CHECKED = 3
+_MAX_CHECKED = 3
 """Newest of the new releases of a framework whose builds are evaluated on each pool."""
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 _PoolKey = tuple[str, str, str, str, str]
 
 
@@ -104,7 +104,7 @@ def find_unlocked(
     framework = snapshot.facts.framework(component)
     if framework is None:
         return {}
-    wanted = set(versions[-_MOST_CHECKED:])
+    wanted = set(versions[-_MAX_CHECKED:])
     found: dict[str, str] = {}
     known: dict[_PoolKey, bool] = {}
     for release in reversed(framework.releases):
@@ -156,7 +156,7 @@ def _same_branch(versions: Sequence[str], snapshot: Snapshot) -> dict[str, str]:
 def find_new_releases(known: KnownReleases, snapshot: Snapshot) -> Iterator[Condition]:
     """Yield releases that are news; members are the targets where they unlock something."""
     for one in known.learned:
-        some = one.versions[-_MOST_NAMED:]
+        some = one.versions[-_MAX_NAMED:]
         more = f" and {len(one.versions) - len(some)} more" if len(one.versions) > len(some) else ""
         text = f"the facts know {one.component} {', '.join(reversed(some))}{more} now"
         if one.unlocks:

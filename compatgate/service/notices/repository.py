@@ -34,7 +34,7 @@ KEPT = timedelta(days=90)
 """Ended incidents are kept for so long."""
 _SEEN = timedelta(minutes=5)
 """An incident that goes on unchanged is written again after so long."""
-_MOST_TOLD = 2000
+_MAX_TOLD = 2000
 _CHUNK = 500
 _encode = msgspec.json.Encoder().encode
 _OF_PEOPLE = ("snoozed_until", "snoozed_by", "resolved_at", "resolved_by", "reason")
@@ -180,7 +180,7 @@ def _tell(
         }
     elif before is not None:
         told = dict.fromkeys((*before.told, *told))
-    values["told"] = _encode([*told][-_MOST_TOLD:]).decode()
+    values["told"] = _encode([*told][-_MAX_TOLD:]).decode()
     if before is None:
         made = {**values, "key": condition.key, "kind": condition.kind, "telling": 1}
         return int(session.execute(insert(Incident).returning(Incident.id), [made]).scalar_one())

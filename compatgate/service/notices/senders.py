@@ -29,7 +29,7 @@ from compatgate.service.webhooks.signatures import HEADER, sign
 SECONDS = 10.0
 """Longest time for one attempt."""
 ENVIRONMENT = "env:"
-_MOST_ANSWER = 300
+_MAX_ANSWER = 300
 _OK = range(200, 300)
 _encode = msgspec.json.Encoder().encode
 
@@ -97,7 +97,7 @@ def scrub(text: str, hidden: list[str]) -> str:
         if one:
             text = text.replace(one, "…")
     printable = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(printable.split())[:_MOST_ANSWER]
+    return " ".join(printable.split())[:_MAX_ANSWER]
 
 
 def _send_http(
@@ -124,7 +124,7 @@ def _send_http(
     with Deadline(SECONDS) as deadline, Transport(rules, deadline, attempts=1) as transport:
         response = transport.open(url, headers, body=body, method="POST")
         with response:
-            said = response.read(_MOST_ANSWER).decode(errors="replace")
+            said = response.read(_MAX_ANSWER).decode(errors="replace")
             answer = scrub(f"{response.status} {said}", hidden)
             return Attempt(response.status in _OK, answer)
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _PERIOD = timedelta(days=30)
 """Decisions of so long count as use."""
-_MOST_DECISIONS = 5_000
-_MOST_VERDICTS = 300
+_MAX_DECISIONS = 5_000
+_MAX_VERDICTS = 300
 _LATEST_RUNS = 60
-_MOST_CACHED = 3_000
-_MOST_BASELINES = 200
+_MAX_CACHED = 3_000
+_MAX_BASELINES = 200
 Failing = Sequence[tuple[str, str, datetime]]
 """Channels that do not take notices: name, answer, and when that began."""
 
@@ -102,7 +102,7 @@ class Surveyor:
         if learned is None:
             covered.discard("release")
         runs = self._runs.list(state="ended", limit=_LATEST_RUNS).items
-        proposed = self._baselines.list(state="proposed", limit=_MOST_BASELINES).items
+        proposed = self._baselines.list(state="proposed", limit=_MAX_BASELINES).items
         found = (
             *conditions.find_unusable_targets(snapshot),
             *records.find_drift(self._nodes.lately.drifted(), snapshot),
@@ -124,7 +124,7 @@ class Surveyor:
         """Return the cache of today's verdicts: of this matrix, evidence and hour."""
         key = (snapshot.state, now.replace(minute=0, second=0, microsecond=0))
         known, found = self._again
-        if known != key or len(found) > _MOST_CACHED:
+        if known != key or len(found) > _MAX_CACHED:
             found = {}
             self._again = (key, found)
         return found
@@ -132,7 +132,7 @@ class Surveyor:
 
 def _list_questions(session: Session, now: datetime) -> list[AskedStack]:
     asked = list_asked_stacks(
-        session, None, now - _PERIOD, most=_MOST_DECISIONS, verdicts=_MOST_VERDICTS
+        session, None, now - _PERIOD, most=_MAX_DECISIONS, verdicts=_MAX_VERDICTS
     )
     return records.latest_questions(asked.found)
 

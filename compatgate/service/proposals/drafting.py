@@ -29,7 +29,7 @@ from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.waivers import service as waiver_limits
 
 Key = tuple[Kind, str]
-_MOST_USES = 1000
+_MAX_USES = 1000
 _POOL_FIELDS = tuple(
     field.encode_name for field in msgspec.structs.fields(PoolSpec) if field.name != "name"
 )
@@ -175,7 +175,7 @@ def check_together(session: Session, edits: Sequence[Edit]) -> None:
         ManyProblems: a policy forbids a waiver.
     """
     imports.check_import(session, [edit.after for edit in edits if edit.after])
-    for target, uses in imports.find_uses_left(session, edits, _MOST_USES):
+    for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
         named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
         raise Conflict(
             f"the target {target!r} is named by {named_by}",

@@ -14,12 +14,12 @@ from compatgate.service.proposals import drafting
 from compatgate.service.proposals.models import ProposalRow
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
-_MOST_COMMENT = 2000
+_MAX_COMMENT = 2000
 
 
 def check_comment(text: str) -> None:
     """Refuse a comment that cannot be stored."""
-    require_storable(text, "comment", _MOST_COMMENT * 4, f"{_MOST_COMMENT} characters")
+    require_storable(text, "comment", _MAX_COMMENT * 4, f"{_MAX_COMMENT} characters")
 
 
 def may_merge(row: ProposalRow, by: Principal) -> bool:

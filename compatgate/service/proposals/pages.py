@@ -51,7 +51,7 @@ TONES: dict[ProposalState, str] = {
     "closed": "cancelled",
 }
 """Badges of the states."""
-_MOST_SHOWN = 50
+_MAX_SHOWN = 50
 """Documents whose differences a page shows."""
 
 
@@ -133,8 +133,8 @@ def _proposal_page(
     context = {
         "one": one,
         "backtest": arrange(one["backtest"]) if one["backtest"] else [],
-        "changes": row.changes[:_MOST_SHOWN],
-        "left": max(0, len(row.changes) - _MOST_SHOWN),
+        "changes": row.changes[:_MAX_SHOWN],
+        "left": max(0, len(row.changes) - _MAX_SHOWN),
         "tone": TONES[view.state],
         "is_open": row.is_open,
         "mine": mine,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
 _ORPHAN_SECONDS = 0.25
-_MOST_DRAINED = 64 * 1024 * 1024
+_MAX_DRAINED = 64 * 1024 * 1024
 
 
 class Front:
@@ -197,7 +197,7 @@ async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -
 
 
 async def _drain(receive: Receive) -> None:
-    left, more = _MOST_DRAINED, True
+    left, more = _MAX_DRAINED, True
     with suppress(TimeoutError):
         async with asyncio.timeout(connection.RECEIVE_SECONDS):
             while more and left > 0:

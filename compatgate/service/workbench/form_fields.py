@@ -17,7 +17,7 @@ from compatgate.documents.specs import Kind
 from compatgate.errors import BadInput
 from compatgate.service.waivers.service import parse_components, split_words
 
-MOST_POOLS = 40
+MAX_POOLS = 40
 """Pools that have fields; the YAML shows all."""
 POOL_FIELDS = ("name", "gpu", "driver", "count")
 _YES = "yes"
@@ -105,7 +105,7 @@ def _count_pools(document: Mapping[str, Any]) -> int:
     """Return the number of pools that have fields, an empty one included."""
     spec = document.get("spec")
     pools = spec.get("pools") if isinstance(spec, Mapping) else None
-    return min(len(pools) if isinstance(pools, list) else 0, MOST_POOLS - 1) + 1
+    return min(len(pools) if isinstance(pools, list) else 0, MAX_POOLS - 1) + 1
 
 
 def write_fields(

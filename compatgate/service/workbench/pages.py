@@ -18,7 +18,7 @@ from compatgate.kit.http.links import link
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.web.page import MOST_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.web.page import MAX_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
 from compatgate.service.workbench.editing import (
     FILE,
     EditedDocument,
@@ -38,7 +38,7 @@ _MODES = {
 }
 _UNKNOWN = {"fail": "stop", "warn": "allow, with a warning", "allow": "allow"}
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
-_MOST_CHANGES = 50
+_MAX_CHANGES = 50
 """Documents whose differences the page of an import shows."""
 
 
@@ -184,7 +184,7 @@ def _form_page(
         "modes": _MODES,
         "unknown": _UNKNOWN,
         "statuses": _STATUSES,
-        "targets": sorted(ask.gate.snapshot().documents)[:MOST_CHOICES],
+        "targets": sorted(ask.gate.snapshot().documents)[:MAX_CHOICES],
     }
     status = state.error.status if state.error else 200
     one = kind.lower()
@@ -236,8 +236,8 @@ def _import_page(
         "typed": typed,
         "error": error,
         "planned": planned,
-        "changes": changes[:_MOST_CHANGES],
-        "left": max(0, len(changes) - _MOST_CHANGES),
+        "changes": changes[:_MAX_CHANGES],
+        "left": max(0, len(changes) - _MAX_CHANGES),
     }
     return HtmlPage("import.html", "Import", context, status=error.status if error else 200)
 
