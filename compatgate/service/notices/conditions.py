@@ -120,7 +120,7 @@ def _add_evidence(
         kind, text = "evidence-ending", f"{where}: passed, and ends {_say_days(left.days)}"
     cause = "\n".join((one.suite, one.sku, one.driver, one.state))
     group = groups.setdefault(cause, _Group(kind, level, text, []))
-    group.members.append(target_member(snapshot, target.name, text))
+    group.members.append(target_member(snapshot, target.name, f"requires {text}"))
 
 
 def _ends_in(one: Freshness, policy: CanaryPolicy, now: datetime) -> timedelta | None:
@@ -217,7 +217,8 @@ def find_old_branches(snapshot: Snapshot, now: datetime) -> Iterator[Condition]:
             _branch_warning(snapshot, pool, now, said) for pool in target.pools
         )
         for message in filter(None, messages):
-            groups.setdefault(message, []).append(target_member(snapshot, target.name, message))
+            note = f"has an old driver: {message}"
+            groups.setdefault(message, []).append(target_member(snapshot, target.name, note))
     for message, members in groups.items():
         yield make_condition("driver-branch", message, "warn", message, members)
 
@@ -261,7 +262,7 @@ def find_failed_runs(
         if run.state in _RUN_LEVELS and run.finished_at and now - run.finished_at <= _RUN_AGE:
             where = run.target or run.on_host or run.host or "its host"
             reason = f": {run.reason}" if run.reason else ""
-            note = f"{run.suite} on {where} {_RUN_TEXTS[run.state]}{reason}"
+            note = f"of {run.suite} on {where} {_RUN_TEXTS[run.state]}{reason}"
             document = documents.get(run.target or "")
             owner, labels = (None, {})
             if document is not None:

@@ -38,9 +38,8 @@ def find_drift(groups: Iterable[DriftGroup], snapshot: Snapshot) -> Iterator[Con
     for (what, have, declared), alike in causes.items():
         members: dict[str, Member] = {}
         for group in alike:
-            member = target_member(
-                snapshot, group.target, group.brief, about="drift", count=group.nodes
-            )
+            note = f"has drifted: {group.brief}"
+            member = target_member(snapshot, group.target, note, about="drift", count=group.nodes)
             if known := members.get(group.target):
                 member = msgspec.structs.replace(known, count=known.count + member.count)
             members[group.target] = member
@@ -75,7 +74,7 @@ def find_proposed_baselines(proposed: Iterable[BaselineRow]) -> Iterator[Conditi
     for (workload, sku), found in groups.items():
         where = f"{workload} on {sku}"
         members = [
-            Member("baseline", str(one.id), f"{one.metric} of {where} needs approval")
+            Member("baseline", str(one.id), f"({one.metric} of {where}) needs approval")
             for one in found
         ]
         message = f"{count_of(len(found), 'baseline')} of {where} to approve"
@@ -189,7 +188,7 @@ def _flipped_member(one: AskedStack, verdict: Verdict, snapshot: Snapshot, *, go
     said = f"{one.body['verdict']}, now {verdict.verdict}"
     if verdict.failing and not good:
         said += f": {verdict.failing[0].rule} {verdict.failing[0].message}"
-    note = f"{name_stack(one.body['stack'])} on {one.target} was {said}"
+    note = f"for {name_stack(one.body['stack'])} on {one.target} was {said}"
     member = target_member(snapshot, one.target, note, about="verdict")
     return msgspec.structs.replace(member, name=one.verdict_id)
 
