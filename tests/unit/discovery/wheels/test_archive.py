@@ -146,7 +146,7 @@ def test_two_members_of_one_name_are_refused():
     ("limits", "message"),
     [
         ({"members": 3}, "4 files"),
-        ({"member": 4000}, "5000 bytes: more than is read"),
+        ({"member": 4000}, "5000 bytes .max 4000"),
         ({"total": 8000}, "bytes of libraries"),
     ],
 )
