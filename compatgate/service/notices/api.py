@@ -213,7 +213,7 @@ def set_channel(call: Call[NoQuery]) -> Reply:
     """Make or replace a channel. Its URL and key are never shown again."""
     wanted = to_struct(call.document(), ChannelRequest)
     by = call.principal.name
-    row, _, key = call.gate.notices.set_channel(call.args["name"], wanted, by=by)
+    row, key = call.gate.notices.set_channel(call.args["name"], wanted, by=by)
     return Reply({"channel": msgspec.to_builtins(row), "key": key}, secret=True)
 
 
@@ -303,7 +303,7 @@ def set_subscription(call: Call[NoQuery]) -> Reply:
     """Make or replace a subscription; it is told what happens from now on."""
     wanted = to_struct(call.document(), SubscriptionRequest)
     by = call.principal.name
-    row, _ = call.gate.notices.set_subscription(call.args["name"], wanted, by=by)
+    row = call.gate.notices.set_subscription(call.args["name"], wanted, by=by)
     return Reply(describe_subscription(row))
 
 

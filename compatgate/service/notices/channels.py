@@ -55,8 +55,8 @@ def read_secret(session: Session, name: str) -> dict[str, Any]:
     return found
 
 
-def store_channel(session: Session, row: ChannelRow, secret: Mapping[str, Any]) -> bool:
-    """Make or change a channel, audit that, and return whether it is new."""
+def store_channel(session: Session, row: ChannelRow, secret: Mapping[str, Any]) -> None:
+    """Make or change a channel, and audit that."""
     values = {**msgspec.structs.asdict(row), "secret": _encode(secret).decode()}
     changed = update(NoticeChannel).where(NoticeChannel.name == row.name).values(**values)
     is_new = not session.execute(changed).rowcount  # type: ignore[attr-defined]
@@ -64,7 +64,6 @@ def store_channel(session: Session, row: ChannelRow, secret: Mapping[str, Any]) 
         session.execute(insert(NoticeChannel), [values])
     detail = {"kind": row.kind, "place": row.place}
     _audit(session, f"channel.{'create' if is_new else 'change'}", row.name, detail, row)
-    return is_new
 
 
 def delete_channel(session: Session, name: str, *, by: str, now: datetime) -> ChannelRow:
@@ -141,8 +140,8 @@ def store_subscription(
     digest_s: int,
     by: str,
     now: datetime,
-) -> bool:
-    """Make or change a subscription, audit that, and return whether it is new.
+) -> SubscriptionRow:
+    """Make or change a subscription, audit that, and return it.
 
     Args:
         session: a writing one.
@@ -174,7 +173,7 @@ def store_subscription(
         "digest_s": digest_s,
     }
     _audit(session, "subscribe" if is_new else "subscription.change", name, detail, row)
-    return is_new
+    return row
 
 
 def delete_subscription(session: Session, name: str, *, by: str, now: datetime) -> SubscriptionRow:

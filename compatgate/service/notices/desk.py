@@ -94,7 +94,7 @@ class NoticeDesk:
 
     def set_channel(
         self, name: str, wanted: ChannelRequest, *, by: str
-    ) -> tuple[ChannelRow, bool, str | None]:
+    ) -> tuple[ChannelRow, str | None]:
         """Make or change a channel.
 
         Args:
@@ -103,7 +103,7 @@ class NoticeDesk:
             by: who does it.
 
         Returns:
-            The channel, whether it is new, and its key if it was made here.
+            The channel, and its key if it was made here.
 
         Raises:
             BadInput: a bad name, URL, key or address.
@@ -114,8 +114,8 @@ class NoticeDesk:
         with self._database.writing() as session:
             if len(channels.load_channels(session)) >= _MAX_CHANNELS:
                 raise BadInput(f"there are {_MAX_CHANNELS} channels already", field="name")
-            is_new = channels.store_channel(session, row, secret)
-        return row, is_new, made
+            channels.store_channel(session, row, secret)
+        return row, made
 
     def delete_channel(self, name: str, *, by: str) -> ChannelRow:
         """Delete a channel and its deliveries; return the channel.
@@ -158,8 +158,8 @@ class NoticeDesk:
 
     def set_subscription(
         self, name: str, wanted: SubscriptionRequest, *, by: str
-    ) -> tuple[SubscriptionRow, bool]:
-        """Make or change a subscription; return it, and whether it is new.
+    ) -> SubscriptionRow:
+        """Make or change a subscription, and return it.
 
         Raises:
             BadInput: a bad name or digest.
@@ -181,7 +181,7 @@ class NoticeDesk:
         )
         with self._database.writing() as session:
             channels.find_channel(session, wanted.channel)
-            is_new = channels.store_subscription(
+            return channels.store_subscription(
                 session,
                 name,
                 channel=wanted.channel,
@@ -191,7 +191,6 @@ class NoticeDesk:
                 by=by,
                 now=clock.now(),
             )
-            return channels.find_subscription(session, name), is_new
 
     def delete_subscription(self, name: str, *, by: str) -> SubscriptionRow:
         """Delete a subscription and what waits for it; return the subscription.

@@ -113,11 +113,26 @@ def queue(
     return len(items)
 
 
-def has_work(session: Session, now: datetime) -> bool:
-    """Return whether items wait, or a delivery is due."""
-    waiting = select(NoticeItem.id).where(NoticeItem.delivery.is_(None)).limit(1)
-    due = select(NoticeDelivery.id).where(_is_due(now)).limit(1)
-    return any(session.execute(query).first() is not None for query in (waiting, due))
+def has_due_digest(session: Session, now: datetime) -> bool:
+    """Return whether items wait for a subscription whose digest is due."""
+    columns = (NoticeSubscription.last_at, NoticeSubscription.digest_s)
+    query = select(*columns).where(NoticeSubscription.name.in_(_select_waiting()))
+    return any(_is_digest_due(*row, now) for row in session.execute(query))
+
+
+def _select_waiting() -> Any:
+    """Return the query for the names of subscriptions that have items."""
+    return select(NoticeItem.subscription).where(NoticeItem.delivery.is_(None)).distinct()
+
+
+def _is_digest_due(last: datetime | None, digest_s: int, now: datetime) -> bool:
+    return last is None or last + timedelta(seconds=digest_s) <= now
+
+
+def has_due_delivery(session: Session, now: datetime) -> bool:
+    """Return whether a delivery is due."""
+    query = select(NoticeDelivery.id).where(_is_due(now)).limit(1)
+    return session.execute(query).first() is not None
 
 
 def _is_due(now: datetime) -> Any:
@@ -135,14 +150,13 @@ def make_deliveries(session: Session, now: datetime) -> list[str]:
         session: a working one.
         now: the time.
     """
-    waiting = select(NoticeItem.subscription).where(NoticeItem.delivery.is_(None)).distinct()
-    query = select(NoticeSubscription.name).where(NoticeSubscription.name.in_(waiting))
+    named = NoticeSubscription.name.in_(_select_waiting())
+    query = select(NoticeSubscription.name).where(named)
     query = query.order_by(NoticeSubscription.name).with_for_update(skip_locked=True)
     mine = set(session.execute(query).scalars())
     made = []
     for subscription in load_subscriptions(session) if mine else ():
-        last = subscription.last_at
-        is_due = last is None or last + timedelta(seconds=subscription.digest_s) <= now
+        is_due = _is_digest_due(subscription.last_at, subscription.digest_s, now)
         if subscription.name in mine and is_due:
             number = _make_delivery(session, subscription, now)
             if number is not None:

@@ -177,7 +177,7 @@ def set_channel(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     }
     try:
         wanted = to_struct(body, ChannelRequest)
-        _, _, key = ask.gate.notices.set_channel(name, wanted, by=ask.principal.name)
+        _, key = ask.gate.notices.set_channel(name, wanted, by=ask.principal.name)
     except CompatgateError as error:
         return _notices_page(ask, error=error, at="channel")
     if key is not None:

@@ -51,7 +51,7 @@ class Sender:
         """
         now = clock.now()
         with self._database.reading() as session:
-            if not outbox.has_work(session, now):
+            if not outbox.has_due_digest(session, now):
                 return []
         with self._database.working() as session:
             return outbox.make_deliveries(session, now)
@@ -64,7 +64,7 @@ class Sender:
         """
         now = clock.now()
         with self._database.reading() as session:
-            if not outbox.has_work(session, now):
+            if not outbox.has_due_delivery(session, now):
                 return None
         with self._database.working() as session:
             return outbox.claim_delivery(session, now)

@@ -117,8 +117,8 @@ def test_evidence_that_is_asked_for_and_missing_is_named_for_each_suite(snapshot
     policy = {"canary": {"require": True, "suites": ["smoke", "dl-core"]}}
     found = said(snapshot_of(("Target", "prod", {"pools": [POOL], "policy": policy})), facts)
     assert [message for _, _, message in found] == [
-        "suite smoke on L4, driver 580.95.05: no judged run yet",
-        "suite dl-core on L4, driver 580.95.05: no judged run yet",
+        "requires suite smoke on L4, driver 580.95.05: no judged run yet",
+        "requires suite dl-core on L4, driver 580.95.05: no judged run yet",
     ]
 
 
@@ -186,8 +186,9 @@ def of(*runs: RunRow) -> list[tuple[str, str, str]]:
 
 
 def test_a_run_of_the_last_day_that_did_not_pass_is_named_with_its_reason():
-    assert of(ended(1, "failed")) == [("fail", "run_1", "smoke on prod failed: gemm: slower")]
-    assert of(ended(1, "timeout", reason=""))[0] == ("warn", "run_1", "smoke on prod took too long")
+    assert of(ended(1, "failed")) == [("fail", "run_1", "of smoke on prod failed: gemm: slower")]
+    late = ("warn", "run_1", "of smoke on prod took too long")
+    assert of(ended(1, "timeout", reason=""))[0] == late
     assert of(ended(1, "passed"), ended(2, "cancelled", stack={})) == []
     assert of(ended(1, "failed", hours=25)) == []
 
