@@ -105,7 +105,7 @@ def test_a_zip_file_without_metadata_is_no_wheel(tmp_path):
     path = tmp_path / "x-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("x.py", "x = 1")
-    with pytest.raises(BadInput, match="no wheel"):
+    with pytest.raises(BadInput, match="not a wheel"):
         inspect_path(str(path))
 
 

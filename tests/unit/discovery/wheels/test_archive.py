@@ -169,7 +169,7 @@ def test_what_has_no_metadata_is_no_wheel():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("a.so", b"a")
-    with pytest.raises(BadInput, match="no wheel"):
+    with pytest.raises(BadInput, match="not a wheel"):
         opened(buffer.getvalue())
 
 
