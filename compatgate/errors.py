@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+_MAX_SHOWN = 60
+"""Longest value, in characters, that a sentence repeats."""
+_VERBS = ("is ", "does not ", "must ", "cannot be ", "has ", "names ", "holds ", "belongs ")
+"""Verbs whose subject is the value."""
+
 
 class CompatgateError(Exception):
     """An error that explains itself.
@@ -37,10 +42,22 @@ class CompatgateError(Exception):
 
     @property
     def detail(self) -> str:
-        """Return field, problem and hint in one line."""
+        """Return field, value, problem and hint in one line."""
         where = f"{self.field}: " if self.field else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{where}{self.problem}{hint}"
+        return f"{where}{self._subject}{self.problem}{hint}"
+
+    @property
+    def _subject(self) -> str:
+        """Return the value as the subject of a problem that begins with its verb."""
+        if isinstance(self.value, bool) or not isinstance(self.value, str | int | float):
+            return ""
+        shown = str(self.value)
+        if not 0 < len(shown) <= _MAX_SHOWN or not shown.isprintable() or shown in self.problem:
+            return ""
+        if not self.problem.startswith(_VERBS):
+            return ""
+        return f"'{shown}' " if isinstance(self.value, str) else f"{shown} "
 
     def __str__(self) -> str:
         return self.detail

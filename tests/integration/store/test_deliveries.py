@@ -131,15 +131,15 @@ def _of(name: str, value: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
 REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[CompatgateError], str]] = [
     (_of("asked_by", "ci@far-1"), BadInput, r"batches\[0\].hash: is not the hash of the batch"),
     (_of("asked_by", "a\nb@far-1"), BadInput, r"batches\[0\].asked_by: has characters"),
-    (_of("asked_by", "ci"), BadInput, "asked_by: does not name the far gate"),
-    (_of("asked_by", "ci@far-2"), BadInput, "asked_by: does not name the far gate"),
+    (_of("asked_by", "ci"), BadInput, "asked_by: '.*' does not name the far gate"),
+    (_of("asked_by", "ci@far-2"), BadInput, "asked_by: '.*' does not name the far gate"),
     (_of("allowed", False), BadInput, "the decision contradicts its verdict"),
-    (_in_future, BadInput, r"batches\[0\].decided_at: is in the future"),
+    (_in_future, BadInput, r"batches\[0\].decided_at: '.*' is in the future"),
     (lambda sent: changed(sent, previous="1" * 64), BadInput, "the first batch continues none"),
     (
         lambda sent: msgspec.structs.replace(sent, batches=sent.batches[::-1]),
         BadInput,
-        r"batches\[1\].sequence: does not follow the batch before",
+        r"batches\[1\].sequence: 1 does not follow the batch before",
     ),
     (
         lambda sent: changed(sent, verdicts={IDS[1]: body(2)}),

@@ -222,5 +222,5 @@ def test_what_is_no_url_of_an_index_ends_the_start_in_one_line(serving):
     assert server.process.wait(PATIENCE) == 2
     assert server.process.stderr is not None
     (line,) = server.process.stderr.read().splitlines()
-    assert line.startswith("error: --index: is not an index URL")
+    assert line.startswith("error: --index: 'index.example/simple' is not an index URL")
     assert "secret" not in line

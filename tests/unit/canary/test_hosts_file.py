@@ -145,7 +145,7 @@ def test_what_makes_no_sense_for_slurm_is_named(tmp_path: Path, line: str, said:
     ("old", "new", "said"),
     [
         ('gres = "gpu:a100"', "", "slurm.gres: is missing, so Slurm would allocate no GPU"),
-        ('gpu = "A100-SXM4-80GB"', "", "slurm.gres: is set but the host has no gpu"),
+        ('gpu = "A100-SXM4-80GB"', "", "slurm.gres: 'gpu:a100' is set but the host has no gpu"),
         ('executor = "slurm"', "", "is not a table of the docker executor"),
         (
             'gpu = "A',

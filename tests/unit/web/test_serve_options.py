@@ -202,14 +202,15 @@ def test_options_of_a_far_gate_that_contradict_each_other_are_named(
     [
         ({"--bundle": "gate.example"}, "--bundle: 'gate.example' is not a URL"),
         ({"--bundle-every": "0.1s"}, "--bundle-every: "),
-        ({"--bundle-every": "60s"}, "--max-stale: is too short (at least two polls"),
+        ({"--bundle-every": "60s"}, "--max-stale: '100s' is too short (at least two polls"),
         ({"--bundle-key": "/missing"}, "--bundle-key: "),
     ],
 )
 def test_values_of_a_far_gate_that_cannot_be_used_are_named(
     given: dict[str, str], says: str, tmp_path: Path
 ) -> None:
-    usual = {"--bundle": "https://gate.example", "--bundle-every": "30s", "--state": str(tmp_path)}
+    usual = {"--bundle": "https://gate.example", "--bundle-every": "30s", "--max-stale": "100s"}
+    usual["--state"] = str(tmp_path)
     args = parse(*(word for pair in {**usual, **given}.items() for word in pair))
     with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
         serve_far.prepare(args, timedelta(seconds=100))

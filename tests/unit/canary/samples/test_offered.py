@@ -102,7 +102,7 @@ def test_everything_malformed_is_named_with_file_line_and_field(facts: Facts) ->
         'x.jsonl:1: is not a JSON object with a type (write one per line: {"type": "...", ...})'
     ]
     (said,) = wrong(facts, text.replace('"seed":0', '"seed":-1'))
-    assert said == "x.jsonl:1: seed: must be at least 0"
+    assert said == "x.jsonl:1: seed: -1 must be at least 0"
     (said,) = wrong(facts, text.replace('"run":', '"runs":').replace('"step":', '"runs2":'))[:1]
     assert said.startswith("x.jsonl:1: ")
     (said,) = wrong(facts, "\n" + text.replace('"unit":"ms"', '"unit":"s"'))

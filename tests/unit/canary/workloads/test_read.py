@@ -55,7 +55,7 @@ def test_needs_of_a_gpu_are_formats_and_memory(make_workload: Make) -> None:
     [
         ('unit = "GB/s"', "", "metrics.speed: unit is missing"),
         ('"higher"', '"up"', "'up' is not known (one of either, higher, lower)"),
-        ("inside = true", "inside = 1", "image.inside: must be true or false"),
+        ("inside = true", "inside = 1", "image.inside: 1 must be true or false"),
         ("inside = true", "", "image: names no image"),
         ("inside = true", 'context = "../other"', "is outside the workload's folder"),
         ("inside = true", 'context = "."\nreference = "x"', "both context and reference"),

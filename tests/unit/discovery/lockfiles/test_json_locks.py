@@ -108,7 +108,7 @@ def test_a_report_of_another_machine_decides_nothing(read, member):
         ("Pipfile.lock", "[]", "must be a JSON object"),
         ("Pipfile.lock", '{"_meta": 1, "default": {}}', "_meta: must be an object"),
         ("Pipfile.lock", pipfile(default={"torch": "==2.4"}), "default.torch: must be an object"),
-        ("Pipfile.lock", pipfile(default={"t": {"version": 2}}), "version: must be text"),
+        ("Pipfile.lock", pipfile(default={"t": {"version": 2}}), "version: 2 must be text"),
         ("Pipfile.lock", pipfile(default={"t": {"index": "x"}}), "not among the sources"),
         ("r.json", report(install=[{}]), "must state name and version"),
         ("r.json", report(install=[], version="2"), "version '2' of pip's format"),
