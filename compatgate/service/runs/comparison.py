@@ -129,6 +129,7 @@ class MetricChange(Struct, frozen=True):
         unit: of the medians, the first's own.
         medians: the second's is None where units do not convert.
         beyond: the change is for the worse and more than the tolerance.
+        values: of both runs in the first's unit; empty where the units do not convert.
     """
 
     step: str
@@ -139,6 +140,7 @@ class MetricChange(Struct, frozen=True):
     medians: tuple[float, float | None]
     change: float | None
     beyond: bool
+    values: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
 
 class Comparison(Struct, frozen=True):
@@ -230,7 +232,10 @@ def _compare_metric(step: str, spec: MetricSpec, a: Metric, b: Metric) -> Metric
         "either": abs,
     }[spec.better]
     beyond = change is not None and worse(change) > spec.tolerance
-    return MetricChange(step, judged, len(a.values), len(b.values), a.unit, medians, change, beyond)
+    factor = find_conversion(b.unit, a.unit)
+    values = (a.values, () if factor is None else tuple(value * factor for value in b.values))
+    counted = len(a.values), len(b.values)
+    return MetricChange(step, judged, *counted, a.unit, medians, change, beyond, values)
 
 
 def _medians(a: Metric, b: Metric) -> tuple[float, float | None]:

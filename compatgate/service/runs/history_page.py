@@ -5,6 +5,7 @@ Charts are SVG that the server writes. All coordinates are in pixels of the char
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated
 
@@ -13,24 +14,31 @@ from msgspec import Meta, Struct
 from compatgate.canary.history import MetricChange, MetricHistory
 from compatgate.canary.judge.change_points import MIN_HISTORY
 from compatgate.canary.judge.statistics import median
+from compatgate.kit import clock
 from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.charts import Marker, draw_marker, fit_scale
 from compatgate.service.runs.histories import DEFAULT_RUNS
+from compatgate.service.runs.trend_charts import PartMark, mark_parts
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
-WIDTH, HEIGHT = 760, 180
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 748, 12, 156
+WIDTH, HEIGHT = 760, 194
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 748, 26, 170
+_RANGES = (7, 30, 90)
+"""Offered ranges, in days."""
 MAX_DRAWN = 12
 """Maximum number of drawn metrics; the filters choose others."""
 
 
 class Dot(Struct, frozen=True):
-    """A run in a chart."""
+    """A run in a chart; its shape is that of the run's state."""
 
     run: str
     state: str
     x: float
     y: float
     value: float
+    marker: Marker
 
 
 class Level(Struct, frozen=True):
@@ -55,6 +63,7 @@ class HistoryChart(Struct, frozen=True):
     Attributes:
         band: top and bottom of the values within the tolerance of the first level.
         ticks: height and value of each labelled line.
+        parts: where driver, cuDNN or image changed.
     """
 
     dots: tuple[Dot, ...]
@@ -62,6 +71,7 @@ class HistoryChart(Struct, frozen=True):
     marks: tuple[ChangeMark, ...]
     band: tuple[float, float]
     ticks: tuple[tuple[float, float], ...]
+    parts: tuple[PartMark, ...]
 
 
 class HistoryView(Struct, frozen=True):
@@ -76,6 +86,8 @@ class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     gpu: Filter | None = None
     metric: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
     first: Annotated[int, Meta(ge=0, le=100_000)] = 0
 
 
@@ -86,14 +98,15 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
     within = ask.principal.targets
     every = ask.gate.runs.histories(workload=workload.name, within=within)
     wanted = [
-        one
+        (one, shown)
         for one in every
         if ask.query.gpu in (None, one.gpu) and ask.query.metric in (None, one.metric)
+        if (shown := find_range(one, ask.query.since, ask.query.until))
     ]
     drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
     context = {
         "workload": workload,
-        "views": [HistoryView(one, draw_history(one)) for one in drawn],
+        "views": [HistoryView(one, draw_history(one, shown)) for one, shown in drawn],
         "total": len(wanted),
         "first": ask.query.first,
         "next": ask.query.first + MAX_DRAWN if ask.query.first + MAX_DRAWN < len(wanted) else None,
@@ -101,7 +114,10 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "filters": [
             ("gpu", "GPU", ask.query.gpu, sorted({one.gpu for one in every if one.gpu})),
             ("metric", "Metric", ask.query.metric, sorted({one.metric for one in every})),
+            ("since", "Since", ask.query.since, "date"),
+            ("until", "Until", ask.query.until, "date"),
         ],
+        "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
         "g": {"width": WIDTH, "height": HEIGHT, "left": _LEFT, "right": _RIGHT, "top": _TOP,
@@ -110,35 +126,57 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
     return HtmlPage("workload-history.html", f"History of {workload.name}", context)
 
 
-def draw_history(history: MetricHistory) -> HistoryChart:
-    """Return the chart of a history with at least one point."""
-    values = [point.value for point in history.points]
+def find_range(history: MetricHistory, since: datetime | None, until: datetime | None) -> range:
+    """Return the places of the points within a time; an empty range if no run ended then."""
+    places = [
+        place
+        for place, point in enumerate(history.points)
+        if (since is None or point.at >= since) and (until is None or point.at <= until)
+    ]
+    return range(places[0], places[-1] + 1) if places else range(0)
+
+
+def draw_history(history: MetricHistory, shown: range | None = None) -> HistoryChart:
+    """Return the chart of a history.
+
+    Levels, changes and tolerance are those of the whole history: a part shows them unchanged.
+
+    Args:
+        history: with at least one point.
+        shown: places of the points to draw, at least one; None: all.
+    """
+    shown = shown or range(len(history.points))
+    every = [point.value for point in history.points]
+    points = history.points[shown.start : shown.stop]
     edges = _find_edges(history)
-    first = history.changes[0].before if history.changes else median(values)
+    first = history.changes[0].before if history.changes else median(every)
     reach = history.tolerance * abs(first)
-    low, high = min(*values, first - reach), max(*values, first + reach)
-    low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
-    step = (_RIGHT - _LEFT) / len(values)
+    segments = [
+        (start, end, median(every[start:end]))
+        for start, end in pairwise(edges)
+        if start < shown.stop and end > shown.start
+    ]
+    known = [first - reach, first + reach, *(level for *_, level in segments)]
+    scale = fit_scale([*known, *(point.value for point in points)], _BOTTOM, _TOP)
+    step = (_RIGHT - _LEFT) / len(points)
 
     def x(place: float) -> float:
-        return round(_LEFT + place * step, 1)
+        return round(_LEFT + (min(max(place, shown.start), shown.stop) - shown.start) * step, 1)
 
-    def y(value: float) -> float:
-        return round(_BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP), 1)
-
-    dots = tuple(
-        Dot(point.run, point.state, x(place + 0.5), y(point.value), point.value)
-        for place, point in enumerate(history.points)
-    )
-    levels = tuple(
-        Level(x(start), x(end), y(median(values[start:end]))) for start, end in pairwise(edges)
-    )
+    y = scale.place
+    dots = []
+    for place, point in zip(shown, points, strict=True):
+        at = x(place + 0.5), y(point.value)
+        dots.append(Dot(point.run, point.state, *at, point.value, draw_marker(point.state, *at, 4)))
+    levels = tuple(Level(x(start), x(end), y(level)) for start, end, level in segments)
     marks = tuple(
         ChangeMark(x(edges[number]), number, describe_tone(change))
         for number, change in enumerate(history.changes, 1)
+        if shown.start <= edges[number] < shown.stop
     )
-    ticks = tuple((y(value), value) for value in (low, (low + high) / 2, high))
-    return HistoryChart(dots, levels, marks, (y(first + reach), y(first - reach)), ticks)
+    parts = mark_parts([point.parts for point in points], _LEFT, step)
+    band = y(first + reach), y(first - reach)
+    return HistoryChart(tuple(dots), levels, marks, band, scale.ticks, parts)
 
 
 def _find_edges(history: MetricHistory) -> list[int]:

@@ -28,6 +28,7 @@ from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.runs.models import PastStep, RunRow, StepRow
 from compatgate.service.runs.service import RunDetail, Runs
+from compatgate.service.runs.trend_charts import Reference, TrendChart, TrendRun, draw_trend
 
 _BETTER = {
     "lower": "Lower is better",
@@ -146,6 +147,7 @@ class Point(Struct, frozen=True):
     high: float
     n: int
     outcome: str
+    parts: dict[str, str] = {}
 
 
 def family_of_report(report: Report) -> str | None:
@@ -214,10 +216,22 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
                 spread = _spread(sorted(value * factor for value in metric.values))
                 outcome = said.get(metric.name, "")
                 point = Point(
-                    step.run, step.state, step.finished_at, *spread, len(metric.values), outcome
+                    step.run,
+                    step.state,
+                    step.finished_at,
+                    *spread,
+                    len(metric.values),
+                    outcome,
+                    _parts(report, step.body),
                 )
                 found.setdefault(metric.name, []).insert(0, point)
     return found
+
+
+def _parts(report: Report, body: dict[str, Any]) -> dict[str, str]:
+    env = report.env or Env()
+    parts = {**env.versions, "driver": env.driver, "image": body.get("image")}
+    return {name: value for name, value in parts.items() if value}
 
 
 def _report(body: dict[str, Any]) -> Report | None:
@@ -247,6 +261,7 @@ class MetricView(Struct, frozen=True):
         past: earlier runs and this one, oldest first.
         more: number of hidden values.
         share: share of the GPU's published peak.
+        trend: the past as a chart; None for a single run.
     """
 
     metric: Metric
@@ -257,6 +272,7 @@ class MetricView(Struct, frozen=True):
     past: Sequence[Point]
     more: int
     share: Share | None = None
+    trend: TrendChart | None = None
 
 
 class StepView(Struct, frozen=True):
@@ -350,9 +366,42 @@ def _metrics(
             band=found.get(metric.name),
             past=past.get(metric.name, ()),
             more=max(0, len(metric.values) - MAX_SHOWN_VALUES),
+            trend=_trend(
+                metric, past.get(metric.name, ()), said.get(metric.name), found.get(metric.name)
+            ),
         )
         for metric in report.metrics
     ]
+
+
+def _trend(
+    metric: Metric, past: Sequence[Point], judged: MetricJudgement | None, band: Band | None
+) -> TrendChart | None:
+    if len(past) < 2:
+        return None
+    runs = [
+        TrendRun(one.run, one.at, one.low, one.middle, one.high, one.outcome, one.parts)
+        for one in past
+    ]
+    return draw_trend(runs, find_reference(metric.unit, judged, band))
+
+
+def find_reference(
+    unit: str, judged: MetricJudgement | None, band: Band | None
+) -> Reference | None:
+    """Return what a metric was judged against; None for a metric without tolerance or baseline.
+
+    Args:
+        unit: of the chart.
+        judged: the run's judgement, whose figures come first.
+        band: the approved baseline, of which only the same workload content counts.
+    """
+    if judged is None:
+        return None
+    factor = find_conversion(judged.unit, unit)
+    if judged.numbers is not None and factor is not None:
+        return Reference(judged.numbers.medians[0] * factor, judged.tolerance)
+    return Reference(band.middle, judged.tolerance) if band and band.same else None
 
 
 def _with_shares(

@@ -42,6 +42,7 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
+from compatgate.service.runs.overlay_charts import draw_overlays
 from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail
@@ -393,7 +394,7 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
             context["problem"] = error
         else:
             found = compare_runs(a, b, _specs(ask), ask.gate.facts.gpus)
-            context |= {"a": a, "b": b, "found": found}
+            context |= {"a": a, "b": b, "found": found, "overlays": draw_overlays(found.metrics)}
             table = _metric_table(found, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items

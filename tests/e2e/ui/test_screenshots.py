@@ -19,6 +19,8 @@ MAIN = {
     "run": "runs/run_ef2d127de37b942b",
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
+SIGHTS = ("deuteranopia", "protanopia", "tritanopia")
+COLOURED = {"run": MAIN["run"], "drift": "drift", "decisions": "decisions"}
 WIDTHS = {1440: 900, 390: 844}
 
 
@@ -32,3 +34,17 @@ def test_it_has_its_picture_taken(open_page, tmp_path, name, width):
     path = folder / f"{name}-{width}.png"
     page.screenshot(path=path)
     assert path.stat().st_size > 10_000
+
+
+def test_pages_are_pictured_as_people_with_colour_blindness_see_them(open_page, tmp_path):
+    folder = Path(os.environ.get("COMPATGATE_SCREENSHOTS") or tmp_path) / "sights"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in COLOURED.items():
+        page = open_page(path)
+        page.wait_for_load_state("networkidle")
+        tools = page.context.new_cdp_session(page)
+        seen = {page.screenshot()}
+        for sight in SIGHTS:
+            tools.send("Emulation.setEmulatedVisionDeficiency", {"type": sight})
+            seen.add(page.screenshot(path=folder / f"{name}-{sight}.png", full_page=name == "run"))
+        assert len(seen) == 1 + len(SIGHTS), name

@@ -364,7 +364,7 @@ def test_two_runs_stand_side_by_side(kept_pages, kept):
     slow, good = SLOWER, PASSED
     client = kept_pages()
     text = client.get(f"/ui/runs/compare?a={good}&b={slow}").text
-    assert text.count("is-regression") == 2
+    assert text.count("is-regression") == 4  # in the table and with the charts
     assert "<code>9.1.1.17</code>" in text
     table = client.get(f"/ui/runs/compare?a={good}&b={slow}&format=csv").text.splitlines()
     assert table[1].startswith("conv-forward-0,step-time,")

@@ -8,7 +8,7 @@ from typing import Any
 from compatgate.canary.history import MeasuredStep, PartChange, follow_metrics
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.history_page import draw_history
+from compatgate.service.runs.history_page import draw_history, find_range
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 SPECS = {"gemm": {"time": MetricSpec("ms", "lower", 0.05)}}
@@ -75,3 +75,25 @@ def test_a_chart_has_a_level_between_changes_and_a_mark_at_each() -> None:
     assert len(chart.dots) == 12
     alone = draw_history(follow_metrics(steps[:1], SPECS)[0])
     assert (len(alone.levels), alone.marks) == (1, ())
+
+
+def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
+    steps = [step(n, v + n % 3 / 100) for n, v in enumerate([10.0] * 6 + [13.0] * 6)]
+    (found,) = follow_metrics(steps[::-1], SPECS)
+    days = [WHEN + timedelta(days=n) for n in range(13)]
+    assert find_range(found, days[4], days[8]) == range(4, 9)
+    assert find_range(found, None, None) == range(12)
+    assert not find_range(found, days[12], None)
+    chart = draw_history(found, range(8, 12))  # after the change: all of it slow
+    assert [dot.run for dot in chart.dots] == [f"run_{n}" for n in range(8, 12)]
+    assert (len(chart.levels), chart.marks) == (1, ())
+    assert all(dot.y < chart.band[0] for dot in chart.dots)
+    assert [mark.number for mark in draw_history(found, range(4, 9)).marks] == [1]
+
+
+def test_a_history_marks_where_the_driver_changed() -> None:
+    steps = [step(n, 10.0, driver="535.1" if n < 3 else "550.2") for n in range(6)]
+    chart = draw_history(follow_metrics(steps[::-1], SPECS)[0])
+    (mark,) = chart.parts
+    assert chart.dots[2].x < mark.x < chart.dots[3].x
+    assert mark.words == ("driver 535.1 to 550.2",)

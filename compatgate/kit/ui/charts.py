@@ -1,0 +1,95 @@
+"""Compute charts that the server writes as SVG: scales, and points with a shape for each outcome.
+
+All coordinates are in pixels of a chart's view box, rounded to a tenth. A shape goes with every
+colour, so a chart can be read without telling colours apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+Tone = Literal["pass", "warn", "fail", "muted", "plain"]
+
+_RADIUS = 4.5
+_LOOKS: dict[str, tuple[str, Tone]] = {
+    "regression": ("triangle", "fail"), "failed": ("triangle", "fail"),
+    "error": ("triangle", "fail"), "timeout": ("triangle", "fail"),
+    "inconclusive": ("diamond", "warn"),
+    "improvement": ("square", "pass"),
+    "ok": ("circle", "plain"), "passed": ("circle", "plain"),
+}  # fmt: skip
+_UNJUDGED: tuple[str, Tone] = ("ring", "muted")
+
+
+class Scale(Struct, frozen=True):
+    """A linear scale from values to pixels; ``start`` is the place of ``low``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def place(self, value: float) -> float:
+        """Return the place of a value."""
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    @property
+    def ticks(self) -> tuple[tuple[float, float], ...]:
+        """Return place and value of three labelled lines: the least, the middle, the largest."""
+        values = (self.low, (self.low + self.high) / 2, self.high)
+        return tuple((self.place(value), value) for value in values)
+
+
+def fit_scale(values: Iterable[float], start: float, end: float) -> Scale:
+    """Return the scale that holds all values; equal values get some room around them.
+
+    Args:
+        values: at least one.
+        start: the place of the least.
+        end: the place of the largest.
+    """
+    known = list(values)
+    low, high = min(known), max(known)
+    if low == high:
+        low, high = low - (abs(low) / 10 or 0.5), high + (abs(high) / 10 or 0.5)
+    return Scale(low, high, start, end)
+
+
+class Marker(Struct, frozen=True):
+    """A point of a chart.
+
+    Attributes:
+        path: its outline, as SVG writes it.
+        shape: circle, triangle, diamond, square or ring.
+    """
+
+    path: str
+    shape: str
+    tone: Tone
+
+
+def draw_marker(outcome: str, x: float, y: float, radius: float = _RADIUS) -> Marker:
+    """Return the point of a judged value; an outcome that judges nothing is a ring.
+
+    Args:
+        outcome: of a metric or of a run.
+        x: middle of the point.
+        y: middle of the point.
+        radius: half of its size.
+    """
+    shape, tone = _LOOKS.get(outcome, _UNJUDGED)
+    r = radius
+    outlines = {
+        "triangle": ((0, -1.3 * r), (1.2 * r, 0.9 * r), (-1.2 * r, 0.9 * r)),
+        "diamond": ((0, -1.3 * r), (1.3 * r, 0), (0, 1.3 * r), (-1.3 * r, 0)),
+        "square": ((-r, -r), (r, -r), (r, r), (-r, r)),
+    }
+    if shape in outlines:
+        corners = (f"{x + right:.1f} {y + down:.1f}" for right, down in outlines[shape])
+        return Marker(f"M{'L'.join(corners)}Z", shape, tone)
+    path = f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0Z"
+    return Marker(path, shape, tone)
