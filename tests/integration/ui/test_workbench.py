@@ -43,7 +43,7 @@ def fields(page: str) -> dict[str, str]:
             found[name[1]] = html.unescape(value[1]) if value else ""
     for name, text in re.findall(r'<textarea name="([^"]+)"[^>]*>([^<]*)</textarea>', form):
         found[name] = html.unescape(text)
-    for name, options in re.findall(r'<select name="([^"]+)">(.*?)</select>', form, re.S):
+    for name, options in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', form, re.S):
         chosen = re.search(r'<option value="([^"]*)" selected', options)
         found[name] = html.unescape(chosen[1]) if chosen else ""
     return found
