@@ -111,7 +111,7 @@ def compare_cells(
 
 def _differ(cell: tuple[CellAnswer | None, CellAnswer | None]) -> bool:
     before, after = cell
-    return (before and (before.state, before.verdict)) != (after and (after.state, after.verdict))
+    return (before and before.verdict) != (after and after.verdict)
 
 
 def _list_rows(
