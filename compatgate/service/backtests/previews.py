@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
 
 _MAX_WAIVERS = 10
+_MAX_NEEDS = 1_000
 _DECISIONS = 20_000
 _QUESTIONS = 1_000
 _SHOWN = 20
@@ -45,9 +46,12 @@ def preview_import(gate: Gate, edits: Sequence[Edit]) -> ImportPreviewBody:
     remarks = []
     if len(waivers) > _MAX_WAIVERS:
         remarks.append(f"{len(waivers)} waivers: the first {_MAX_WAIVERS} were backtested")
+    needs = sorted(evidence.needs, key=lambda need: not need.required)
+    if len(needs) > _MAX_NEEDS:
+        remarks.append(f"{len(needs)} canary runs are missing: {_MAX_NEEDS} are listed")
     return ImportPreviewBody(
         runs=list(evidence.runs),
-        needs=[_describe_need(need) for need in evidence.needs],
+        needs=[_describe_need(need) for need in needs[:_MAX_NEEDS]],
         waivers=[_find_scope(gate, edit) for edit in waivers[:_MAX_WAIVERS]],
         remarks=remarks,
     )

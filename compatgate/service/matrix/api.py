@@ -13,7 +13,6 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.backtests.previews import preview_import
-from compatgate.service.backtests.service import plan_edits
 from compatgate.service.gate.repository import MAX_DECISIONS
 from compatgate.service.matrix.schemas import (
     DECISIONS,
@@ -156,7 +155,7 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     sources = _read_sources(call, call.query.file)
     by, dry_run = call.by(), call.query.dry_run
     result = call.gate.matrix.import_documents(sources, by, dry_run=dry_run)
-    preview = preview_import(call.gate, plan_edits(call.gate, sources)) if dry_run else None
+    preview = preview_import(call.gate, result.edits) if dry_run else None
     return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})
 
 

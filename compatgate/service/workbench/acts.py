@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +14,11 @@ from compatgate.documents.specs import Kind
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.service.backtests.service import plan_edits
 from compatgate.service.matrix.imports import ImportResult
-from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
 from compatgate.service.web.page import PageRequest, Redirect, expected_revision
 from compatgate.service.workbench.editing import FILE, EditedDocument, write_text
-from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import Body
 
 PLURALS: dict[Kind, str] = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
@@ -46,7 +43,7 @@ def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None
         Conflict: the name is taken, or a changed document has another name.
         AccessRefused: the caller may not make the change.
     """
-    sources = _to_sources(ask, text)
+    sources = [Source(FILE, text, ask.service.settings.max_values)]
     planned = ask.gate.matrix.import_documents(sources, check_author(ask), dry_run=True)
     if any(change.kind != kind for change in planned.changes):
         raise BadInput("the document is of another kind", field="kind", hint=f"write {kind}")
@@ -58,20 +55,6 @@ def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None
         hint = f"keep {name}, or make a new {kind.lower()}"
         raise Conflict("the name of a document cannot change", field="name", hint=hint)
     return planned
-
-
-def preview_document(ask: PageRequest[Any], text: str) -> ChangeEffects:
-    """Return what storing a checked document would do."""
-    return preview_effects(ask.gate, list_edits(ask, text))
-
-
-def list_edits(ask: PageRequest[Any], text: str) -> Sequence[Edit]:
-    """Return the edits that a text makes."""
-    return plan_edits(ask.gate, _to_sources(ask, text))
-
-
-def _to_sources(ask: PageRequest[Any], text: str) -> list[Source]:
-    return [Source(FILE, text, ask.service.settings.max_values)]
 
 
 def check_author(ask: PageRequest[Any]) -> Authorship:

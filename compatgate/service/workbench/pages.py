@@ -25,7 +25,6 @@ from compatgate.service.workbench.acts import (
     complete_waiver,
     draft_waiver,
     plan_document,
-    preview_document,
     propose_text,
     read_uploads,
     store_document,
@@ -37,7 +36,7 @@ from compatgate.service.workbench.editing import (
     show_form,
     start_document,
 )
-from compatgate.service.workbench.effects import ChangeEffects
+from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
 from compatgate.service.workbench.import_pages import begin_import, import_files
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
@@ -244,7 +243,7 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
                 return propose_text(ask, complete.text)
             if what == "create":
                 return store_document(ask, kind, complete.document, place.name)
-            effects = preview_document(ask, complete.text) if what == "effects" else None
+            effects = preview_effects(ask.gate, planned.edits) if what == "effects" else None
             state = FormState(planned=planned, effects=effects, rewritten=edited.rewritten)
         else:
             hint = f"one of {', '.join(_ACTIONS)}"
