@@ -137,6 +137,30 @@ def split_documents(text: str) -> list[str] | None:
 
 def _edit_text(text: str, before: Document, after: Document, gpus: Gpus) -> str | None:
     """Return the text of a document with the values that differ; None: that did not work."""
+    edited = merge_into_text(text, to_sorted_body(before), to_sorted_body(after))
+    if edited is None:
+        return None
+    try:
+        (found,) = _read(Source("edited", edited), gpus)
+    except (ManyProblems, ValueError):
+        return None
+    return edited if found == after else None
+
+
+def merge_into_text(text: str, before: Body, after: Body) -> str | None:
+    """Return the YAML of one document with only the values that differ written anew.
+
+    Comments, order, quotes and indents stay. Whoever calls reads the result: YAML 1.1 and 1.2
+    differ in what plain text means.
+
+    Args:
+        text: of one document, with its comments.
+        before: plain data of the text.
+        after: wanted plain data.
+
+    Returns:
+        The new text; None if the text cannot be edited in place.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -150,14 +174,12 @@ def _edit_text(text: str, before: Document, after: Document, gpus: Gpus) -> str 
     try:
         with pause_garbage_collection():
             document = editor.load(text[start:])
-            _merge(document, to_sorted_body(before), to_sorted_body(after))
+            _merge(document, before, after)
             stream = io.StringIO()
             editor.dump(document, stream)
-        edited = text[:start] + stream.getvalue()
-        (found,) = _read(Source("edited", edited), gpus)
-    except (YAMLError, ManyProblems, ValueError, TypeError, KeyError, AttributeError):
+    except (YAMLError, ValueError, TypeError, KeyError, AttributeError, IndexError):
         return None
-    return edited if found == after else None
+    return text[:start] + stream.getvalue()
 
 
 def _find_indents(text: str) -> tuple[int, int, int]:
@@ -185,6 +207,8 @@ def _merge(node: Any, before: Body, after: Body) -> None:
             _merge(node[key], old, new)
         elif _is_named(old) and _is_named(new) and isinstance(node.get(key), list):
             _merge_named(node[key], old, new)
+        elif _is_mappings(old) and _is_mappings(new) and _is_aligned(node.get(key), old, new):
+            _merge_by_place(node[key], old, new)
         else:
             node[key] = _keep_form(new, node.get(key))
 
@@ -200,8 +224,24 @@ def _is_named(value: Any) -> TypeGuard[list[Body]]:
     return isinstance(value, list) and all(isinstance(v, dict) and "name" in v for v in value)
 
 
+def _is_mappings(value: Any) -> TypeGuard[list[Body]]:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+def _is_aligned(node: Any, before: list[Body], after: list[Body]) -> bool:
+    """Tell whether lists can be merged by place: none of their mappings was taken away."""
+    return _is_mappings(node) and len(node) == len(before) <= len(after)
+
+
+def _merge_by_place(node: Any, before: list[Body], after: list[Body]) -> None:
+    for item, old, new in zip(node, before, after, strict=False):
+        _merge(item, old, new)
+    node.extend(after[len(before) :])
+
+
 def _merge_named(node: Any, before: list[Body], after: list[Body]) -> None:
     """Write named items (pools) into a list of the text, in their new order."""
+    before = _rename_items(node, before, after)
     old = {item["name"]: item for item in before}
     for index in reversed(range(len(node))):
         if node[index]["name"] not in {item["name"] for item in after}:
@@ -216,6 +256,20 @@ def _merge_named(node: Any, before: list[Body], after: list[Body]) -> None:
         place = {item["name"]: item for item in node}
         for index, item in enumerate(after):
             node[index] = place[item["name"]]
+
+
+def _rename_items(node: Any, before: list[Body], after: list[Body]) -> list[Body]:
+    """Rename the items that have another name at the same place; return the items with it."""
+    if not len(node) == len(before) == len(after):
+        return before
+    earlier, later = ({item["name"] for item in side} for side in (before, after))
+    renamed = []
+    for item, old, new in zip(node, before, after, strict=True):
+        same = old["name"] in later or new["name"] in earlier
+        if not same:
+            item["name"] = new["name"]
+        renamed.append(old if same else {**old, "name": new["name"]})
+    return renamed
 
 
 def _keep_form(value: Any, written: Any) -> Any:

@@ -236,8 +236,6 @@ PAGES: tuple[Page, ...] = (
     matrix_pages.change_entry,
     waivers_pages.show_waivers,
     waivers_pages.show_waiver,
-    waivers_pages.begin_waiver,
-    waivers_pages.create_waiver,
     waivers_pages.end_waiver,
     *workbench_pages.PAGES,
     matrix_pages.show_revisions,

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, structs
 
 from compatgate.core.entry_stacks import EntryStacks, represent
 from compatgate.core.facts import Facts
+from compatgate.core.matrix import Entry
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
@@ -219,6 +220,12 @@ def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
         "open": represented.open,
         "remarks": remarks.to_json() if remarks else {},
     }
+
+
+def entry_stack_text(entry: Entry, facts: Facts) -> str:
+    """Return the newest stack that an entry allows, as text; empty: none can be made."""
+    stacks = represent(entry, facts).stacks
+    return format_stack(stacks[0].to_json()) if stacks else ""
 
 
 def preview_represented(

@@ -12,6 +12,7 @@ from compatgate.documents.specs import Kind
 from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
+from compatgate.service.backtests.previews import preview_import
 from compatgate.service.gate.repository import MAX_DECISIONS
 from compatgate.service.matrix.schemas import (
     DECISIONS,
@@ -147,11 +148,15 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
 
     The body is a JSON list of documents, or YAML documents, with at most one value for each 24
     bytes of the server's largest request. If there are mistakes, nothing changes;
-    the error lists every mistake with its line and field.
+    the error lists every mistake with its line and field. With `dry_run`, `preview` says which
+    canary runs a blessing lacks, and what each waiver would let through of the decisions of the
+    last 30 days.
     """
     sources = _read_sources(call, call.query.file)
     by, dry_run = call.by(), call.query.dry_run
-    return Reply(call.gate.matrix.import_documents(sources, by, dry_run=dry_run).to_json())
+    result = call.gate.matrix.import_documents(sources, by, dry_run=dry_run)
+    preview = preview_import(call.gate, result.edits) if dry_run else None
+    return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})
 
 
 class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ from compatgate.service.matrix import cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 from compatgate.service.proposals import cli as proposals
 from compatgate.service.proposals import cli_approvals
+from compatgate.service.waivers import cli as waivers
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +42,7 @@ examples:
   compatgate matrix import targets.yaml entries.yaml --dry-run
   compatgate matrix sync ./matrix --name fleet --prune --check
   compatgate matrix backtest entries.yaml --days 7
+  compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves on Friday" --dry-run
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "delete an entry, waiver or target; earlier revisions keep it",
             _delete_arguments,
         ),
+        ("waive", "waive what denied a stack, for it alone", waivers.waive_arguments),
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document, or a proposal", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
@@ -208,6 +211,7 @@ def run(args: argparse.Namespace) -> int:
             "export": cli_export.export_matrix,
             "diff": cli_diff.diff_matrix,
             "backtest": cli_backtest.run_backtest,
+            "waive": waivers.waive,
             "list": show_list,
             "show": show_document,
             "delete": delete_document,

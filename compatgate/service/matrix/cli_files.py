@@ -23,6 +23,7 @@ from compatgate.kit.cli.output import format_table, format_time, print_json
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
+from compatgate.service.matrix.import_words import describe_preview, describe_result
 
 if TYPE_CHECKING:
     import argparse
@@ -127,15 +128,10 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json({**result, "dry_run": args.dry_run})
         return 0
-    changes, unchanged = result["changes"], result["unchanged"]
-    print_changes(changes)
-    note_expired(changes)
-    if result["revision"] is not None:
-        print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} unchanged")
-    elif changes:
-        print(f"dry run: {len(changes)} would change, {unchanged} would not")
-    else:
-        print(f"nothing to change: all {unchanged} documents are up to date")
+    print_changes(result["changes"])
+    note_expired(result["changes"])
+    for line in (*describe_preview(result), describe_result(result)):
+        print(line)
     return 0
 
 

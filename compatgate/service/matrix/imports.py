@@ -44,11 +44,13 @@ class ImportResult(Struct, frozen=True):
     Attributes:
         unchanged: number of documents that are stored already.
         revision: made by the import; None: a dry run, or nothing to change.
+        edits: of the plan, for whoever looks further; empty: the import was made.
     """
 
     changes: tuple[Change, ...]
     unchanged: int
     revision: int | None = None
+    edits: tuple[Edit, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -28,7 +28,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_table,
 )
-from compatgate.service.gate.question_links import preview_represented
+from compatgate.service.gate.question_links import entry_stack_text, preview_represented
 from compatgate.service.matrix.blessing import EvidenceNeeded
 from compatgate.service.matrix.models import RevisionRow, StoredDocument
 from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
@@ -178,6 +178,7 @@ def _entry_page(
         "asks_override": isinstance(error, EvidenceNeeded)
         or (remarks.promotion is not None and bool(remarks.promotion.needs)),
         "pools": gate.runs.entry_pools(row.name),
+        "stack": entry_stack_text(entry, gate.facts) if entry else "",
         "targets_total": total,
         "targets_shown": MAX_TARGETS,
         "open": represented.open,

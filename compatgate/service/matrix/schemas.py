@@ -155,12 +155,64 @@ class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
+class NeededEvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A canary run that an entry lacks which a change blesses."""
+
+    entry: str
+    target: str
+    sku: str
+    driver: str
+    suite: str
+    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed yet")]
+    required: Annotated[
+        bool, Meta(description="the policy asks for it: without it the change is refused")
+    ]
+
+
+class LetThroughBody(Struct, frozen=True):
+    """A recorded question that a waiver lets through."""
+
+    target: str
+    stack: dict[str, Any]
+    image: str | None
+    decisions: int
+    nodes: Annotated[int, Meta(description="declared nodes of the pools that decide")]
+    asked_by: list[str]
+    verdict_id: Annotated[str, Meta(description="newest verdict, or id of the run")]
+
+
+class WaiverScopeBody(Struct, frozen=True):
+    """What a waiver would let through of the recorded questions: a backtest of it alone."""
+
+    name: str
+    days: Annotated[int, Meta(description="period of the decisions")]
+    stacks: Annotated[int, Meta(description="different questions that become allowed")]
+    decisions: int
+    nodes: int
+    examples: Annotated[list[LetThroughBody], Meta(description="the most asked first")]
+    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+
+
+class ImportPreviewBody(Struct, frozen=True):
+    """What a dry run foresees besides changed fields."""
+
+    runs: Annotated[list[str], Meta(description="canary runs that count for a blessing")]
+    needs: Annotated[
+        list[NeededEvidenceBody], Meta(description="canary runs that blessed entries lack")
+    ]
+    waivers: list[WaiverScopeBody]
+    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+
+
 class ImportBody(Struct, frozen=True):
     """The changes of an import or of a dry run."""
 
     changes: list[ChangeBody]
     unchanged: int
     revision: Annotated[int | None, Meta(description="null: nothing changed")]
+    preview: Annotated[
+        ImportPreviewBody | None, Meta(description="of a dry run; null: the import was made")
+    ] = None
 
 
 class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):

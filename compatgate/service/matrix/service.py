@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
@@ -300,7 +301,7 @@ class MatrixService(MatrixReader):
     def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
         planned, edits = imports.plan_import(session, read)
         check_edits(edits, by.principal)
-        return planned
+        return replace(planned, edits=tuple(edits))
 
     def sync(
         self,

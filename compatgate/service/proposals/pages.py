@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from compatgate.documents.convert import to_entry
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter
@@ -19,6 +20,8 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.gate.question_links import entry_stack_text
+from compatgate.service.matrix.blessing import list_blessed
 from compatgate.service.proposals.guards import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
@@ -130,8 +133,11 @@ def _proposal_page(
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and view.state != "conflicted"
     one = describe(row, view.readiness)
+    facts = ask.gate.facts
+    blessed = [to_entry(document, facts.gpus, 0) for document in list_blessed(row.edits)]
     context = {
         "one": one,
+        "stacks": {entry.name: entry_stack_text(entry, facts) for entry in blessed[:_MAX_SHOWN]},
         "backtest": arrange(one["backtest"]) if one["backtest"] else [],
         "changes": row.changes[:_MAX_SHOWN],
         "left": max(0, len(row.changes) - _MAX_SHOWN),

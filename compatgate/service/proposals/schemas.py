@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
 from compatgate.service.backtests.schemas import DAYS, MAX_DAYS, BacktestBody
-from compatgate.service.matrix.schemas import ENTRY, ChangeBody
+from compatgate.service.matrix.schemas import ENTRY, ChangeBody, NeededEvidenceBody
 
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
 Comment = Annotated[str, Meta(max_length=2000)]
@@ -164,18 +164,6 @@ class DemandBody(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     approvals: Annotated[int, Meta(description="approvals so far that count here")]
     proposed: Annotated[bool, Meta(description="the policy asks for a proposal")]
-
-
-class NeededEvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A canary run that an entry lacks which the proposal blesses."""
-
-    entry: str
-    target: str
-    sku: str
-    driver: str
-    suite: str
-    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed yet")]
-    required: Annotated[bool, Meta(description="the policy asks for it: no merge without it")]
 
 
 class EvidenceOfProposal(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from compatgate.core.rules import RULES
 from compatgate.documents.convert import to_waiver
@@ -32,7 +30,6 @@ from compatgate.service.waivers.service import (
     count_down,
     end_document,
     list_countdowns,
-    parse_waiver_form,
 )
 from compatgate.service.web.page import (
     MAX_CHOICES,
@@ -45,8 +42,6 @@ from compatgate.service.web.page import (
 )
 
 MAX_REVISIONS = 20
-DEFAULT_DAYS = 7
-"""Days until the last day that the form proposes."""
 _MAX_ENDED = 100
 _COLUMNS = (
     Column("name", "Waiver"),
@@ -147,55 +142,6 @@ def _waiver_page(
         "typed": ask.form,
     }
     return HtmlPage("waiver.html", row.name, context, status=error.status if error else 200)
-
-
-_Word = Annotated[str, Meta(max_length=2000)]
-
-
-class WaiverDraft(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Initial values of the form; the page of a verdict links to it with rules and targets."""
-
-    rules: _Word = ""
-    targets: _Word = ""
-    image: _Word = ""
-    components: _Word = ""
-
-
-@page("/new-waiver", scope="bless", nav="waivers", query=WaiverDraft)
-def begin_waiver(ask: PageRequest[WaiverDraft]) -> HtmlPage:
-    """Show the form for a new waiver."""
-    query = ask.query
-    begun = {
-        "rules": query.rules,
-        "targets": query.targets,
-        "image": query.image,
-        "components": query.components,
-        "expires": (clock.today() + timedelta(days=DEFAULT_DAYS)).isoformat(),
-    }
-    return _form_page(ask, begun)
-
-
-def _form_page(
-    ask: PageRequest[Any], typed: dict[str, str], error: CompatgateError | None = None
-) -> HtmlPage:
-    context = {
-        "typed": typed,
-        "error": error,
-        "today": clock.today().isoformat(),
-        "rules": RULES,
-        "targets": sorted(ask.gate.snapshot().documents)[:MAX_CHOICES],
-    }
-    return HtmlPage("new-waiver.html", "New waiver", context, status=error.status if error else 200)
-
-
-@page("/new-waiver", scope="bless", method="POST", nav="waivers")
-def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Create a waiver."""
-    try:
-        made = ask.gate.matrix.create("Waiver", parse_waiver_form(ask.form), ask.by())
-    except CompatgateError as error:
-        return _form_page(ask, ask.form, error)
-    return Redirect(link("waivers", made.name), done=f"Created {made.name}.")
 
 
 @page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")

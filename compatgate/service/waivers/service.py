@@ -124,35 +124,6 @@ def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
     return all(word in text for word in words)
 
 
-def parse_waiver_form(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the document of a waiver from form fields; the matrix checks the document.
-
-    Args:
-        form: ``name rules targets image components everything owner why expires``; rules and
-            targets separated by commas or spaces, one component per line: ``torch ~=2.4.0``.
-
-    Raises:
-        BadInput: a component without a constraint.
-    """
-    match: dict[str, Any] = {}
-    if image := form.get("image", "").strip():
-        match["image"] = image
-    if components := parse_components(form.get("components", "")):
-        match["components"] = components
-    if form.get("everything"):
-        match["everything"] = True
-    spec: dict[str, Any] = {
-        "rules": [rule.upper() for rule in split_words(form.get("rules", ""))],
-        "targets": split_words(form.get("targets", "")),
-        "owner": form.get("owner", "").strip(),
-        "reason": form.get("why", "").strip(),
-        "expires": form.get("expires", "").strip(),
-    }
-    if match:
-        spec["match"] = match
-    return {"metadata": {"name": form.get("name", "").strip()}, "spec": spec}
-
-
 def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
     """Return form fields for a waiver of exactly the findings that decided a verdict.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from msgspec import Struct
 
+from compatgate.documents.edits import merge_into_text
 from compatgate.documents.sources import Problems, Source
 from compatgate.documents.specs import API_VERSION, Kind
 from compatgate.documents.text import RawDocument, read_nodes, to_yaml
@@ -21,18 +24,22 @@ class EditedDocument(Struct, frozen=True):
     """A document under edit.
 
     Attributes:
-        text: its YAML, as typed unless a field changed.
+        text: its YAML, as typed but for the values that a changed field wrote.
         document: plain data, not checked.
+        rewritten: a changed field did not fit into the text, which lost its comments.
     """
 
     text: str
     document: Body
+    rewritten: bool = False
 
 
 def start_document(kind: Kind) -> Body:
     """Return the document that a new form begins with."""
     if kind == "Entry":
         return make_document(kind, {}, {"status": "candidate"})
+    if kind == "Waiver":
+        return make_document(kind, {}, {})
     return make_document(kind, {}, {"policy": {"mode": "enforce", "onUnknown": "fail"}})
 
 
@@ -44,7 +51,8 @@ def make_document(kind: Kind, metadata: Body, spec: Body) -> Body:
 def edit_document(kind: Kind, form: Mapping[str, str], most_values: int) -> EditedDocument:
     """Return the document that a form describes.
 
-    The YAML decides, but for fields that were changed since the form was shown.
+    The YAML decides, but for fields that were changed since the form was shown. Comments and order
+    of the YAML stay. A form without YAML has fields alone.
 
     Args:
         kind: of the document.
@@ -57,15 +65,27 @@ def edit_document(kind: Kind, form: Mapping[str, str], most_values: int) -> Edit
         BadInput: the YAML is not one document, or a field does not fit.
     """
     text = form.get("documents", "").replace("\r\n", "\n")
-    document = _read_document(text, most_values) if text.strip() else start_document(kind)
-    try:
-        shown = _read_document(form.get("shown", "").replace("\r\n", "\n"), most_values)
-    except (BadInput, ManyProblems):
-        shown = start_document(kind)
+    before = _read_document(text, most_values) if text.strip() else start_document(kind)
+    shown = start_document(kind)
+    if "documents" in form:
+        with suppress(BadInput, ManyProblems):
+            shown = _read_document(form.get("shown", "").replace("\r\n", "\n"), most_values)
+    document = deepcopy(before)
     changed = write_fields(kind, document, shown, form)
-    if changed or not text.strip():
+    if not text.strip():
         return EditedDocument(to_yaml([document]), document)
-    return EditedDocument(text, document)
+    edited = EditedDocument(text, before)
+    return write_text(edited, document) if changed else edited
+
+
+def write_text(edited: EditedDocument, after: Body) -> EditedDocument:
+    """Return a document with other data; its text differs only where the data differs."""
+    merged = merge_into_text(edited.text, edited.document, after)
+    if merged is not None:
+        with suppress(BadInput, ManyProblems):  # rather lose the comments than what was typed
+            if _read_document(merged, None) == after:
+                return EditedDocument(merged, after, edited.rewritten)
+    return EditedDocument(to_yaml([after]), after, edited.rewritten or "#" in edited.text)
 
 
 def replace_pools(edited: EditedDocument, pools: Sequence[Body]) -> EditedDocument:
@@ -73,7 +93,7 @@ def replace_pools(edited: EditedDocument, pools: Sequence[Body]) -> EditedDocume
     spec = edited.document.get("spec")
     others = spec if isinstance(spec, dict) else {}
     document = {**edited.document, "spec": {"pools": list(pools), **_without_pools(others)}}
-    return EditedDocument(to_yaml([document]), document)
+    return write_text(edited, document)
 
 
 def _without_pools(spec: Body) -> Body:
@@ -89,7 +109,7 @@ def show_form(kind: Kind, edited: EditedDocument) -> dict[str, str]:
     }
 
 
-def _read_document(text: str, most_values: int) -> Body:
+def _read_document(text: str, most_values: int | None) -> Body:
     """Read one YAML document as plain data; numbers with a point stay as written.
 
     Raises:

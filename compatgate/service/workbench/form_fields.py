@@ -14,14 +14,15 @@ from msgspec import Struct
 
 from compatgate.documents.sources import FieldPath, format_path
 from compatgate.documents.specs import Kind
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError
 from compatgate.service.waivers.service import parse_components, split_words
 
 MAX_POOLS = 40
 """Pools that have fields; the YAML shows all."""
 POOL_FIELDS = ("name", "gpu", "driver", "count")
 _YES = "yes"
-_ROW = re.compile(rf"pool-[0-9]{{1,2}}-({'|'.join(POOL_FIELDS)})")
+_ROW = re.compile(rf"(pool-[0-9]{{1,2}})-(?:{'|'.join(POOL_FIELDS)})")
+_MISSING = re.compile(r"(\w+) is missing")
 Body = dict[str, Any]
 
 
@@ -87,12 +88,57 @@ def _wrong_type(path: FieldPath) -> BadInput:
 
 def list_fields(kind: Kind, document: Mapping[str, Any]) -> list[FormField]:
     """Return the fields of a document, with those of one more pool than a target has."""
+    if kind == "Waiver":
+        return list(_waiver_fields())
     return [*_about_fields(), *(_target_fields(document) if kind == "Target" else _entry_fields())]
 
 
 def show_fields(kind: Kind, document: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each field of a document."""
     return {field.name: field.read(document) for field in list_fields(kind, document)}
+
+
+def find_wrong_fields(
+    kind: Kind, typed: Mapping[str, str], error: CompatgateError
+) -> dict[str, str]:
+    """Return what is wrong with the fields of a form, by name; a row of a pool is ``pool-0``.
+
+    Args:
+        kind: of the document.
+        typed: the fields.
+        error: of the document; its mistakes that belong to no field are left out.
+    """
+    paths = {
+        format_path(field.path): _ROW.sub(r"\1", field.name)
+        for field in list_fields(kind, {"spec": {"pools": [{} for _ in list_rows(typed)]}})
+    }
+    paths |= {f"spec.pools[{row}]": f"pool-{row}" for row in list_rows(typed)}
+    names = set(paths.values()) | {"reason"}
+    found: dict[str, list[str]] = {}
+    for one in getattr(error, "problems", (error,)):
+        place = one.field or ""
+        if missing := _MISSING.match(one.problem):
+            place = f"{place}.{missing[1]}"
+        name = place if place in names else _find_field(place, paths)
+        if name:
+            hint = f" ({one.hint})" if one.hint else ""
+            found.setdefault(name, []).append(f"{one.problem}{hint}")
+    return {name: "; ".join(dict.fromkeys(texts)) for name, texts in found.items()}
+
+
+def list_holders(kind: Kind, typed: Mapping[str, str]) -> list[str]:
+    """Return the names of the fields that have room for a mistake; a row of a pool is one."""
+    pools: list[Body] = [{} for _ in list_rows(typed)[1:]]
+    fields = list_fields(kind, {"spec": {"pools": pools}})
+    names = (_ROW.sub(r"\1", f.name) for f in fields if f.name not in ("requireEntry", "canary"))
+    return list(dict.fromkeys(names))
+
+
+def _find_field(place: str, paths: Mapping[str, str]) -> str:
+    """Return the field of a place in a document, or of the part that it lies in."""
+    while place and place not in paths:
+        place = place[: max(place.rfind("."), place.rfind("["), 0)]
+    return paths.get(place, "")
 
 
 def list_rows(fields: Mapping[str, str]) -> list[int]:
@@ -124,6 +170,8 @@ def write_fields(
     """
     changed = False
     for field in list_fields(kind, shown):
+        if field.name not in form and field.show is not _show_flag:
+            continue  # a browser sends every field but boxes without a tick
         text = _normalise(form.get(field.name, ""))
         if text != _normalise(field.read(shown)):
             field.write(document, text)
@@ -169,6 +217,20 @@ def _entry_fields() -> Iterator[FormField]:
     yield FormField("status", ("spec", "status"), _show_text, _parse_text)
     yield FormField("gpus", ("spec", "gpus"), _show_words, _parse_gpus)
     yield FormField("why", ("spec", "reason"), _show_text, _parse_text)
+    yield FormField("override", ("spec", "evidenceOverride"), _show_text, _parse_text)
+
+
+def _waiver_fields() -> Iterator[FormField]:
+    yield FormField("name", ("metadata", "name"), _show_text, _parse_text)
+    yield FormField("rules", ("spec", "rules"), _show_words, _parse_rules)
+    yield FormField("targets", ("spec", "targets"), _show_words, _parse_words)
+    match = ("spec", "match")
+    yield FormField("image", (*match, "image"), _show_text, _parse_text)
+    yield FormField("components", (*match, "components"), _show_components, _parse_constraints)
+    yield FormField("everything", (*match, "everything"), _show_flag, _parse_flag)
+    yield FormField("owner", ("spec", "owner"), _show_text, _parse_text)
+    yield FormField("expires", ("spec", "expires"), _show_text, _parse_text)
+    yield FormField("why", ("spec", "reason"), _show_text, _parse_text)
 
 
 def _show_text(value: Any) -> str:
@@ -189,7 +251,7 @@ def _show_flag(value: Any) -> str:
 
 
 def _parse_flag(text: str) -> bool | None:
-    return True if text == _YES else None
+    return True if text else None
 
 
 def _show_words(value: Any) -> str:
@@ -198,6 +260,10 @@ def _show_words(value: Any) -> str:
 
 def _parse_words(text: str) -> list[str] | None:
     return split_words(text) or None
+
+
+def _parse_rules(text: str) -> list[str] | None:
+    return [rule.upper() for rule in split_words(text)] or None
 
 
 def _parse_gpus(text: str) -> list[str] | None:

@@ -1,36 +1,46 @@
-"""Create targets and entries from fields or YAML; import files after a look at the difference.
+"""Change the matrix in the browser: one form for a target with its policy, an entry or a waiver.
 
-Each form comes back with everything that was typed, whatever was wrong with it.
+Fields and YAML stand side by side. Before a change is made the page shows what it does. Each form
+comes back with everything that was typed, whatever was wrong with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.documents.sources import Source
-from compatgate.documents.specs import Change, Kind
-from compatgate.errors import BadInput, CompatgateError, Conflict
+from compatgate.core.rules import RULES
+from compatgate.documents.specs import Kind
+from compatgate.documents.text import to_yaml
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.matrix.imports import ImportResult
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
 from compatgate.service.web.page import MAX_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.workbench.acts import (
+    PLURALS,
+    complete_waiver,
+    draft_waiver,
+    plan_document,
+    propose_text,
+    read_uploads,
+    store_document,
+)
 from compatgate.service.workbench.editing import (
-    FILE,
     EditedDocument,
     edit_document,
     replace_pools,
     show_form,
     start_document,
 )
-from compatgate.service.workbench.form_fields import Body, list_rows
+from compatgate.service.workbench.effects import ChangeEffects, preview_effects
+from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
+from compatgate.service.workbench.import_pages import begin_import, import_files
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
 
-_PLURALS = {"Target": "targets", "Entry": "entries"}
 _MODES = {
     "enforce": "deny what fails",
     "warn": "allow, with a warning",
@@ -38,8 +48,27 @@ _MODES = {
 }
 _UNKNOWN = {"fail": "stop", "warn": "allow, with a warning", "allow": "allow"}
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
-_MAX_CHANGES = 50
-"""Documents whose differences the page of an import shows."""
+_ACTIONS = ("read", "check", "effects", "create", "propose")
+
+
+class FormPlace(Struct, frozen=True):
+    """The form of a document.
+
+    Attributes:
+        name: of the stored document; None: a new one.
+        revision: of the stored document that the form shows.
+    """
+
+    kind: Kind
+    name: str | None = None
+    revision: int | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Return the address of the form."""
+        if self.name is None:
+            return (f"new-{self.kind.lower()}",)
+        return (PLURALS[self.kind], self.name, "edit")
 
 
 class FormState(Struct, frozen=True):
@@ -48,18 +77,16 @@ class FormState(Struct, frozen=True):
     Attributes:
         error: says what was wrong.
         read: pools that were read from pasted text.
-        planned: what creating the document would change.
+        planned: what storing the document would change.
+        effects: what that would do; None: not asked for yet.
+        rewritten: the YAML lost its comments.
     """
 
     error: CompatgateError | None = None
     read: NodeDraft | None = None
     planned: ImportResult | None = None
-
-
-@page("/new-target", scope="bless", nav="targets")
-def begin_target(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the form of a new target."""
-    return _begin(ask, "Target", {})
+    effects: ChangeEffects | None = None
+    rewritten: bool = False
 
 
 _Word = Annotated[str, Meta(max_length=2000)]
@@ -73,190 +100,205 @@ class EntryStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     gpus: _Word = ""
 
 
+class WaiverStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Initial values of the form; the page of a verdict links to it with rules and targets."""
+
+    rules: _Word = ""
+    targets: _Word = ""
+    image: _Word = ""
+    components: _Word = ""
+
+
+class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The status that the form of a stored entry begins with."""
+
+    status: Literal["", "candidate", "blessed", "deprecated", "revoked"] = ""
+
+
+@page("/new-target", scope="bless", nav="targets")
+def begin_target(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of a new target."""
+    return _begin(ask, "Target", {})
+
+
 @page("/new-entry", scope="bless", nav="entries", query=EntryStart)
 def begin_entry(ask: PageRequest[EntryStart]) -> HtmlPage:
     """Show the form of a new entry."""
     query = ask.query
     given = {"targets": query.targets, "components": query.components, "gpus": query.gpus}
-    return _begin(ask, "Entry", {"status": "candidate", **given})
+    return _begin(ask, "Entry", {"status": "candidate", **given} if any(given.values()) else {})
+
+
+@page("/new-waiver", scope="bless", nav="waivers", query=WaiverStart)
+def begin_waiver(ask: PageRequest[WaiverStart]) -> HtmlPage:
+    """Show the form of a new waiver, and what it lets through if it states enough."""
+    query = ask.query
+    given = {name: getattr(query, name) for name in ("rules", "targets", "image", "components")}
+    return _begin(ask, "Waiver", draft_waiver(ask, given))
 
 
 def _begin(ask: PageRequest[Any], kind: Kind, given: Mapping[str, str]) -> HtmlPage:
-    if not any(given.values()):
+    place = FormPlace(kind)
+    if not given:
         document = start_document(kind)
-        return _form_page(ask, kind, show_form(kind, EditedDocument("", document)), FormState())
+        edited = EditedDocument(to_yaml([document]), document)
+        return _form_page(ask, place, show_form(kind, edited), FormState())
     try:
         edited = edit_document(kind, given, ask.service.settings.max_values)
     except CompatgateError as error:
-        return _form_page(ask, kind, given, FormState(error))
-    return _form_page(ask, kind, show_form(kind, edited), FormState())
+        return _form_page(ask, place, given, FormState(error))
+    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
+
+
+def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument) -> FormState:
+    """Return the plan of what a form begins with; nobody has typed yet, so nothing is wrong."""
+    complete = _complete(place, edited, "", final=False)
+    try:
+        return FormState(planned=plan_document(ask, place.kind, complete.text, place.name))
+    except CompatgateError:
+        return FormState()
 
 
 @page("/new-target", scope="bless", method="POST", nav="targets")
 def create_target(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Read pasted text, check a target, create it, or propose it."""
-    return _act(ask, "Target")
+    """Read pasted text, check a target, show what it does, create it, or propose it."""
+    return _act(ask, FormPlace("Target"))
 
 
 @page("/new-entry", scope="bless", method="POST", nav="entries")
 def create_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check an entry, create it, or propose it."""
-    return _act(ask, "Entry")
+    """Check an entry, show what it does, create it, or propose it."""
+    return _act(ask, FormPlace("Entry"))
 
 
-def _act(ask: PageRequest[Any], kind: Kind) -> HtmlPage | Redirect:
-    form, what = ask.form, ask.form.get("what", "create")
-    state = FormState()
+@page("/new-waiver", scope="bless", method="POST", nav="waivers")
+def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Check a waiver, show what it lets through, create it, or propose it."""
+    return _act(ask, FormPlace("Waiver"))
+
+
+@page("/targets/<name>/edit", scope="bless", nav="targets")
+def edit_target(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of a stored target and its policy."""
+    return _edit(ask, "Target", {})
+
+
+@page("/entries/<name>/edit", scope="bless", nav="entries", query=StatusStart)
+def edit_entry(ask: PageRequest[StatusStart]) -> HtmlPage:
+    """Show the form of a stored entry, with another status if one is given."""
+    return _edit(ask, "Entry", {"status": ask.query.status} if ask.query.status else {})
+
+
+@page("/waivers/<name>/edit", scope="bless", nav="waivers")
+def edit_waiver(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of a stored waiver."""
+    return _edit(ask, "Waiver", {})
+
+
+def _edit(ask: PageRequest[Any], kind: Kind, given: Mapping[str, str]) -> HtmlPage:
+    row = ask.gate.matrix.get(kind, ask.args["name"])
+    place = FormPlace(kind, row.name, row.revision)
+    shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
+    if not given:
+        return _form_page(ask, place, shown, FormState())
+    edited = edit_document(kind, {**shown, **given}, ask.service.settings.max_values)
+    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
+
+
+@page("/targets/<name>/edit", scope="bless", method="POST", nav="targets")
+def change_target(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Check a changed target, show what the change does, store it, or propose it."""
+    return _act(ask, FormPlace("Target", ask.args["name"]))
+
+
+@page("/entries/<name>/edit", scope="bless", method="POST", nav="entries")
+def change_entry_document(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Check a changed entry, show what the change does, store it, or propose it."""
+    return _act(ask, FormPlace("Entry", ask.args["name"]))
+
+
+@page("/waivers/<name>/edit", scope="bless", method="POST", nav="waivers")
+def change_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Check a changed waiver, show what the change does, store it, or propose it."""
+    return _act(ask, FormPlace("Waiver", ask.args["name"]))
+
+
+def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
+    form, what, kind = ask.form, _read_action(ask.form), place.kind
+    if place.name is not None:
+        ask.gate.matrix.get(kind, place.name)
     try:
         edited = edit_document(kind, form, ask.service.settings.max_values)
     except CompatgateError as error:
-        return _form_page(ask, kind, form, FormState(error))
+        return _form_page(ask, place, form, FormState(error))
     try:
         if what == "read" and kind == "Target":
-            text = _uploaded_text() or form.get("pasted", "")
-            found = draft_pools(text, ask.gate.facts)
+            found = draft_pools(read_uploads() or form.get("pasted", ""), ask.gate.facts)
             edited, state = replace_pools(edited, found.pools), FormState(read=found)
-        elif what == "check":
-            state = FormState(planned=_plan(ask, kind, edited.text))
-        elif what == "propose":
-            _plan(ask, kind, edited.text)
-            return _propose(ask, edited.text)
-        elif what == "create":
-            _plan(ask, kind, edited.text)
-            return _create(ask, kind, edited.document)
+        elif what in _ACTIONS:
+            reason, final = form.get("reason", ""), what in ("create", "propose")
+            complete = _complete(place, edited, reason, final=final)
+            planned = plan_document(ask, kind, complete.text, place.name)
+            if what == "propose":
+                return propose_text(ask, complete.text)
+            if what == "create":
+                return store_document(ask, kind, complete.document, place.name)
+            effects = preview_effects(ask.gate, planned.edits) if what == "effects" else None
+            state = FormState(planned=planned, effects=effects, rewritten=edited.rewritten)
         else:
-            hint = "one of read, check, create, propose"
+            hint = f"one of {', '.join(_ACTIONS)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
     except CompatgateError as error:
-        state = FormState(error)
+        state = FormState(error, rewritten=edited.rewritten)
     shown = show_form(kind, edited)
-    shown |= {name: form[name] for name in ("pasted", "reason") if name in form}
-    return _form_page(ask, kind, shown, state)
+    shown |= {name: form[name] for name in ("pasted", "reason", "revision") if name in form}
+    return _form_page(ask, place, shown, state)
 
 
-def _plan(ask: PageRequest[Any], kind: Kind, text: str) -> ImportResult:
-    """Check a document without creating it; mistakes name their line of the YAML.
-
-    Raises:
-        ManyProblems: every mistake.
-        BadInput: the document is of another kind.
-        Conflict: the name is taken.
-        AccessRefused: the caller may not create it.
-    """
-    sources = [Source(FILE, text, ask.service.settings.max_values)]
-    planned = ask.gate.matrix.import_documents(sources, _checking(ask), dry_run=True)
-    if planned.unchanged or any(change.action != "create" for change in planned.changes):
-        hint = "choose another name, or change the document that has it"
-        raise Conflict(f"a {kind.lower()} of this name exists", field="name", hint=hint)
-    if any(change.kind != kind for change in planned.changes):
-        raise BadInput("the document is of another kind", field="kind", hint=f"write {kind}")
-    return planned
+def _read_action(form: Mapping[str, str]) -> str:
+    """Return what a form asks for; what the page asks for by itself never changes anything."""
+    if not _is_live():
+        return form.get("what", "create")
+    return "effects" if request.headers.get("HX-Target") == "effects" else "check"
 
 
-def _checking(ask: PageRequest[Any]) -> Authorship:
-    """Return the author of a check, which needs no reason yet."""
-    return Authorship(ask.principal.name, "check", ask.principal)
+def _is_live() -> bool:
+    """Tell whether the page asks while somebody types, and takes a part of the answer."""
+    return request.headers.get("HX-Request") == "true"
 
 
-def _create(ask: PageRequest[Any], kind: Kind, document: Body) -> Redirect:
-    made = ask.gate.matrix.create(kind, document, ask.by())
-    place = link(_PLURALS[kind], made.name)
-    return Redirect(place, done=f"Created {made.name} in revision {made.revision}.")
-
-
-def _propose(ask: PageRequest[Any], text: str) -> Redirect:
-    ask.principal.require("propose")
-    wanted = ProposalRequest(files=[ProposedFile("documents", text)])
-    view = ask.gate.proposals.propose(wanted, ask.by(), most=ask.service.settings.max_values)
-    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.")
+def _complete(
+    place: FormPlace, edited: EditedDocument, reason: str, *, final: bool
+) -> EditedDocument:
+    return complete_waiver(edited, reason, final=final) if place.kind == "Waiver" else edited
 
 
 def _form_page(
-    ask: PageRequest[Any], kind: Kind, typed: Mapping[str, str], state: FormState
+    ask: PageRequest[Any], place: FormPlace, typed: Mapping[str, str], state: FormState
 ) -> HtmlPage:
+    kind, error = place.kind, state.error
+    live = _is_live()
     context = {
+        "place": place,
         "kind": kind,
-        "typed": typed,
-        "error": state.error,
-        "read": state.read,
+        "typed": {"revision": place.revision, **typed},
+        "state": state,
+        "live": live,
+        "wrong": find_wrong_fields(kind, typed, error) if error else {},
+        "wrongs": [f"#wrong-{name}" for name in (*list_holders(kind, typed), "yaml")],
         "planned": state.planned,
         "rows": list_rows(typed),
         "modes": _MODES,
         "unknown": _UNKNOWN,
         "statuses": _STATUSES,
+        "rules": RULES,
+        "today": clock.today().isoformat(),
         "targets": sorted(ask.gate.snapshot().documents)[:MAX_CHOICES],
+        "crumb": link(PLURALS[kind]),
     }
-    status = state.error.status if state.error else 200
-    one = kind.lower()
-    return HtmlPage(f"new-{one}.html", f"New {one}", context, status=status)
-
-
-@page("/import", scope="bless", nav="revisions")
-def begin_import(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the form of an import."""
-    return _import_page(ask, {})
-
-
-@page("/import", scope="bless", method="POST", nav="revisions")
-def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Show what pasted or uploaded documents would change, import them, or propose them."""
-    what = ask.form.get("what", "check")
-    typed = {**ask.form}
-    try:
-        typed["documents"] = text = _uploaded_text() or ask.form.get("documents", "")
-        if not text.strip():
-            hint = "paste YAML or JSON, or choose files"
-            raise BadInput("there are no documents", field="documents", hint=hint)
-        sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
-        if what == "propose":
-            return _propose(ask, text)
-        if what not in ("check", "import"):
-            hint = "one of check, import, propose"
-            raise BadInput("is not an action", field="what", value=what, hint=hint)
-        by = _checking(ask) if what == "check" else ask.by()
-        result = ask.gate.matrix.import_documents(sources, by, dry_run=what == "check")
-    except CompatgateError as error:
-        return _import_page(ask, typed, error=error)
-    if what == "check" or result.revision is None:
-        return _import_page(ask, typed, planned=result)
-    count = len(result.changes)
-    done = f"Imported {count} document{'' if count == 1 else 's'} as revision {result.revision}."
-    return Redirect(link("revisions", result.revision), done=done)
-
-
-def _import_page(
-    ask: PageRequest[Any],
-    typed: Mapping[str, str],
-    *,
-    planned: ImportResult | None = None,
-    error: CompatgateError | None = None,
-) -> HtmlPage:
-    changes: tuple[Change, ...] = planned.changes if planned else ()
-    context = {
-        "typed": typed,
-        "error": error,
-        "planned": planned,
-        "changes": changes[:_MAX_CHANGES],
-        "left": max(0, len(changes) - _MAX_CHANGES),
-    }
-    return HtmlPage("import.html", "Import", context, status=error.status if error else 200)
-
-
-def _uploaded_text() -> str:
-    """Return the text of the uploaded files, joined as documents of one text.
-
-    Raises:
-        BadInput: a file is not UTF-8 text.
-    """
-    texts = []
-    for file in request.files.getlist("files"):
-        try:
-            text = file.read().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise BadInput("is not UTF-8 text", field="files", value=file.filename) from None
-        if text.strip():
-            texts.append(text if text.endswith("\n") else f"{text}\n")
-    return "---\n".join(texts)
+    status = error.status if error and not live else 200
+    title = f"New {kind.lower()}" if place.name is None else f"Change {place.name}"
+    return HtmlPage("change.html", title, context, status=status)
 
 
 PAGES: tuple[Page, ...] = (
@@ -264,6 +306,14 @@ PAGES: tuple[Page, ...] = (
     create_target,
     begin_entry,
     create_entry,
+    begin_waiver,
+    create_waiver,
+    edit_target,
+    change_target,
+    edit_entry,
+    change_entry_document,
+    edit_waiver,
+    change_waiver,
     begin_import,
     import_files,
 )

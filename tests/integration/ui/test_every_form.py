@@ -14,6 +14,7 @@ from compatgate.service.web.call import Settings
 
 NAMES = {
     "entries/name": "torch24-cu124",
+    "targets/name": "prod-a100",
     "waivers/name": "nothing",
     "runs/id": "run_0",
     "baselines/id": "1",
@@ -34,6 +35,9 @@ NEEDS = {
     "/new-waiver": "bless",
     "/new-target": "bless",
     "/new-entry": "bless",
+    "/targets/<name>/edit": "bless",
+    "/entries/<name>/edit": "bless",
+    "/waivers/<name>/edit": "bless",
     "/import": "bless",
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",

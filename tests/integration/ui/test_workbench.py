@@ -7,7 +7,7 @@ import io
 import re
 
 import pytest
-from ui_forms import post
+from ui_forms import form_token, post
 
 SMI = """\
 +-----------------------------------------------------------------------------------------+
@@ -43,7 +43,7 @@ def fields(page: str) -> dict[str, str]:
             found[name[1]] = html.unescape(value[1]) if value else ""
     for name, text in re.findall(r'<textarea name="([^"]+)"[^>]*>([^<]*)</textarea>', form):
         found[name] = html.unescape(text)
-    for name, options in re.findall(r'<select name="([^"]+)">(.*?)</select>', form, re.S):
+    for name, options in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', form, re.S):
         chosen = re.search(r'<option value="([^"]*)" selected', options)
         found[name] = html.unescape(chosen[1]) if chosen else ""
     return found
@@ -194,3 +194,123 @@ def test_other_pages_begin_an_entry_with_a_target_and_versions(client):
     assert (typed["targets"], typed["components"]) == ("prod-a100", "torch ~=2.8.0")
     assert "~=2.8.0" in typed["documents"]
     assert client.get("/ui/new-entry?components=torch").status_code == 400
+
+
+def filled(client, path: str, **given: str) -> dict[str, str]:
+    """The fields of a form with some changed."""
+    return {**begin(client, path), **given}
+
+
+def live(client, path: str, part: str, **given: str):
+    """What the page asks by itself while somebody types."""
+    data = {"form_token": form_token(client), **filled(client, path, **given)}
+    return client.post(
+        f"/ui/{path.partition('?')[0]}",
+        data=data,
+        headers={"HX-Request": "true", "HX-Target": part},
+    )
+
+
+ASKED = {"target": "prod-a100", "stack": {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}}
+
+
+def test_a_change_shows_what_it_does_before_it_is_made(client, stocked):
+    stocked.decide(ASKED, asked_by="ci-build", source="rest")
+    before = stocked.snapshot().revision
+    shown = post(
+        client, "entries/torch24-cu124/edit",
+        **filled(client, "entries/torch24-cu124/edit", status="revoked", what="effects"),
+    ).text  # fmt: skip
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
+    assert "newly denied: 1 decision, 512 nodes" in words
+    assert "asked by ci-build" in words
+    assert "before warn" in words  # the matrix, recoloured
+    assert "after fail" in words
+    assert "512 declared nodes on 1 target" in words
+    assert stocked.snapshot().revision == before
+
+
+def test_a_stored_document_is_changed_unless_someone_else_did_meanwhile(client, stocked, by):
+    path = "targets/prod-a100/edit"
+    typed = filled(client, path, reason="quiet nights", mode="audit", what="create")
+    document = stocked.matrix.get("Target", "prod-a100").document
+    made = post(client, path, **typed)
+    assert made.headers["Location"] == "/ui/targets/prod-a100"
+    changed = stocked.matrix.get("Target", "prod-a100").document
+    wanted = {**document["spec"]["policy"], "mode": "audit"}
+    assert changed["spec"] == {**document["spec"], "policy": wanted}
+    late = post(client, path, **typed | {"mode": "warn"})
+    assert late.status_code == 409
+    assert "meanwhile" in late.text
+    assert fields(late.text)["reason"] == "quiet nights"
+
+
+def test_a_document_keeps_its_name_and_its_kind(client):
+    path = "entries/torch24-cu124/edit"
+    renamed = post(client, path, **filled(client, path, name="other", reason="r", what="create"))
+    assert (renamed.status_code, "name of a document cannot change" in renamed.text) == (409, True)
+
+
+def test_what_the_page_asks_by_itself_never_stores(client, stocked):
+    before = stocked.snapshot().revision
+    for part in ("checked", "effects", ""):
+        path = "entries/torch24-cu124/edit"
+        answer = live(client, path, part, status="revoked", reason="r", what="create")
+        assert answer.status_code == 200
+        assert ("What this changes" in answer.text) == (part == "effects")
+    assert stocked.snapshot().revision == before
+
+
+def test_mistakes_stand_beside_their_field_and_name_their_line(client):
+    answer = live(client, "new-entry", "checked", name="a b", targets="nowhere")
+    assert answer.status_code == 200  # or the page could not show it
+    for field, said in (
+        ("name", "is not a name"),
+        ("targets", "nowhere"),
+        ("components", "missing"),
+    ):
+        beside = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
+        assert beside
+        assert said in html.unescape(beside[1])
+    assert re.search(r'id="wrong-yaml".*?line \d+: <code>metadata.name</code>', answer.text, re.S)
+
+
+def test_a_waiver_from_a_denial_needs_a_reason_alone_and_says_what_else_it_lets_through(
+    client, stocked, by
+):
+    spec = {**stocked.matrix.get("Entry", "torch24-cu124").document["spec"], "status": "revoked"}
+    stocked.matrix.change(
+        "Entry", "torch24-cu124", {"metadata": {"name": "torch24-cu124"}, "spec": spec}, by
+    )
+    for torch in ("2.4.0+cu124", "2.4.1+cu124"):
+        asked = {**ASKED, "stack": {**ASKED["stack"], "torch": torch}}
+        stocked.decide(asked, asked_by="ci", source="rest")
+    path = "new-waiver?rules=CG802&targets=prod-a100&components=torch+~%3D2.4.0"
+    assert "This waiver lets through 2 different stacks" in live(client, path, "effects").text
+    typed = begin(client, path)
+    assert typed["name"] == "torch-2.4.0-prod-a100"
+    assert typed["owner"]
+    made = post(client, "new-waiver", **typed | {"reason": "moves on Friday", "what": "create"})
+    assert made.headers["Location"] == "/ui/waivers/torch-2.4.0-prod-a100"
+    stored = stocked.matrix.get("Waiver", "torch-2.4.0-prod-a100").document["spec"]
+    assert stored["reason"] == "moves on Friday"
+
+
+def test_a_blessing_begins_with_its_status_and_names_the_runs_it_needs(pages, stocked, by):
+    target = stocked.matrix.get("Target", "prod-a100").document
+    policy = {**target["spec"]["policy"], "canary": {"require": True, "suites": ["smoke"]}}
+    stocked.matrix.change(
+        "Target", "prod-a100", {**target, "spec": {**target["spec"], "policy": policy}}, by
+    )
+    spec = stocked.matrix.get("Entry", "torch24-cu124").document["spec"]
+    body = {"metadata": {"name": "tried"}, "spec": {**spec, "status": "candidate"}}
+    stocked.matrix.create("Entry", body, by)
+    client = pages("bless", "read", "operate")
+    path = "entries/tried/edit?status=blessed"
+    assert begin(client, path)["status"] == "blessed"
+    shown = live(client, path, "effects").text
+    assert "A policy asks for these runs" in shown
+    assert re.search(r'name="suite" value="smoke".*name="pool" value="a100-80"', shown)
+    assert ">Run smoke and watch<" in shown
+    plain = pages("bless", "read")
+    assert ">Run smoke and watch<" not in live(plain, path, "effects").text

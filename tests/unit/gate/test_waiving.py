@@ -12,8 +12,8 @@ from compatgate.service.waivers.service import (
     count_down,
     end_document,
     list_countdowns,
-    parse_waiver_form,
 )
+from compatgate.service.workbench.editing import edit_document
 
 TODAY = date(2026, 11, 21)
 
@@ -67,7 +67,9 @@ def test_what_was_typed_becomes_a_document():
         "why": "moves in January",
         "expires": "2027-01-31",
     }
-    assert parse_waiver_form(form) == {
+    assert edit_document("Waiver", form, 1000).document == {
+        "apiVersion": "compatgate.dev/v1",
+        "kind": "Waiver",
         "metadata": {"name": "legacy"},
         "spec": {
             "rules": ["CG803", "CG701"],
@@ -89,21 +91,15 @@ def test_what_was_typed_becomes_a_document():
     }
 
 
-def test_nothing_typed_is_a_document_that_the_matrix_refuses():
-    made = parse_waiver_form({})
-    assert made["spec"]["rules"] == []
-    assert "match" not in made["spec"]
-
-
 @pytest.mark.parametrize("line", ["torch", "torch:", "=2.4"])
 def test_a_component_needs_a_version(line):
     with pytest.raises(BadInput, match="needs a version"):
-        parse_waiver_form({"components": line})
+        edit_document("Waiver", {"components": line}, 1000)
 
 
 def test_a_component_is_stated_once():
     with pytest.raises(BadInput, match="twice"):
-        parse_waiver_form({"components": "torch 2.4\ntorch 2.5"})
+        edit_document("Waiver", {"components": "torch 2.4\ntorch 2.5"}, 1000)
 
 
 def test_what_is_ended_does_not_hold_today():

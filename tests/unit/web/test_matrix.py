@@ -29,6 +29,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(
     report = load(client, TARGET, "dry_run=true&reason=look")
     assert report["revision"] is None
     assert [c["name"] for c in report["changes"]] == ["new"]  # type: ignore[attr-defined]
+    assert report["preview"] == {"runs": [], "needs": [], "waivers": [], "remarks": []}
     assert gate.snapshot().revision == 3
 
 
@@ -36,7 +37,8 @@ def test_an_import_is_one_revision(client: FlaskClient) -> None:
     report = load(client, TARGET, "reason=grow")
     assert report["revision"] == 4
     assert client.get(f"{API}/revisions/4").get_json()["reason"] == "grow"
-    assert load(client, TARGET, "reason=again") == {"changes": [], "unchanged": 1, "revision": None}
+    unchanged = {"changes": [], "unchanged": 1, "revision": None, "preview": None}
+    assert load(client, TARGET, "reason=again") == unchanged
 
 
 def test_an_import_with_mistakes_reports_all_and_changes_nothing(

@@ -5,7 +5,7 @@
    As soon as a question is edited or asked, the answer to the one before leaves the region; a list, which
    follows as one types, stays until then, marked as busy. What went wrong is said in the region as well. */
 const LISTS = ".table, #map, #found";
-const ASKERS = "form[hx-target], input[hx-target]";
+const ASKERS = "form[hx-target], input[hx-target], section[hx-target]";
 const answered = new WeakMap(); // a form: its fields as they were asked with
 const asked = new WeakMap(); // a request: the fields of its region's form as it was sent
 const latest = new WeakMap(); // a region: the newest request for it
