@@ -1,0 +1,347 @@
+"""The state machine of upgrades: what each wave waits for, and what ends it for all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from compatgate.core.upgrades import (
+    LONGEST_POLL_S,
+    Comparison,
+    Freeze,
+    Knowledge,
+    Need,
+    NodeState,
+    Upgrade,
+    Wave,
+    apply,
+    decide,
+    notice,
+)
+
+T0 = datetime(2027, 3, 1, 9, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+OLD, NEW = "535.183.01", "580.95.05"
+NODES = ("n1", "n2", "n3", "n4")
+
+
+def make_upgrade(**given: object) -> Upgrade:
+    waves = (
+        Wave(1, ("p",), ("n1",)),
+        Wave(2, ("p",), ("n2",)),
+        Wave(3, ("q",), ("n3", "n4")),
+    )
+    made = Upgrade("roll", "prod", NEW, 3600, "rolling", waves)
+    return replace(made, **given)
+
+
+def see(*upgraded: str, now: datetime = T0, **given: object) -> Knowledge:
+    nodes = {n: NodeState(NEW if n in upgraded else OLD, n in upgraded, T0) for n in NODES}
+    return replace(Knowledge(now, nodes=nodes), **given)
+
+
+def after_first(now: datetime) -> tuple[Upgrade, Knowledge]:
+    """The first wave finished at T0."""
+    first, *rest = make_upgrade().waves
+    done = replace(first, started=T0 - HOUR, finished=T0)
+    return make_upgrade(waves=(done, *rest)), see("n1", now=now)
+
+
+def test_the_first_wave_starts_when_nothing_is_owed() -> None:
+    assert decide(make_upgrade(), see(), 1).answer == "start"
+
+
+def test_a_proposed_upgrade_waits_for_somebody_to_start_it() -> None:
+    found = decide(make_upgrade(state="proposed"), see(), 1)
+    assert (found.answer, found.phase) == ("wait", "proposed")
+    assert found.reasons == ("nobody has started the upgrade",)
+
+
+def test_a_later_wave_waits_for_the_one_before_and_names_its_nodes() -> None:
+    found = decide(make_upgrade(), see(), 2)
+    assert found.answer == "wait"
+    assert "wave 1 has not started: 1 of 1 nodes do not report driver 580.95.05 (n1)" in (
+        found.reasons
+    )
+
+
+def test_the_soak_of_the_wave_before_must_have_elapsed() -> None:
+    upgrade, known = after_first(T0 + timedelta(minutes=59))
+    found = decide(upgrade, known, 2)
+    assert (found.answer, found.phase, found.retry_after) == ("wait", "soak", 61)
+    assert found.reasons == ("wave 1 soaks until 2027-03-01 10:00Z",)
+    assert decide(upgrade, replace(known, now=T0 + HOUR), 2).answer == "start"
+
+
+def test_who_waits_for_hours_still_asks_every_few_minutes_as_polls_notice_triggers() -> None:
+    upgrade, known = after_first(T0)
+    assert decide(upgrade, known, 2).retry_after == LONGEST_POLL_S
+
+
+def test_a_node_that_fell_silent_after_its_wave_holds_the_next_one() -> None:
+    upgrade, known = after_first(T0 + HOUR)
+    silent = replace(known, nodes={n: s for n, s in known.nodes.items() if n != "n1"})
+    stale = replace(known, nodes={**known.nodes, "n1": NodeState(NEW, True, T0, stale=True)})
+    for seen in (silent, stale):
+        found = decide(upgrade, seen, 2)
+        assert (found.answer, *found.reasons) == (
+            "wait",
+            "n1 of wave 1: no report for a day or more",
+        )
+
+
+def test_required_evidence_holds_the_waves_of_its_pools_and_advice_holds_none() -> None:
+    owed = Need("suite smoke is owed", ("p",))
+    found = decide(make_upgrade(), see(needs=(owed,)), 1)
+    assert (found.answer, found.phase, found.reasons) == (
+        "wait",
+        "canary",
+        ("suite smoke is owed",),
+    )
+    assert decide(make_upgrade(), see(needs=(replace(owed, pools=("q",)),)), 1).answer == "start"
+    assert decide(make_upgrade(), see(needs=(replace(owed, required=False),)), 1).answer == "start"
+
+
+def test_a_freeze_holds_waves_that_have_not_started_until_it_ends() -> None:
+    freeze = Freeze("year-end", T0 - HOUR, T0 + HOUR, "team-sre", "change stop")
+    found = decide(make_upgrade(), see(freezes=(freeze,)), 1)
+    assert found.answer == "wait"
+    assert found.reasons == ("freeze year-end until 2027-03-01 10:00Z, team-sre: change stop",)
+    assert decide(make_upgrade(), see(freezes=(freeze,), now=T0 + HOUR), 1).answer == "start"
+    begun = replace(make_upgrade().waves[0], started=T0)
+    rolling = make_upgrade(waves=(begun, *make_upgrade().waves[1:]))
+    assert decide(rolling, see(freezes=(freeze,)), 1).answer == "start"
+
+
+def test_what_could_not_be_read_holds_every_wave() -> None:
+    assert decide(make_upgrade(), see(problems=("the facts",)), 1).answer == "wait"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"needs": (Need("run run_1 of suite smoke failed", ("q",), failed="run_1"),)},
+        {"rates": (Comparison("Xid", 4, 5760.0, 2, 8.0, "node-hours", 0.001),)},
+    ],
+)
+def test_a_trigger_answers_roll_back_for_every_wave_and_stays(cause: dict[str, object]) -> None:
+    upgrade, known = after_first(T0 + HOUR)
+    known = replace(known, **cause)
+    assert {decide(upgrade, known, n).answer for n in (1, 2, 3)} == {"roll back"}
+    upgrade = apply(upgrade, notice(upgrade, known))
+    assert upgrade.state == "rolled back"
+    assert decide(upgrade, see("n1", now=T0 + 9 * HOUR), 2).answer == "roll back"
+
+
+def test_a_rate_that_chance_explains_is_no_trigger_and_one_without_a_before_asks_for_a_person() -> (
+    None
+):
+    usual = Comparison("Xid errors", 40, 5760.0, 1, 100.0, "node-hours", 0.5)
+    assert decide(make_upgrade(), see(rates=(usual,)), 1).answer == "start"
+    new = replace(usual, before=0, before_of=0.0, chance=1.0)
+    found = decide(make_upgrade(), see(rates=(new,)), 1)
+    assert found.answer == "wait"
+    assert "no rate from before" in found.reasons[0]
+
+
+def test_a_node_that_loses_the_driver_after_its_wave_is_a_trigger() -> None:
+    upgrade, known = after_first(T0 + HOUR)
+    back = replace(known, nodes={**known.nodes, "n1": NodeState(OLD, False, T0)})
+    found = decide(upgrade, back, 2)
+    assert (found.answer, *found.reasons) == (
+        "roll back",
+        "drift: n1 of wave 1: driver 535.183.01 again",
+    )
+
+
+def test_a_wave_that_takes_the_driver_before_it_may_is_a_trigger() -> None:
+    found = decide(make_upgrade(), see("n2"), 1)
+    assert (found.answer, *found.reasons) == (
+        "roll back",
+        "drift: n2 took the driver before wave 2 might start",
+    )
+
+
+def test_a_wave_that_might_start_and_took_the_driver_has_begun_and_finished() -> None:
+    events = notice(make_upgrade(), see("n1"))
+    assert [(e.action, e.wave) for e in events] == [("begin", 1), ("finish", 1)]
+
+
+def test_nodes_that_had_the_driver_before_are_not_early() -> None:
+    waves = make_upgrade().waves
+    upgrade = make_upgrade(waves=(*waves[:2], replace(waves[2], had=frozenset({"n3"}))))
+    assert notice(upgrade, see("n3")) == ()
+
+
+def test_a_stopped_upgrade_waits_with_the_reason_and_still_notices_triggers() -> None:
+    upgrade = make_upgrade(state="stopped", why="alice stopped it: pager")
+    assert decide(upgrade, see(), 1).reasons == ("alice stopped it: pager",)
+    failed = see(needs=(Need("run failed", ("p",), failed="run_1"),))
+    assert decide(upgrade, failed, 1).answer == "roll back"
+
+
+def test_the_upgrade_is_done_after_the_soak_of_its_last_wave() -> None:
+    waves = tuple(replace(w, started=T0 - HOUR, finished=T0) for w in make_upgrade().waves)
+    upgrade, known = make_upgrade(waves=waves), see(*NODES, now=T0 + HOUR / 2)
+    assert (decide(upgrade, known).phase, notice(upgrade, known)) == ("soak", ())
+    upgrade = apply(upgrade, notice(upgrade, replace(known, now=T0 + HOUR)))
+    assert (upgrade.state, decide(upgrade, known, 3).answer) == ("done", "done")
+
+
+def test_the_health_of_changed_nodes_is_awaited_where_it_was_asked_for() -> None:
+    upgrade, known = after_first(T0 + HOUR)
+    upgrade = replace(upgrade, health=True)
+    assert decide(upgrade, known, 2).reasons == ("n1 of wave 1: no health report since it",)
+    healthy = {**known.nodes, "n1": replace(known.nodes["n1"], healthy=True)}
+    assert decide(upgrade, replace(known, nodes=healthy), 2).answer == "start"
+
+
+class Rolling(RuleBasedStateMachine):
+    """Anything may happen, in any order; the machine is asked, started and polled in between."""
+
+    @initialize(soak=st.integers(0, 7200), fragile=st.booleans())
+    def propose(self, soak: int, fragile: bool) -> None:
+        self.upgrade = make_upgrade(state="proposed", soak_s=soak)
+        self.now = T0
+        self.fragile = fragile
+        self.approvals: tuple[str, ...] = ("another person must approve",)
+        self.owed = {"p": True, "q": True}
+        self.failed: str | None = None
+        self.alarm = False
+        self.frozen = False
+        self.injected = False
+        self.drivers = dict.fromkeys(NODES, (OLD, T0))
+
+    @property
+    def known(self) -> Knowledge:
+        needs = [
+            Need(f"suite smoke on {pool}", (pool,)) for pool, owed in self.owed.items() if owed
+        ]
+        if self.failed:
+            needs.append(Need("run_1 failed", (self.failed,), failed="run_1"))
+        freeze = Freeze("f", T0, datetime.max.replace(tzinfo=UTC), "sre", "stop")
+        rate = Comparison("Xid", 1, 900.0, 5, 1.0, "node-hours", 1e-6 if self.alarm else 0.4)
+        return Knowledge(
+            self.now,
+            self.approvals,
+            tuple(needs),
+            (freeze,) if self.frozen else (),
+            {n: NodeState(d, d == NEW, at) for n, (d, at) in self.drivers.items()},
+            (rate,),
+        )
+
+    @rule(minutes=st.integers(1, 200))
+    def time_passes(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+
+    @rule(approved=st.sampled_from([True, True, False]))
+    def somebody_approves_or_takes_it_back(self, approved: bool) -> None:
+        self.approvals = () if approved else ("another person must approve",)
+
+    @rule(owed=st.sampled_from(["", "", "p", "q"]))
+    def evidence_comes_or_grows_old(self, owed: str) -> None:
+        self.owed = {pool: pool in owed for pool in "pq"}
+
+    @rule(frozen=st.sampled_from([False, False, True]))
+    def a_freeze_begins_or_ends(self, frozen: bool) -> None:
+        self.frozen = frozen
+
+    @precondition(lambda self: self.upgrade.state == "proposed")
+    @rule()
+    def somebody_starts_it(self) -> None:
+        self.upgrade = replace(self.upgrade, state="rolling")
+
+    @precondition(lambda self: self.upgrade.state in ("rolling", "stopped"))
+    @rule()
+    def somebody_stops_or_resumes_it(self) -> None:
+        rolling = self.upgrade.state == "rolling"
+        self.upgrade = replace(self.upgrade, state="stopped" if rolling else "rolling", why="alice")
+
+    @rule(number=st.integers(1, 3))
+    def a_tool_starts_a_wave(self, number: int) -> None:
+        self.poll()
+        known, wave = self.known, self.upgrade.waves[number - 1]
+        if decide(self.upgrade, known, number).answer == "start" and not wave.started:
+            self.check_start(number, known)
+            waves = list(self.upgrade.waves)
+            waves[number - 1] = replace(wave, started=self.now)
+            self.upgrade = replace(self.upgrade, waves=tuple(waves))
+
+    @precondition(lambda self: self.upgrade.next_wave is not None)
+    @rule(after=st.integers(0, 150))
+    def a_tool_rolls_the_next_wave(self, after: int) -> None:
+        self.now += timedelta(minutes=after)
+        assert self.upgrade.next_wave is not None
+        self.a_tool_starts_a_wave(self.upgrade.next_wave.number)
+        self.the_nodes_of_started_waves_change()
+        self.poll()
+
+    def check_start(self, number: int, known: Knowledge) -> None:
+        """Check what the policy asks for, without the machine's own words for it."""
+        wave = self.upgrade.waves[number - 1]
+        assert self.upgrade.state == "rolling"
+        assert not self.approvals
+        assert not self.frozen
+        assert not self.injected
+        assert not any(self.owed[pool] for pool in wave.pools)
+        for earlier in self.upgrade.waves[: number - 1]:
+            assert all(self.drivers[node][0] == NEW for node in earlier.nodes)
+        if number > 1:
+            finished = self.upgrade.waves[number - 2].finished
+            assert finished is not None
+            assert self.now - finished >= timedelta(seconds=self.upgrade.soak_s)
+
+    @rule()
+    def the_nodes_of_started_waves_change(self) -> None:
+        for wave in self.upgrade.waves:
+            if wave.started and not wave.finished:
+                self.drivers |= dict.fromkeys(wave.nodes, (NEW, self.now))
+
+    @precondition(lambda self: self.fragile and self.upgrade.state in ("rolling", "stopped"))
+    @rule(kind=st.sampled_from(["canary", "rate", "lost", "early"]), pool=st.sampled_from("pq"))
+    def something_fails(self, kind: str, pool: str) -> None:
+        waves = self.upgrade.waves
+        if kind == "canary":
+            self.failed = pool
+        elif kind == "rate":
+            self.alarm = True
+        elif kind == "lost" and waves[0].finished:
+            self.drivers["n1"] = (OLD, self.now)
+        elif kind == "early" and not waves[1].finished and not waves[2].started:
+            self.drivers["n4"] = (NEW, self.now)
+        else:
+            return
+        self.injected = True
+        assert {decide(self.upgrade, self.known, n).answer for n in (1, 2, 3)} == {"roll back"}
+        self.poll()
+        assert self.upgrade.state == "rolled back"
+
+    @rule()
+    def the_failure_goes_away(self) -> None:
+        self.failed, self.alarm = None, False
+        if self.injected:
+            self.drivers |= dict.fromkeys(NODES, (OLD, self.now))
+
+    @rule()
+    def poll(self) -> None:
+        known = self.known
+        for event in notice(self.upgrade, known):
+            if event.action == "begin":
+                assert event.wave is not None
+                self.check_start(event.wave, known)
+            self.upgrade = apply(self.upgrade, [event])
+
+    @invariant()
+    def nothing_starts_after_a_failure(self) -> None:
+        if self.injected:
+            answers = {decide(self.upgrade, self.known, n).answer for n in (1, 2, 3)}
+            assert answers == {"roll back"}
+
+
+Rolling.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestNoWaveStartsWithoutWhatItsPolicyAsksFor = Rolling.TestCase
