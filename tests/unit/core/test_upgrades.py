@@ -205,13 +205,13 @@ def test_the_health_of_changed_nodes_is_awaited_where_it_was_asked_for() -> None
 class Rolling(RuleBasedStateMachine):
     """Anything may happen, in any order; the machine is asked, started and polled in between."""
 
-    @initialize(soak=st.integers(0, 7200), fragile=st.booleans())
-    def propose(self, soak: int, fragile: bool) -> None:
-        self.upgrade = make_upgrade(state="proposed", soak_s=soak)
+    @initialize(soak=st.integers(0, 7200), ready=st.booleans(), fragile=st.booleans())
+    def propose(self, soak: int, ready: bool, fragile: bool) -> None:
+        self.upgrade = make_upgrade(state="rolling" if ready else "proposed", soak_s=soak)
         self.now = T0
         self.fragile = fragile
-        self.approvals: tuple[str, ...] = ("another person must approve",)
-        self.owed = {"p": True, "q": True}
+        self.approvals: tuple[str, ...] = () if ready else ("another person must approve",)
+        self.owed = dict.fromkeys("pq", not ready)
         self.failed: str | None = None
         self.alarm = False
         self.frozen = False
@@ -237,9 +237,9 @@ class Rolling(RuleBasedStateMachine):
         )
 
     @rule(
-        approved=st.sampled_from([True, True, False]),
-        owed=st.sampled_from(["", "", "p", "q"]),
-        frozen=st.sampled_from([False, False, True]),
+        approved=st.sampled_from([True, True, True, False]),
+        owed=st.sampled_from(["", "", "", "p", "q"]),
+        frozen=st.sampled_from([False, False, False, True]),
         minutes=st.integers(0, 90),
     )
     def the_world_changes(self, approved: bool, owed: str, frozen: bool, minutes: int) -> None:
@@ -248,15 +248,20 @@ class Rolling(RuleBasedStateMachine):
         self.frozen = frozen
         self.now += timedelta(minutes=minutes)
 
-    @rule(stops=st.sampled_from([False, False, True]))
+    @rule(stops=st.booleans())
     def somebody_starts_or_stops_it(self, stops: bool) -> None:
         if self.upgrade.state in ("proposed", "stopped"):
             self.upgrade = replace(self.upgrade, state="rolling")
         elif self.upgrade.state == "rolling" and stops:
             self.upgrade = replace(self.upgrade, state="stopped", why="alice")
 
-    @rule(number=st.sampled_from([None, None, None, 1, 2, 3]), rolls=st.sampled_from([True, False]))
-    def a_tool_starts_a_wave(self, number: int | None, rolls: bool) -> None:
+    @rule(
+        number=st.sampled_from([None, None, None, 2, 3]),
+        rolls=st.sampled_from([True, True, False]),
+        minutes=st.integers(0, 130),
+    )
+    def a_tool_starts_a_wave(self, number: int | None, rolls: bool, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
         self.poll()
         known = self.known
         found = decide(self.upgrade, known, number)
@@ -326,5 +331,5 @@ class Rolling(RuleBasedStateMachine):
             assert answers == {"roll back"}
 
 
-Rolling.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Rolling.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 TestNoWaveStartsWithoutWhatItsPolicyAsksFor = Rolling.TestCase
