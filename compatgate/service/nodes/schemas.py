@@ -219,3 +219,47 @@ class NodesReported(Struct, frozen=True, forbid_unknown_fields=True):
     """The current state of the reported nodes."""
 
     nodes: list[NodeBody]
+
+
+class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
+    """The GPU errors of a node in a period."""
+
+    name: Name
+    since: Annotated[datetime, Meta(tz=True, description="start of the period")]
+    until: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None, Meta(description="its end; default: now")
+    ] = None
+    driver: Annotated[
+        Line | None, Meta(description="default: the driver that the node last reported")
+    ] = None
+    xids: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^[0-9]{1,4}$(?!\n)")], Annotated[int, Meta(ge=1)]],
+        Meta(max_length=64, description="number of lines by Xid code; empty: none was seen"),
+    ] = {}
+
+
+class HealthReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """The health of nodes of one cluster."""
+
+    nodes: Annotated[tuple[HealthOfNode, ...], Meta(min_length=1, max_length=MOST_NODES)]
+    cluster: Name = CLUSTER
+
+
+class StoredHealth(Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of a node's report."""
+
+    name: str
+    driver: str
+    seconds: Annotated[int, Meta(description="new seconds; 0: the period was reported already")]
+
+
+class HealthStored(Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of a report."""
+
+    nodes: list[StoredHealth]
+
+
+HEALTH_EXAMPLE: dict[str, Any] = {
+    "cluster": "prod-eu",
+    "nodes": [{"name": "gpu-17", "since": "2026-11-03T09:30:00Z", "driver": "580.95.05"}],
+}
