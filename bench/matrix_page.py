@@ -90,6 +90,8 @@ def main() -> str:
                 ("entries x targets", ""),
                 ("CUDA x GPU", "?rows=cuda&columns=gpu"),
                 ("filtered", "?q=torch+2.8&places=H100"),
+                ("every cell", "/cells"),
+                ("every cell, torch x driver", "/cells?rows=torch&columns=driver"),
             ):
                 lines.append(_measured(name, url, f"/ui/matrix{query}"))
         finally:

@@ -25,8 +25,8 @@ SETTLE_SECONDS = {"cuda": 15.0, "cpu": 0.0}
 STEADY = 0.01
 """Relative change between successive groups of values, and span of the clock, that is steady."""
 _GROUP = 3
-_MOST_CALLS = 100_000
-_MOST_EVENTS = 256
+_MAX_CALLS = 100_000
+_MAX_EVENTS = 256
 
 Times = namedtuple("Times", "values warmup conditions settled", defaults=((), None))
 """Fields: seconds per call, in the order measured; ``warmup`` came before and is not judged;
@@ -86,7 +86,7 @@ class TorchClock:
         """Time calls one by one, without what is done before each; return their sum."""
         total, left = 0.0, calls
         while left:
-            pairs = [self._events() for _ in range(min(left, _MOST_EVENTS))]
+            pairs = [self._events() for _ in range(min(left, _MAX_EVENTS))]
             for begin, end in pairs:
                 before()
                 begin.record()
@@ -217,8 +217,8 @@ def value_seconds(options):
 def calls_for(seconds, at_least):
     """Return the number of calls per value for calls of a given duration."""
     if seconds <= 0:
-        return _MOST_CALLS
-    return min(max(int(at_least / seconds + 0.999), 1), _MOST_CALLS)
+        return _MAX_CALLS
+    return min(max(int(at_least / seconds + 0.999), 1), _MAX_CALLS)
 
 
 def report(name, unit, times, convert):

@@ -56,7 +56,7 @@ class MetricPoint(Struct, frozen=True):
 
 
 class PartChange(Struct, frozen=True):
-    """A part that differs between the runs on both sides of a change; "" is none."""
+    """A part that differs between two runs or arms; "" is none."""
 
     part: str
     before: str

@@ -160,7 +160,7 @@ def damaged_file_error(path: str) -> CatalogError:
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_MOST_FORMS = 7
+_MAX_FORMS = 7
 """Cached versions per table, for other overlays and other versions of compatgate."""
 _SETTLED_S = 2
 """Seconds after a change; by then a second change gets another timestamp."""
@@ -228,7 +228,7 @@ def _prune(table: str, newest: str) -> None:
         for name in os.listdir(cache_directory())
         if name.startswith(prefix) and name != newest
     ]
-    for path in sorted(paths, key=os.path.getmtime)[: -_MOST_FORMS or None]:
+    for path in sorted(paths, key=os.path.getmtime)[: -_MAX_FORMS or None]:
         os.unlink(path)
 
 

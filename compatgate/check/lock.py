@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 _EXAMPLES = """\
 The stacks of compatgate solve are tried in their order: uv resolves the project with the stack as
 constraints, and the gate judges the lock. The first lock that passes is written.
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)
-    if not 1 <= args.tries <= _MOST_TRIES:
+    if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
     decider = choose_decider(args, recorded=False)
     try:

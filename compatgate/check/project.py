@@ -24,7 +24,7 @@ _LARGEST = 1024 * 1024
 _CUDA_EXTRA = re.compile(r"cuda(\d{2})\b")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =](.+)")
 _GPU_CONTENT = ("code", "runtime", "libraries", "dependencies")
-_MOST_INCLUDES = 16
+_MAX_INCLUDES = 16
 
 
 class ProjectFile(Struct, frozen=True):
@@ -119,7 +119,7 @@ def _read_pyproject(text: str, path: str) -> tuple[list[Requirement], str]:
 def _read_requirements(text: str, file: Path, depth: int) -> Iterator[Requirement]:
     for line in text.replace("\\\n", " ").splitlines():
         stated = re.split(r"(?:^|\s)#", line)[0].strip()
-        if (match := _INCLUDE.match(stated)) and depth < _MOST_INCLUDES:
+        if (match := _INCLUDE.match(stated)) and depth < _MAX_INCLUDES:
             other = file.parent / match[1].strip()
             yield from _read_requirements(_read_text(other), other, depth + 1)
         elif stated and not stated.startswith("-"):

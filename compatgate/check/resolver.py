@@ -14,7 +14,7 @@ from msgspec import Struct
 from compatgate.errors import Unavailable
 
 _PATIENCE_S = 600
-_MOST_LINES = 24
+_MAX_LINES = 24
 _PLATFORMS = {
     ("linux", "x86_64"): "x86_64-manylinux_2_28",
     ("linux", "aarch64"): "aarch64-manylinux_2_28",
@@ -180,7 +180,7 @@ def _narrow(lock: bytes, python: str) -> bytes:
 def _shorten(text: str, folder: Path) -> str:
     """Return the resolver's words without our own paths, at most a screen."""
     lines = text.replace(f"{folder}/", "").strip().splitlines()
-    return "\n".join(lines[:_MOST_LINES] + (["..."] if len(lines) > _MOST_LINES else []))
+    return "\n".join(lines[:_MAX_LINES] + (["..."] if len(lines) > _MAX_LINES else []))
 
 
 def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping[str, str]) -> Pins:

@@ -9,6 +9,7 @@ import msgspec
 
 from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -30,12 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "rule", nargs="?", metavar="RULE", help="rule id or name (default: list all rules)"
     )
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="output format (default: text)",
-    )
+    add_format(parser, markdown=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -64,6 +64,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.service.nodes.cli",
         "list nodes and their reported state",
     ),
+    "notices": (
+        "compatgate.service.notices.cli",
+        "list incidents and act on them; choose who is told of them",
+    ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": (

@@ -132,11 +132,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     serve_access.add_access(parser.add_argument_group("callers"))
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
+    serve_access.add_verdict_links(parser.add_argument_group("verdicts without a token"))
     serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_notices(parser.add_argument_group("notices"))
     serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     serve_options.add_logging(parser)
@@ -177,6 +179,7 @@ def _serve(args: argparse.Namespace) -> int:
     public_url = serve_options.public_url(args)
     signing = serve_signing.read_signing(args, public_url)
     identity = serve_options.identity_settings(args)
+    verdict_links = serve_access.verdict_links(args, public_url, far=serve_far.is_far(args))
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
@@ -198,6 +201,8 @@ def _serve(args: argparse.Namespace) -> int:
         failed=serve_access.failed_rate(args),
         rate=serve_access.request_rate(args),
         sessions=serve_access.session_limits(args),
+        notices=serve_options.notice_options(args, public_url),
+        verdict_links=verdict_links,
     )
     proxies = serve_access.trusted_proxies(args)
     url = url_of(listener, args.host, secure=tls is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.kit.http.rate import Rate
+    from compatgate.service.gate.verdict_links import VerdictLinks
     from compatgate.service.tokens.browser_sessions import SessionLimits
 
 LOCAL_PROXIES = ("127.0.0.1", "::1")
 _NONE = "none"
+_LINK_KEYS = "COMPATGATE_VERDICT_LINK_KEYS"
 _SHORTEST_S = 60
 
 
@@ -127,3 +130,59 @@ def _duration(text: str, field: str) -> timedelta:
     if found.total_seconds() < _SHORTEST_S:
         raise BadInput("is too short", field=field, value=text, hint="at least 60s")
     return found
+
+
+def add_verdict_links(group: argparse._ArgumentGroup) -> None:
+    """Add the options."""
+    group.add_argument(
+        "--verdict-link-key",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="give each answer a link that shows its verdict without a token, signed with this key,"
+        " in a file or as NAME=env:VARIABLE; needs --public-url; may be repeated, for key rotation:"
+        f" the first one signs (default: ${_LINK_KEYS}, comma-separated; else no links)",
+    )
+    group.add_argument(
+        "--verdict-link-validity",
+        metavar="DURATION",
+        default="7d",
+        help="validity of these links, from 5m to 366d (default: 7d)",
+    )
+
+
+def verdict_links(
+    args: argparse.Namespace, public_url: str, *, far: bool = False
+) -> VerdictLinks | None:
+    """Return the keys of links to verdicts; None: there are none.
+
+    Args:
+        args: of the options.
+        public_url: of this service.
+        far: this gate decides from a bundle.
+
+    Raises:
+        BadInput: a key cannot be read, the validity is no duration, the public URL is missing, or
+            this gate stores no verdicts.
+    """
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.gate.verdict_links import LONGEST, SHORTEST, VerdictLinks
+    from compatgate.service.webhooks.signatures import read_secrets
+
+    field = "--verdict-link-key"
+    named = [item.strip() for item in os.environ.get(_LINK_KEYS, "").split(",") if item.strip()]
+    given = args.verdict_link_validity
+    validity = parse_duration(given, field="--verdict-link-validity")
+    if not SHORTEST <= validity <= LONGEST:
+        hint = "from 5m to 366d"
+        raise BadInput("is out of range", field="--verdict-link-validity", value=given, hint=hint)
+    secrets = read_secrets([*args.verdict_link_key, *named], field)
+    if not secrets:
+        return None
+    if far:
+        hint = "start the central gate with it"
+        raise BadInput("a far gate has no pages of verdicts", field=field, hint=hint)
+    if not public_url:
+        hint = "add --public-url https://gate.example"
+        raise BadInput("links need the public URL of this service", field=field, hint=hint)
+    return VerdictLinks(secrets, public_url.rstrip("/"), validity)

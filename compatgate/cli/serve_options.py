@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.identity.settings import IdentitySettings
+    from compatgate.service.notices.options import NoticeOptions
     from compatgate.service.webhooks.signatures import Secret
 
 _LONGEST_WAIT = 120.0
@@ -468,3 +469,23 @@ def public_url(args: argparse.Namespace) -> str:
         hint = "like https://gate.example"
         raise BadInput("is not a URL", field="--public-url", value=url, hint=hint)
     return url
+
+
+def add_notices(group: argparse._ArgumentGroup) -> None:
+    """Add the options for notices."""
+    group.add_argument(
+        "--notice-network",
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="private network where receivers of notices may be, like 10.20.0.0/16; may be repeated"
+        " (default: $COMPATGATE_NOTICE_NETWORKS, comma-separated); public addresses need none."
+        " $COMPATGATE_SMTP names the mail relay, $COMPATGATE_SMTP_FROM the sender",
+    )
+
+
+def notice_options(args: argparse.Namespace, public_url: str) -> NoticeOptions:
+    """Return the settings of notices."""
+    from compatgate.service.notices.options import read_options
+
+    return read_options(tuple(args.notice_network), public_url)

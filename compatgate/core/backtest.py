@@ -14,10 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.binding import find_digest
 from compatgate.core.evaluate import assess
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Matrix, matches_image
+from compatgate.core.matrix import Matrix
 from compatgate.core.request import Target
 from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
 from compatgate.core.rules import BY_ID
@@ -235,11 +234,10 @@ class QuestionDecider:
         return replace(target, pools=pools)
 
     def _key(self, question: AskedQuestion, target: Target) -> bytes:
-        image = question.image
-        globs = self._state.matrix.image_patterns(target.name)
-        waived = [matches_image(image, glob) for glob in globs]
-        digest = find_digest(image) if target.policy.canary.bind == "image" else None
-        return _encode((target.name, question.stack, question.pools, waived, digest))
+        of_image = self._state.matrix.describe_image(
+            question.image, target.name, target.policy.canary
+        )
+        return _encode((target.name, question.stack, question.pools, *of_image))
 
 
 def run_backtest(

@@ -87,10 +87,10 @@ class SuiteDefinition(Struct, frozen=True):
             if before.get(name) != now[name]
         ]
         parts += [f"workload {name} is gone" for name in before if name not in now]
-        return "; ".join(parts[:_MOST_NAMED]) or "the order of its workloads changed"
+        return "; ".join(parts[:_MAX_NAMED]) or "the order of its workloads changed"
 
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def define_suite(workloads: Mapping[str, str]) -> SuiteDefinition:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition
+from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition, find_digest
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
@@ -397,18 +397,19 @@ class EntryIndex:
     ) -> Entry | None:
         """Return the blessed entry of a target that differs least; the first of several.
 
-        The framework weighs most: an entry for another framework is no alternative to a stack,
-        however alike the rest. An entry for another GPU counts as one more difference, and so does
-        each part of the stack that it must name (``named``) and does not.
+        The framework weighs most: an entry that shares no framework with a stack is no alternative,
+        however alike the rest; then counts each framework that the stack lacks. An entry for
+        another GPU counts as one more difference, and so does each part of the stack that it must
+        name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
         ours = FRAMEWORKS.intersection(stack.components)
 
-        def distance(entry: Entry) -> tuple[int, int]:
+        def distance(entry: Entry) -> tuple[bool, int, int]:
             theirs = FRAMEWORKS.intersection(entry.components)
             unnamed = sum(name not in entry.components for name in named)
             others = len(entry.differences(stack, pool)) + (not entry.is_for(pool)) + unnamed
-            return len(theirs - ours) + (not theirs if ours else 0), others
+            return bool(ours) and not (theirs & ours), len(theirs - ours), others
 
         return min(blessed, key=distance, default=None)
 
@@ -462,3 +463,21 @@ class Matrix:
         """Return the image globs of a target's waivers: only these depend on the image."""
         found = {**self._patterns.get(target, {}), **self._patterns.get(ANY_TARGET, {})}
         return tuple(found)
+
+    def describe_image(
+        self, image: str | None, target: str, policy: CanaryPolicy | None
+    ) -> tuple[list[bool], str | None]:
+        """Return all that an assessment depends on of an image's reference.
+
+        Args:
+            image: as in the question.
+            target: name of the target; "": none.
+            policy: of its canaries; None: the target is not known.
+
+        Returns:
+            Whether each image glob of the target's waivers matches; and the digest, where evidence
+            is bound to it.
+        """
+        waived = [matches_image(image, glob) for glob in self.image_patterns(target)]
+        bound = policy is not None and policy.bind == "image"
+        return waived, find_digest(image) if bound else None

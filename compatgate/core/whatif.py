@@ -116,7 +116,7 @@ class PoolEvaluator:
         self._fixed = 0
 
     def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        """Return the verdict; fixes are computed for the first `_MOST_FIXED` stacks."""
+        """Return the verdict; fixes are computed for the first `_MAX_FIXED` stacks."""
         where = replace(self._target, pools=(pool,))
         key = _encode((stack, id(pool), with_fixes))
         if key not in self._known:

@@ -101,16 +101,26 @@ class WordedQuestion(Struct, frozen=True):
 
 
 def names_component(text: str) -> bool:
-    """Return whether a text names a component or a build for CUDA, as questions do."""
+    """Return whether a text names a component, also a misspelt one, or a place, as questions do."""
     words = _split_words(text)
-    return any(
+    return "@" in words[1:] or any(
         _LABEL.fullmatch(word)
         or _CODE.fullmatch(word)
         or find_component(word)
+        or _is_misspelt(word)
         or ((joined := _JOINED.fullmatch(word)) and find_component(joined[1]))
         or (("=" in word) and find_component(word.partition("=")[0]))
         for word in words
     )
+
+
+def _is_misspelt(word: str) -> bool:
+    """Return whether a word is a component with a slip of the hand."""
+    try:
+        resolve_component(word)
+    except BadInput as error:
+        return error.hint.startswith("did you mean")
+    return False
 
 
 def is_image(text: str) -> bool:

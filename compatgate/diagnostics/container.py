@@ -33,7 +33,7 @@ from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
 from compatgate.errors import BadInput, NotFound
 
-MOST_PROCESSES = 256
+MAX_PROCESSES = 256
 ProcessInspections = list[tuple[Process, Inspection]]
 
 
@@ -89,9 +89,9 @@ def _is_here(container: Container) -> bool:
 def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
     """Return the processes that use or may use a GPU; skip those that end meanwhile."""
     found = []
-    if len(pids) > MOST_PROCESSES:
-        host.notes.append(f"{len(pids)} processes run; only {MOST_PROCESSES} were inspected")
-    for pid in pids[:MOST_PROCESSES]:
+    if len(pids) > MAX_PROCESSES:
+        host.notes.append(f"{len(pids)} processes run; only {MAX_PROCESSES} were inspected")
+    for pid in pids[:MAX_PROCESSES]:
         try:
             view = read_process(pid, facts.arch)
         except NotFound:

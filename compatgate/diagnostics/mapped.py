@@ -37,7 +37,7 @@ from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.wheels.names import is_library
 from compatgate.errors import BadInput, NotFound
 
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 class Files:
@@ -77,7 +77,7 @@ class Files:
                 place = f"{place}/{name}"
                 continue
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             place = "" if target.startswith("/") else place
             rest += target.split("/")[::-1]

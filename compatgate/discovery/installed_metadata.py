@@ -20,7 +20,7 @@ LARGEST_METADATA_FILE = 4 * 1024 * 1024
 """Bytes of metadata; the longest descriptions have some 200 kB."""
 LARGEST_LIST = 64 * 1024 * 1024
 """Bytes of ``RECORD``, or of a file below ``conda-meta``."""
-_MOST_REQUIREMENTS = 2000
+_MAX_REQUIREMENTS = 2000
 METADATA_FILES = frozenset(
     (
         "METADATA",
@@ -121,7 +121,7 @@ class Distribution(Struct):
         if not name or not version:
             return
         self.identify(str(name).strip(), str(version).strip(), origin)
-        found = headers.get_all("Requires-Dist", [])[:_MOST_REQUIREMENTS]
+        found = headers.get_all("Requires-Dist", [])[:_MAX_REQUIREMENTS]
         self.requires = tuple(" ".join(str(text).split()) for text in found)
 
     def _list(self, paths: Iterable[str], relative_to: str) -> None:

@@ -43,7 +43,7 @@ from compatgate.errors import BadInput
 
 _PACKAGES_WITHOUT_CODE = ("nothing", "options")
 """Packages without GPU code that a stack needs, whatever their names: their files decide."""
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 """Libraries and kernels that are gathered; past this number no file is assigned to a package."""
 
 
@@ -104,7 +104,7 @@ class Inventory(Struct):
 
     def add_file(self, file: InstalledFile) -> None:
         """Add a file; the first file of a path hides later ones."""
-        if len(self.files) < MOST_FILES:
+        if len(self.files) < MAX_FILES:
             self.files.setdefault(file.path, file)
 
     def installed(self, known: Packages, toolkits: Mapping[str, str]) -> InstalledPackages:
@@ -312,7 +312,7 @@ _REQUIRED_LIBRARIES = (
 )
 """Libraries that must be readable, on Linux and Windows; a build for CUDA has more."""
 _TORCH_LIBRARY = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _LONGEST = 256
 
 
@@ -386,5 +386,5 @@ def add_missing_symbols(
         return record
     there = beside[0].defines
     missing = sorted(n for n in asked if hash(n) not in there and hash(n) not in others)
-    named = tuple(name[:_LONGEST].decode("ascii", "replace") for name in missing[:_MOST_NAMED])
+    named = tuple(name[:_LONGEST].decode("ascii", "replace") for name in missing[:_MAX_NAMED])
     return replace(record, torch_beside=beside[0].version, torch_missing=named)

@@ -79,7 +79,7 @@ def find_in_path(
     return find_in_wheel(path) if is_wheel(path) else find_in_file(path)
 
 
-MOST_MEMBERS = 200_000
+MAX_MEMBERS = 200_000
 LARGEST_TOTAL = 64 * 1024**3
 """Bytes of shared libraries, decompressed, in the largest wheel that is read."""
 LARGEST_METADATA = 4 * 1024 * 1024
@@ -107,7 +107,7 @@ def find_in_wheel(path: str) -> Findings:
         members = wheel.infolist()
         libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
-        if len(members) > MOST_MEMBERS or total > LARGEST_TOTAL:
+        if len(members) > MAX_MEMBERS or total > LARGEST_TOTAL:
             what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
             raise BadInput(what, field=path)
         metadata = list(_metadata(wheel, members))
@@ -173,8 +173,8 @@ def _wheel_errors(path: str) -> Iterator[None]:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
 
 
-MOST_FILES = 1_000_000
-MOST_LIBRARIES = 50_000
+MAX_FILES = 1_000_000
+MAX_LIBRARIES = 50_000
 
 
 def find_in_folder(
@@ -279,8 +279,8 @@ def _walk(root: str) -> _FolderContents:
             real = os.path.realpath(os.path.join(folder, name))
             if real.startswith(root.rstrip(os.sep) + os.sep) and _is_regular_file(real):
                 kind[real] = None
-        if count > MOST_FILES or len(there.libraries) > MOST_LIBRARIES:
-            what = f"holds more than {MOST_FILES} files or {MOST_LIBRARIES} libraries"
+        if count > MAX_FILES or len(there.libraries) > MAX_LIBRARIES:
+            what = f"holds more than {MAX_FILES} files or {MAX_LIBRARIES} libraries"
             raise BadInput(what, field=root, hint="name a folder further down")
     return there
 

@@ -34,7 +34,7 @@ from compatgate.errors import BadInput
 LARGEST = 512 * 1024 * 1024
 """Bytes of the largest accepted file; 5,000 nodes with their images are 150 MB of JSON."""
 LARGEST_YAML = 32 * 1024 * 1024
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 _LONGEST_VALUE = 256
 _HINT = "give kubectl get nodes -o json, or labels as key=value or key: value, one a line"
 _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
@@ -90,8 +90,8 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
         nodes = _parse_pairs(clean) or tuple(_parse_yaml(clean, origin))
     if not nodes:
         raise BadInput("names no node and no label", field=origin, hint=_HINT)
-    if len(nodes) > MOST_NODES:
-        raise BadInput(f"names more than {MOST_NODES} nodes", field=origin)
+    if len(nodes) > MAX_NODES:
+        raise BadInput(f"names more than {MAX_NODES} nodes", field=origin)
     return nodes
 
 
@@ -183,7 +183,7 @@ def _parse_pairs(text: str) -> tuple[Node, ...]:
 _GPU = "nvidia.com/gpu"
 _MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 _INVALID = "MIG-INVALID"
 _PRESENT = (
     "nvidia.com/gpu.present",
@@ -309,7 +309,7 @@ def _number(text: str | None) -> bool:
 
 def _count(text: str | None) -> int:
     """Return a count: 1 where the label is missing, 0 where it says 0."""
-    return min(int(text), _MOST_GPUS) if text and _number(text) else 1
+    return min(int(text), _MAX_GPUS) if text and _number(text) else 1
 
 
 def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
@@ -317,7 +317,7 @@ def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
     return int(text) if text and _number(text) and int(text) else None
 
 
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 class NodePools(Struct, frozen=True):
@@ -404,5 +404,5 @@ def _names(names: list[str]) -> str:
     shown = [name for name in names if name]
     if not shown:
         return ""
-    listed = ", ".join(shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
+    listed = ", ".join(shown[:_MAX_NAMES]) + (", ..." if len(shown) > _MAX_NAMES else "")
     return f"{len(shown)} node{'s' if len(shown) > 1 else ''} ({listed}): "

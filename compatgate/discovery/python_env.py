@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from compatgate.discovery.findings import Findings
 
 TIMEOUT_S = 120.0
-MOST_FOLDERS = 16
+MAX_FOLDERS = 16
 """Most folders of packages that are read for one interpreter."""
 LARGEST_ANSWER = 4 * 1024 * 1024
 """Bytes of the largest accepted answer; a thousand packages take 50 kB."""
@@ -94,7 +94,7 @@ def _read_folders(places: Any, known: Packages, facts: CudaArch | None) -> Findi
     found: Findings | None = None
     names = places if isinstance(places, list) else []
     real = dict.fromkeys(os.path.realpath(n) for n in names if isinstance(n, str) and n)
-    for place in list(real)[:MOST_FOLDERS]:
+    for place in list(real)[:MAX_FOLDERS]:
         if os.path.isdir(place) and os.path.basename(place).endswith("-packages"):
             more = find_in_folder(place, known, facts)
             if found is None:

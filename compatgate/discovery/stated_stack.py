@@ -175,7 +175,7 @@ def _names_cuda(item: tuple[str, Any]) -> bool:
     return cuda is not None and len(cuda) > 1
 
 
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 def describe_contents(record: Mapping[str, Any]) -> str:
@@ -213,5 +213,5 @@ def _sort_names(names: Any) -> list[str]:
 
 
 def _shorten_names(names: list[str]) -> list[str]:
-    left = len(names) - _MOST_NAMES
-    return names if left <= 0 else [*names[:_MOST_NAMES], f"and {left} more"]
+    left = len(names) - _MAX_NAMES
+    return names if left <= 0 else [*names[:_MAX_NAMES], f"and {left} more"]

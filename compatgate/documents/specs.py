@@ -183,7 +183,12 @@ class BlessedBySpec(_Spec, frozen=True):
 
 
 class EntrySpec(_Spec, frozen=True):
-    """A row of the matrix; ``components`` maps canonical names to constraints as written."""
+    """A row of the matrix; ``components`` maps canonical names to constraints as written.
+
+    Attributes:
+        evidence_override: why the entry is blessed without the canary evidence that a policy of
+            its targets asks for.
+    """
 
     targets: TargetRefs
     components: Annotated[Components, Meta(min_length=1)]
@@ -193,6 +198,9 @@ class EntrySpec(_Spec, frozen=True):
     replacement: Line | None = None
     needs: tuple[Need, ...] = ()
     blessed_by: BlessedBySpec | UnsetType = UNSET
+    evidence_override: (
+        Annotated[str, Meta(pattern=TEXT_PATTERN, min_length=1, max_length=2000)] | None
+    ) = None
 
 
 class WaiverMatch(_Spec, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any
 from compatgate.documents.specs import Change, FieldChange
 from compatgate.documents.text import to_yaml
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _LONGEST = 160
 
 
@@ -40,7 +40,7 @@ def _summary(kind: str, body: Mapping[str, Any]) -> str:
 
 def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     if kind == "Target":
-        for pool in spec.get("pools", [])[:_MOST_NAMED]:
+        for pool in spec.get("pools", [])[:_MAX_NAMED]:
             yield f"pool {pool.get('name')} with {pool.get('gpu')} and driver {pool.get('driver')}"
         return
     if kind == "Entry":
@@ -55,8 +55,8 @@ def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
 
 def _name_targets(targets: Any) -> str:
     named = ["every target" if name == "*" else str(name) for name in targets]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return " ".join(named[:_MOST_NAMED]) + more
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return " ".join(named[:_MAX_NAMED]) + more
 
 
 def _describe_field(field: FieldChange) -> str:

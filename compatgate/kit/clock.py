@@ -81,6 +81,11 @@ def iso(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def readable(when: datetime) -> str:
+    """Format a time for people, as every page does: ``2026-11-03 09:30:12 UTC``."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def from_iso(text: str) -> datetime:
     """Parse the text of `iso`."""
     return datetime.fromisoformat(text).astimezone(UTC)

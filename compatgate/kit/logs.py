@@ -1,7 +1,7 @@
 """Write log lines as text or JSON, one line for each event, without secrets.
 
 A thread of its own writes the lines, so that no request waits for whoever reads the log. Lines
-that nobody reads are dropped once `MOST_BYTES` wait, and a line says how many.
+that nobody reads are dropped once `MAX_BYTES` wait, and a line says how many.
 
 Secrets never belong in a message. `redact` removes what looks like one all the same: tokens,
 values of ``Authorization`` and cookies, and passwords in URLs.
@@ -26,7 +26,7 @@ import msgspec
 LogFormat = Literal["text", "json"]
 FORMATS: tuple[LogFormat, ...] = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Bytes of lines that may wait for their reader."""
 _BATCH_SECONDS = 0.05
 _FIELDS = "fields"
@@ -164,7 +164,7 @@ class LineWriter:
             urgent: write it at once; other lines wait `_BATCH_SECONDS` for company.
         """
         with self._lock:
-            if self._size + len(line) > MOST_BYTES:
+            if self._size + len(line) > MAX_BYTES:
                 self._dropped += 1
                 self.all_dropped += 1
                 return

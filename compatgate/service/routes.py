@@ -19,17 +19,20 @@ from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page, solve_api, solve_page
+from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.manifests import api as manifests
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import cells_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.notices import api as notices
+from compatgate.service.notices import incident_pages
+from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.proposals import api as proposals
@@ -52,6 +55,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
+from compatgate.service.workbench import pages as workbench_pages
 
 if TYPE_CHECKING:
     from flask import Response
@@ -139,6 +143,7 @@ ROUTES: tuple[Route, ...] = (
     nodes.show_node,
     nodes.remove_node,
     nodes.list_drift,
+    *notices.ROUTES,
     gate.list_decisions,
     gate.show_decision,
     far.deliver_decisions,
@@ -168,6 +173,7 @@ TAGS: dict[str, str] = {
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
+    "notices": "What needs attention, and who is told of it: channels, subscriptions, deliveries.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
@@ -198,7 +204,10 @@ def views(
 
 PAGES: tuple[Page, ...] = (
     home_pages.show_home,
+    *incident_pages.PAGES,
+    *notices_pages.PAGES,
     map_page.show_matrix,
+    cells_page.show_cells,
     ask_page.show_question,
     ask_page.paste_question,
     ask_page.log_question,
@@ -230,11 +239,12 @@ PAGES: tuple[Page, ...] = (
     waivers_pages.begin_waiver,
     waivers_pages.create_waiver,
     waivers_pages.end_waiver,
+    *workbench_pages.PAGES,
     matrix_pages.show_revisions,
     matrix_pages.show_revision,
     matrix_pages.show_difference,
     *proposals_pages.PAGES,
-    gate_pages.show_decisions,
+    decisions_page.show_decisions,
     gate_pages.show_verdict,
     runs_pages.show_runs,
     runs_pages.show_run_form,

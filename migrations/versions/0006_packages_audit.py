@@ -5,15 +5,17 @@ them all at an upgrade would be switched off, so each stored target states ``pac
 one revision of the matrix like any other.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from alembic import op
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.documents.specs import TargetDoc, decode
+from compatgate.documents.specs import TargetDoc, decode, encode
+from compatgate.kit.database.tables import UtcTime
 from compatgate.service.matrix import revisions
 
 revision = "0006"
@@ -34,7 +36,7 @@ def upgrade() -> None:
     with Session(connection) as session:
         now = datetime.now(UTC)
         revisions.make_revision(
-            session, edits, author=AUTHOR, reason=REASON, action="change", at=now
+            session, edits, author=AUTHOR, reason=REASON, action="change", at=now, write=_write
         )
         session.flush()
 
@@ -43,6 +45,21 @@ def _audited(text: str) -> revisions.Edit:
     before = cast(TargetDoc, decode("Target", text))
     policy = replace(before.spec.policy, packages="audit")
     return revisions.Edit(before, replace(before, spec=replace(before.spec, policy=policy)))
+
+
+def _write(
+    session: Session, edits: Sequence[tuple[Any, TargetDoc]], *, revision: int, at: datetime
+) -> None:
+    """Write the documents to the table as it is at this revision; later ones add columns."""
+    change = sa.text(
+        "UPDATE targets SET document = :document, revision = :revision, updated_at = :at"
+        " WHERE name = :name"
+    ).bindparams(sa.bindparam("at", type_=UtcTime()))
+    for _, after in edits:
+        name, document = after.metadata.name, encode(after)
+        session.execute(
+            change, {"name": name, "document": document, "revision": revision, "at": at}
+        )
 
 
 def downgrade() -> None:

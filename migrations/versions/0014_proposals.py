@@ -147,7 +147,6 @@ def downgrade() -> None:
     )
     op.create_index("ix_approvals_digest", "approvals", ["digest"])
     op.get_bind().execute(sa.text(_BACK))
-    with op.batch_alter_table("revisions") as table:
-        table.drop_column("proposal")
+    op.drop_column("revisions", "proposal")
     op.drop_table("proposal_events")
     op.drop_table("proposals")

@@ -19,9 +19,9 @@ from compatgate.core.rule import Verdict
 ROWS: list[dict[str, Any]] = read_table(Path(__file__).parent / "threads.yaml")
 SAID = {"pass": "works", "warn": "works", "fail": "fails", "unknown": "unknown"}
 KNOWN = {"pass": "works", "fail": "fails", "unknown": "unknown"}
-MOST_FALSE_PASSES = 0.02
-MOST_FALSE_FAILS = 0.012
-MOST_OPEN = 0.05
+MAX_FALSE_PASSES = 0.02
+MAX_FALSE_FAILS = 0.012
+MAX_OPEN = 0.05
 LEAST_THREADS = 150
 FIELDS = {"thread", "pool", "stack", "assumed", "outcome", "of", "says", "public", "known"}
 
@@ -81,18 +81,18 @@ def assert_at_most(share: float, wrong: list[Judged], of: list[Judged], what: st
 
 def test_few_pass_that_failed(all_judged: list[Judged]) -> None:
     wrong = [one for one in all_judged if (one.row["outcome"], one.said) == ("fails", "works")]
-    assert_at_most(MOST_FALSE_PASSES, wrong, all_judged, "false passes")
+    assert_at_most(MAX_FALSE_PASSES, wrong, all_judged, "false passes")
 
 
 def test_few_are_denied_that_worked(all_judged: list[Judged]) -> None:
     wrong = [one for one in all_judged if (one.row["outcome"], one.said) == ("works", "fails")]
-    assert_at_most(MOST_FALSE_FAILS, wrong, all_judged, "false fails")
+    assert_at_most(MAX_FALSE_FAILS, wrong, all_judged, "false fails")
 
 
 def test_few_are_open_whose_answer_is_public(all_judged: list[Judged]) -> None:
     public = [one for one in all_judged if one.row.get("public", True)]
     wrong = [one for one in public if one.said == "unknown"]
-    assert_at_most(MOST_OPEN, wrong, public, "unknown although public")
+    assert_at_most(MAX_OPEN, wrong, public, "unknown although public")
 
 
 def test_there_are_enough_threads_of_both_kinds() -> None:

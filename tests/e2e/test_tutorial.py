@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import prepared
 import pytest
 from staging import until
 
@@ -70,7 +71,8 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder, self.address = folder, ADDRESS
         self.running: list[subprocess.Popen[str]] = []
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        programs = (str(prepared.program().parent), str(Path(sys.executable).parent))
+        path = os.pathsep.join((*programs, os.environ["PATH"]))
         own = {"COMPATGATE_DATABASE": f"sqlite:///{folder}/gate.db", "COLUMNS": "96"}
         own["COMPATGATE_WORKLOADS"] = str(steady_workloads(folder))
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
@@ -110,8 +112,9 @@ class Reader:
         )
 
     def _start(self, command: str) -> subprocess.Popen[str]:
+        _, *words = command.split()
         process = subprocess.Popen(
-            command.split(),
+            [sys.executable, "-m", "compatgate", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -20,7 +20,7 @@ from targets import targets
 from compatgate.errors import CompatgateError
 
 LONGEST_S = 5.0
-MOST_MIB = 400
+MAX_MIB = 400
 _NUMBERS = (0, 1, 7, 8, 13, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1)
 _WORDS = (b"", b"\0", b"\n", b'"', b"'", b"[", b"{", b"}", b"]", b"<", b"&", b"\xff\xfe", b"${X}",
           b"{{", b"%", b"-1", b"1e999", b"null", b"true", b"==", b"+cu", b"9" * 400, b"[" * 3000,
@@ -78,4 +78,4 @@ def test_a_damaged_file_gives_a_result_or_an_error_that_explains_itself(name, se
         target.run(data)
     assert time.process_time() - start < LONGEST_S
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < MOST_MIB * 1024
+    assert grown < MAX_MIB * 1024

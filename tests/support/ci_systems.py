@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import prepared
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -45,9 +46,9 @@ class Machine:
         self.programs = folder / "bin"
         for made in (self.workspace, self.temp, self.programs):
             made.mkdir()
-        self.program("compatgate", f'exec {sys.executable} -m compatgate "$@"')
-        kept = ("LANG", "HOME")
-        self.env = {k: os.environ[k] for k in kept if k in os.environ}
+        shutil.copy2(prepared.program(), self.programs)
+        self.env = {k: os.environ[k] for k in ("LANG", "HOME") if k in os.environ}
+        self.env |= prepared.of_interpreter()
         self.env |= {
             "PATH": f"{self.programs}:/usr/bin:/bin",
             "PYTHONPATH": str(ROOT),

@@ -128,7 +128,7 @@ def serving(cluster: Cluster) -> Iterator[Cluster]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     cluster.url = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield cluster
     finally:

@@ -15,15 +15,24 @@ from typing import Any
 import pytest
 
 GROUPS = {
-    "served": ("integration/web",),  # `serve` with its forks, signals and deadlines in seconds
-    "faults": ("faults",),  # databases and servers that are broken for seconds
     "engines": (  # dockerd
         "integration/canary",
         "integration/diagnostics",
         "e2e/test_canary_story.py",
         "e2e/test_chart_runs.py",
     ),
+    "served": ("integration/web",),  # `serve` with its forks, signals and deadlines in seconds
+    "faults": ("faults",),  # databases and servers that are broken for seconds
     "stories": ("e2e",),  # commands one after the other, most on a gate of their own
+    "workloads": (  # programs of canaries, timed, without an engine
+        "integration/canary/test_driver_programs.py",
+        "integration/canary/test_gpu_bench.py",
+        "integration/canary/test_nccl_program.py",
+        "integration/canary/test_programs.py",
+        "integration/canary/test_tools.py",
+        "integration/canary/test_triton_program.py",
+        "integration/canary/test_tutorial.py",
+    ),
     "compilers": (  # nvcc, and wheels that are downloaded once
         "integration/build_hints",
         "integration/canary/test_extension.py",
@@ -64,9 +73,10 @@ SHARED = {
 }
 """Fixtures that start something which only one process at a time should have."""
 
-RERUN_ONCE = frozenset(
-    {"browser", "compilers", "engines", "faults", "issuer", "served", "slurm", "stories", "pages"}
-)
+RERUN_ONCE = frozenset({
+    "browser", "compilers", "engines", "faults", "issuer", "pages", "served", "slurm", "stories",
+    "workloads",
+})  # fmt: skip
 """Groups that drive real servers, browsers and engines beside other load: a test that fails is run
 once more. The summary lists it as RERUN, and what it shows is a race to mend."""
 

@@ -24,6 +24,7 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import Report as NodesReport
+from compatgate.service.notices.schemas import ChannelRequest, SubscriptionRequest
 from compatgate.service.tokens.principal import Principal
 
 LINE = (
@@ -75,6 +76,7 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
     gate.decide({"target": "prod", "stack": packages}, asked_by=LINE, source=LINE)
     names |= _runs(gate, folder)
     names |= _nodes(gate)
+    names["incidents/id"] = _incident(gate)
     with gate.database.writing() as session:
         for action in (LINE, FORMULA):
             audit.append(
@@ -140,7 +142,12 @@ def _matrix(gate: Gate) -> None:
         ("Target", "prod", {"labels": labels}, target),
         ("Target", "strange", {}, {"pools": [{**pool, "gpu": LINE, "driver": LINE}]}),
         ("Entry", "torch24", {}, entry),
-        ("Entry", "told", {}, {**entry, "status": "blessed", "replacement": FORMULA}),
+        (
+            "Entry",
+            "told",
+            {},
+            {**entry, "status": "blessed", "replacement": FORMULA, "evidenceOverride": LINE},
+        ),
         ("Waiver", "excepted", {}, waiver),
         ("Waiver", "formula", {}, {**waiver, "owner": FORMULA, "reason": FORMULA}),
     )
@@ -154,6 +161,18 @@ def _matrix(gate: Gate) -> None:
          "metadata": {"name": "third"}, "spec": {**entry, "reason": FORMULA}}))],
         Authorship(FORMULA, FORMULA),
     )  # fmt: skip
+
+
+def _incident(gate: Gate) -> str:
+    """Write a channel, a subscription and a message; return a snoozed incident."""
+    gate.notices.set_channel("oncall", ChannelRequest("email", to=["a@example.com"]), by=LINE)
+    wanted = SubscriptionRequest("oncall", owners=[LINE[:200]], targets=[LINE[:200]])
+    gate.notices.set_subscription("hostile", wanted, by=LINE)
+    gate.notices.test_channel("oncall")
+    gate.incidents.survey()
+    number = gate.incidents.list(kind="waiver-ending").items[0].id
+    gate.incidents.snooze(number, clock.now() + timedelta(days=1), Authorship(LINE, TEXT))
+    return str(number)
 
 
 def _runs(gate: Gate, folder: Path) -> dict[str, str]:

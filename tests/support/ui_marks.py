@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 _PLACES = ("href", "src", "action", "formaction", "hx-get", "hx-post", "data-follow", "data-copy")
 _ACTIVE = ("style", "srcdoc", "hx-vals", "hx-headers", "ping", "background")
 _TAGS = """
-    html head meta title link script body a header svg path form label input kbd div button span nav
-    details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead tbody
-    tr th td dl dt dd pre code em i article select option datalist textarea figure figcaption del
-    ins progress fieldset legend br hr blockquote
+    html head meta title link script body a header svg path form label input kbd div button span
+    nav details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead
+    tbody tr th td dl dt dd pre code em i article select option optgroup datalist textarea
+    figure figcaption del ins progress fieldset legend br hr blockquote rect noscript
 """
 _KNOWN = frozenset(_TAGS.split())
 

@@ -10,7 +10,7 @@ import msgspec
 
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
-from compatgate.service.nodes.schemas import MOST_NODES, Report
+from compatgate.service.nodes.schemas import MAX_NODES, Report
 
 NODES = 512
 DRIFTED = ("gpu-017", "gpu-203", "gpu-380")
@@ -77,7 +77,7 @@ def _own(name: str, at: Any) -> dict[str, Any]:
 
 def _tell(gate: Gate, cluster: str, nodes: Any) -> None:
     whole = list(nodes)
-    for first in range(0, len(whole), MOST_NODES):
-        body = {"cluster": cluster, "nodes": whole[first : first + MOST_NODES]}
+    for first in range(0, len(whole), MAX_NODES):
+        body = {"cluster": cluster, "nodes": whole[first : first + MAX_NODES]}
         report = msgspec.convert(body, Report)
         gate.nodes.report(report, by="nodes-job")

@@ -20,8 +20,8 @@ def _not_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(prepared._state, "fresh", False)
 
 
-def start(*arguments: str, **options: Any) -> prepared.PreparedPopen:
-    return prepared.PreparedPopen(
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [*COMPATGATE, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -30,19 +30,16 @@ def start(*arguments: str, **options: Any) -> prepared.PreparedPopen:
     )
 
 
-def test_it_is_forked_and_answers_as_a_fresh_one(tmp_path: Path) -> None:
+def test_it_is_forked_and_answers_as_a_fresh_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     question = ("check", "--pool", "driver=535.104.05,gpu=A100-SXM4-80GB", "--stack", "-")
     forked = start(*question, stdin=subprocess.PIPE, cwd=tmp_path)
     answer = forked.communicate('{"cuda": "12.9"}')
-    fresh = prepared._RealPopen(
-        [*COMPATGATE, *question],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert forked.is_forked
+    assert prepared.was_forked(forked)
+    monkeypatch.setitem(prepared._state, "fresh", True)
+    fresh = start(*question, stdin=subprocess.PIPE, cwd=tmp_path)
+    assert not prepared.was_forked(fresh)
     assert answer == fresh.communicate('{"cuda": "12.9"}')
     assert forked.returncode == fresh.returncode
 
@@ -51,14 +48,14 @@ def test_it_reads_its_own_environment_and_leaves_no_file_elsewhere(tmp_path: Pat
     environment = {**os.environ, "COMPATGATE_DATABASE": f"sqlite:///{tmp_path}/its.db"}
     created = start("db", "upgrade", env=environment, cwd=tmp_path)
     assert created.wait(30) == 0, created.communicate()
-    assert created.is_forked
+    assert prepared.was_forked(created)
     assert (tmp_path / "its.db").exists()
 
 
 def test_a_signal_ends_it_and_the_status_names_the_signal(tmp_path: Path) -> None:
     served = start("serve", "--port", "0", "--database", str(tmp_path / "gate.db"),
                    start_new_session=True)  # fmt: skip
-    assert served.is_forked
+    assert prepared.was_forked(served)
     assert served.stdout
     assert served.stdout.readline().startswith("compatgate is serving on")
     assert os.getpgid(served.pid) == served.pid
@@ -75,6 +72,7 @@ def test_a_signal_ends_it_and_the_status_names_the_signal(tmp_path: Path) -> Non
     [
         {"env": {**os.environ, "PYTHONUTF8": "1"}},
         {"env": {**os.environ, "LC_ALL": "C"}},
+        {"env": {**os.environ, "PYTHONPATH": "/elsewhere"}},
         {"preexec_fn": os.getpid},
         {"umask": 0o77},
     ],
@@ -82,7 +80,7 @@ def test_a_signal_ends_it_and_the_status_names_the_signal(tmp_path: Path) -> Non
 def test_what_a_python_reads_at_its_start_needs_a_fresh_one(options: dict[str, Any]) -> None:
     process = start("--version", **options)
     assert process.communicate()[0].startswith("compatgate ")
-    assert not process.is_forked
+    assert not prepared.was_forked(process)
 
 
 def test_another_package_in_the_folder_is_run_itself(tmp_path: Path) -> None:
@@ -91,4 +89,27 @@ def test_another_package_in_the_folder_is_run_itself(tmp_path: Path) -> None:
     (tmp_path / "compatgate" / "__main__.py").write_text("print('another')")
     process = start(cwd=tmp_path)
     assert process.communicate()[0] == "another\n"
-    assert not process.is_forked
+    assert not prepared.was_forked(process)
+
+
+def test_a_shell_has_commands_forked_that_end_as_fresh_ones(tmp_path: Path) -> None:
+    script = f"""
+    {prepared.program()} check --stack cuda=12.9 --format json \
+        --pool driver=535.104.05,gpu=A100-SXM4-80GB | head -c 1
+    {prepared.program()} check --wrong 2> {tmp_path}/said
+    echo $?
+    {prepared.program()} serve --port 0 --database {tmp_path}/gate.db > {tmp_path}/out &
+    until grep -q serving {tmp_path}/out; do sleep 0.01; done
+    kill -TERM $!
+    wait $!
+    echo $?
+    """
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "{2\n0\n", done.stderr
+    assert "--wrong" in (tmp_path / "said").read_text()
+    assert prepared.STAND_IN.name in prepared.program().read_text()
+    afresh = {**os.environ, "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        [prepared.program(), "--version"], env=afresh, capture_output=True, check=False
+    )
+    assert done.stdout.startswith(b"compatgate ")

@@ -30,11 +30,11 @@ BUSY_PERCENT = 50
 """Utilisation from which a GPU counts as busy."""
 IDLE_CLOCK_SHARE = 1 / 3
 """Share of the highest clock below which a busy GPU counts as stuck at idle clocks."""
-MOST_IOWAIT = 10.0
+MAX_IOWAIT = 10.0
 """Percent of all CPU time that may wait for input and output."""
-MOST_PRESSURE = 25.0
+MAX_PRESSURE = 25.0
 """Percent of the last 10 s in which some task may wait for input and output."""
-MOST_DROPS = 0.1
+MAX_DROPS = 0.1
 """Percent of the packets of a network device that may be dropped."""
 _LEAST_DROPS = 10
 _PASSED_THROUGH = "vfio-pci"
@@ -297,10 +297,10 @@ def check_input(seen: Observation) -> Check:
     bad: list[str] = []
     share = _iowait(before, after)
     if share is not None:
-        (bad if share >= MOST_IOWAIT else figures).append(f"iowait {share:.1f} %")
+        (bad if share >= MAX_IOWAIT else figures).append(f"iowait {share:.1f} %")
     if after.pressure is not None:
         text = f"I/O pressure {after.pressure:.1f} %"
-        (bad if after.pressure >= MOST_PRESSURE else figures).append(text)
+        (bad if after.pressure >= MAX_PRESSURE else figures).append(text)
     if before.network is not None and after.network is not None:
         drops = _drops(before.network, after.network)
         bad += drops
@@ -334,7 +334,7 @@ def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
     for name, now in after.items():
         then = before.get(name, now)
         packets, dropped = now.packets - then.packets, now.dropped - then.dropped
-        if dropped >= _LEAST_DROPS and 100 * dropped > MOST_DROPS * packets:
+        if dropped >= _LEAST_DROPS and 100 * dropped > MAX_DROPS * packets:
             found.append(f"{name} dropped {dropped} of {packets} packets")
     return found
 

@@ -28,7 +28,7 @@ from compatgate.kit.clock import parse_moment
 
 _RESULTS = ("PASSED", "FAILED", "INCOMPLETE")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/%]*)")
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def read_nvcre(text: str) -> list[Observation]:
@@ -86,7 +86,7 @@ def _observation(body: Node, finished: datetime | None) -> Observation:
 
 def _summary(result: str, failed: list[str], excluded: list[str], why: Node) -> Report:
     """Return the certification's own result; nodes that were left out leave it open."""
-    named = ", ".join(failed[:_MOST_NAMED]) + (", ..." if len(failed) > _MOST_NAMED else "")
+    named = ", ".join(failed[:_MAX_NAMED]) + (", ..." if len(failed) > _MAX_NAMED else "")
     env = Env(other={"failed_nodes": failed, "excluded_nodes": excluded})
     if result == "FAILED" or failed:
         message = f"{result}; failed nodes: {named or 'none named'}"

@@ -25,7 +25,7 @@ _PASSED = ("pass",)
 _FAILED = ("fail", "fail_deps", "xpass")
 _LEFT_OUT = ("skip", "xfail", "abort")
 _REASON = 500
-_MOST_VALUES = 2000
+_MAX_VALUES = 2000
 
 
 def read_reframe(text: str) -> list[Observation]:
@@ -112,8 +112,8 @@ def _values(found: Node) -> tuple[tuple[Metric, ...], tuple[Check, ...]]:
         return (), ()
     if not isinstance(found.value, dict):
         raise found.wrong("is not an object")
-    if len(found.value) > _MOST_VALUES:
-        raise found.wrong("has too many values", f"at most {_MOST_VALUES}")
+    if len(found.value) > _MAX_VALUES:
+        raise found.wrong("has too many values", f"at most {_MAX_VALUES}")
     metrics, checks = [], []
     for key in found.value:
         entry = found.get(key)

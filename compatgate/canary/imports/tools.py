@@ -12,7 +12,7 @@ from compatgate.canary.protocol.adapters.tool import ToolReader
 from compatgate.canary.run import Report
 from compatgate.errors import BadInput
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def read_dcgm_diag(text: str) -> list[Observation]:
@@ -84,5 +84,5 @@ def _read(text: str, read: ToolReader) -> Report:
     output.feed(whole.encode())
     report = output.report()
     if not report.metrics and not report.checks and report.problems:
-        raise BadInput("; ".join(report.problems[:_MOST_NAMED]), field="file")
+        raise BadInput("; ".join(report.problems[:_MAX_NAMED]), field="file")
     return report

@@ -150,7 +150,7 @@ def read_numbers(body: dict[str, Any], field: str, single: str | None = None) ->
 
 MAX_VALUES = 1_000_000
 """Maximum number of values of all metrics together."""
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 _MESSAGE = 2000
 _KINDS = ("env", "metric", "check", "progress")
 _PROTOCOL_LIKE = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
@@ -220,7 +220,7 @@ class JsonLines:
             if (body := parse_protocol_line(line)) is not None:
                 self._read(body)
         except BrokenLine as problem:
-            if len(self._problems) < _MOST_PROBLEMS:
+            if len(self._problems) < _MAX_PROBLEMS:
                 self._problems.append(f"line {line.number}: {problem}")
             else:
                 self._unsaid += 1
@@ -352,7 +352,7 @@ def read_conditions(value: object, values: int) -> Conditions:
     return found
 
 
-_MOST_GPUS = 256
+_MAX_GPUS = 256
 _ENV_MEMBERS = ("driver", "gpus", "versions", "paths")
 _DEVICE = ("uuid", "pci", "compute_capability", "mig")
 
@@ -418,8 +418,8 @@ def _check(component: str, value: str) -> None:
 def _read_gpus(value: object) -> tuple[Device, ...]:
     if not isinstance(value, list):
         raise BrokenLine("gpus must be a list")
-    if len(value) > _MOST_GPUS:
-        raise BrokenLine(f"more than {_MOST_GPUS} gpus")
+    if len(value) > _MAX_GPUS:
+        raise BrokenLine(f"more than {_MAX_GPUS} gpus")
     return tuple(_read_device(index, item) for index, item in enumerate(value))
 
 

@@ -34,7 +34,7 @@ _SIGNED = re.compile(rb"compatgate/1 (\d{1,9}) (\d{1,12}) ([0-9a-f]{64}) (\{.*)"
 _MARK = b"compatgate/1 "
 _HEAD = re.compile(rb"compatgate/1 \d{1,9} \d{1,12} [0-9a-f]{64} (?=\{)")
 _SLACK_S, _SLACK = 2.0, 0.02
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 
 
 def make_challenge() -> str:
@@ -146,7 +146,7 @@ class SignedOutput:
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
         )
-        problems = (*self._problems[:_MOST_PROBLEMS], *report.problems)
+        problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
 
     def _find_forgery(self) -> list[str]:

@@ -23,7 +23,7 @@ from compatgate.diagnostics.loaded import LARGEST_MAPS, Library, libraries_of, m
 from compatgate.discovery.driver import open_nvml, query_nvml
 
 _LOOK_S, _EARLY_LOOKS, _SELDOM = 0.2, 20, 5
-_MOST_FILES = 4096
+_MAX_FILES = 4096
 _CONTEXT_BYTES = 64 << 20
 """Memory of a GPU that any CUDA context exceeds."""
 _RECORDS = {
@@ -154,7 +154,7 @@ class ProcessWatch:
             return
         except OSError:
             return
-        if len(self._files) < _MOST_FILES:
+        if len(self._files) < _MAX_FILES:
             self._files.update(file.path for file in mapped)
         known = libraries_of(mapped)
         for library in known:

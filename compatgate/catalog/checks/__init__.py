@@ -309,20 +309,21 @@ def sourced(context: Context) -> Iterator[Problem]:
 def public_addresses(context: Context) -> Iterator[Problem]:
     """Check that every address is public."""
     for source, document in context.documents.items():
-        for text in _texts(document):
+        for text in _addressed(document):
             for host in _URL.findall(text):
                 if not _NAME.fullmatch(host.lower()) or _PRIVATE.search(host.lower()):
                     yield Problem("public-addresses", source, f"{host} is not a public host")
 
 
-def _texts(node: Any) -> Iterator[str]:
+def _addressed(node: Any) -> Iterator[str]:
+    """Yield the texts that hold an address."""
     if isinstance(node, dict):
         for value in node.values():
-            yield from _texts(value)
+            yield from _addressed(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _texts(value)
-    elif isinstance(node, str):
+            yield from _addressed(value)
+    elif isinstance(node, str) and "://" in node:
         yield node
 
 
@@ -337,13 +338,16 @@ def _walk(
 ) -> Iterator[tuple[str, str, list[Any], tuple[str, ...]]]:
     if isinstance(node, dict):
         for name, value in node.items():
-            path = f"{where}.{name}" if where else str(name)
-            yield from _walk(source, path, value, property_schema(schema, str(name)))
+            if isinstance(value, dict | list):
+                path = f"{where}.{name}" if where else str(name)
+                yield from _walk(source, path, value, property_schema(schema, str(name)))
     elif isinstance(node, list):
         if key := natural_key(schema):
             yield source, where, node, key
+        inner = item_schema(schema)
         for record in node:
-            yield from _walk(source, f"{where}[]", record, item_schema(schema))
+            if isinstance(record, dict | list):
+                yield from _walk(source, f"{where}[]", record, inner)
 
 
 FILE_CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses)

@@ -16,13 +16,13 @@ _LINKED = re.compile(r"([@#])(?=[\w\-])")
 _NOT_IN_COMMENT = re.compile(r"(?:[^A-Za-z0-9._ /:+]|-)+")
 _MOST = 60_000
 """Maximum characters; GitHub refuses comments of 65,536 and more."""
-_MOST_FINDINGS = 30
+_MAX_FINDINGS = 30
 _LONGEST = 600
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render a hidden marker, by which a bot finds its comment, and a section per answer."""
-    sections = [_section(answer) for answer in answers]
+    sections = [render_section(answer) for answer in answers]
     if not sections:
         sections = ["### ✅ compatgate: nothing to check"]
     text = "\n\n".join([marker(answers), *sections])
@@ -41,21 +41,21 @@ def marker(answers: Sequence[Answer]) -> str:
     return f"<!-- compatgate: {shown} -->"
 
 
-def _section(answer: Answer) -> str:
-    """Render headline, table of findings, fixes and basis."""
+def render_section(answer: Answer) -> str:
+    """Render one answer: headline, table of findings, fixes and basis."""
     verdict = answer.verdict
     parts = [_head(answer)]
     weighing = [f for f in verdict["findings"] if f["outcome"] in _SIGNS]
     if weighing:
-        parts.append(_table(weighing[:_MOST_FINDINGS], pools=text.shows_pools(verdict)))
-    if (more := len(weighing) - _MOST_FINDINGS) > 0:
+        parts.append(_table(weighing[:_MAX_FINDINGS], pools=text.shows_pools(verdict)))
+    if (more := len(weighing) - _MAX_FINDINGS) > 0:
         parts.append(f"... and {more} more.")
-    if fixes := _fixes(weighing[:_MOST_FINDINGS]):
+    if fixes := _fixes(weighing[:_MAX_FINDINGS]):
         parts.append("**Fixes** (each was evaluated)\n\n" + "\n".join(fixes))
     if skipped := text.findings_of(verdict, "not-checked"):
-        items = [f"- `{f['rule']}` {_text(f['message'])}" for f in skipped[:_MOST_FINDINGS]]
+        items = [f"- `{f['rule']}` {_text(f['message'])}" for f in skipped[:_MAX_FINDINGS]]
         parts.append(_fold("Not checked", "\n".join(items)))
-    if sources := _sources(weighing[:_MOST_FINDINGS]):
+    if sources := _sources(weighing[:_MAX_FINDINGS]):
         parts.append(_fold("Sources", "\n".join(sources)))
     if note := text.degraded_note(verdict):
         parts.append(f"⚠️ {_text(note)}")

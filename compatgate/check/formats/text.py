@@ -13,7 +13,7 @@ from compatgate.core.components import label_of
 from compatgate.core.rule import OUTCOME_RANK, fix_value
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 
-MOST_ARCHES = 6
+MAX_ARCHES = 6
 _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
 
 
@@ -64,8 +64,8 @@ def format_stack(stack: Json) -> str:
     parts = [f"{_label(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
     arch = stack.get("arch")
     if arch is not None:
-        more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
-        parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+        more = f" and {len(arch) - MAX_ARCHES} more" if len(arch) > MAX_ARCHES else ""
+        parts.append("+".join(arch[:MAX_ARCHES]) + more if arch else "no GPU code")
     if needs := stack.get("needs"):
         parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
@@ -193,8 +193,19 @@ def _render_verdict(verdict: Json, view: View) -> str:
             *(paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)),
         ]
     lines.append("")
+    if link := open_link(verdict):
+        lines += [f"Why, and how to get it allowed: {link}", ""]
     lines += [_paint_dim(line, view) for line in wrap(provenance(verdict), view.width)]
     return "\n".join(lines)
+
+
+def open_link(verdict: Json) -> str:
+    """Return the link to an objection that needs no token; empty if the gate gives none."""
+    link = verdict.get("link")
+    if not isinstance(link, str) or not link.startswith(("http://", "https://")):
+        return ""
+    objects = not verdict["allowed"] or verdict["verdict"] != "pass"
+    return strip_controls(" ".join(link.split())) if objects else ""
 
 
 def _head(verdict: Json, view: View) -> list[str]:

@@ -155,6 +155,8 @@ def list_entries(
     target: str | None = None,
     status: EntryStatus | None = None,
     component: str | None = None,
+    label: str | None = None,
+    owner: str | None = None,
     search: str | None = None,
 ) -> Request[Page[EntryBody]]:
     """List entries by name.
@@ -163,10 +165,19 @@ def list_entries(
         target: target of the entry.
         status: status of the entry.
         component: component that the entry constrains.
+        label: label, such as ``team=ml``.
+        owner: owner of the entry.
         search: part of the name, in upper or lower case.
     """
     return pages(
-        "/entries", EntryBody, target=target, status=status, component=component, search=search
+        "/entries",
+        EntryBody,
+        target=target,
+        status=status,
+        component=component,
+        label=label,
+        owner=owner,
+        search=search,
     )
 
 
@@ -219,6 +230,7 @@ TargetDocument = TargetChange | Mapping[str, Any]
 def list_targets(
     *,
     label: str | None = None,
+    owner: str | None = None,
     gpu: str | None = None,
     driver: str | None = None,
     search: str | None = None,
@@ -227,11 +239,20 @@ def list_targets(
 
     Args:
         label: label, such as ``tier=prod``.
+        owner: owner of the target.
         gpu: GPU of a pool, as written.
         driver: driver of a pool, as written.
         search: part of the name, in upper or lower case.
     """
-    return pages("/targets", TargetBody, label=label, gpu=gpu, driver=driver, search=search)
+    return pages(
+        "/targets",
+        TargetBody,
+        label=label,
+        owner=owner,
+        gpu=gpu,
+        driver=driver,
+        search=search,
+    )
 
 
 @Operation

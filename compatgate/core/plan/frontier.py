@@ -24,9 +24,9 @@ from compatgate.core.rules import BY_ID
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version
 
-MOST_PAIRS = 400
+MAX_PAIRS = 400
 """Pairs of stack and pool that a frontier asks about each driver release."""
-_MOST_REASONS = 4
+_MAX_REASONS = 4
 _encode = msgspec.json.Encoder().encode
 
 
@@ -95,7 +95,7 @@ def find_frontier(
     pairs = _spread([one for one in placed if one.pool.driver_os == "linux"])
     kept = [
         replace(one, stack=change_stack(one.stack, changes), pool=_change(one.pool, changes, facts))
-        for one in pairs[:MOST_PAIRS]
+        for one in pairs[:MAX_PAIRS]
     ]
     rows = [
         _make_row(branch, kept, judge, _releases(branch, facts))
@@ -104,7 +104,7 @@ def find_frontier(
     ]
     first = next((row.first for row in rows if row.first), None)
     subjects = len({one.subject for one in kept})
-    return DriverFrontier(subjects, tuple(rows), first if kept else None, len(pairs) <= MOST_PAIRS)
+    return DriverFrontier(subjects, tuple(rows), first if kept else None, len(pairs) <= MAX_PAIRS)
 
 
 def _spread(pairs: Iterable[Placed]) -> list[Placed]:
@@ -148,7 +148,7 @@ def _make_row(
         tuple(sorted(lost)),
         len(open_ - lost),
         first,
-        tuple(why)[:_MOST_REASONS],
+        tuple(why)[:_MAX_REASONS],
     )
 
 

@@ -18,7 +18,7 @@ from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.stack import Stack, stack_of
 from compatgate.core.versions import format_parts, parse_version
 
-MOST_RELEASES = 24
+MAX_RELEASES = 24
 """Releases of a framework that a plan asks about, the newest."""
 
 
@@ -55,7 +55,7 @@ def _compare(
     name: str, before: Pool, after: Pool, major: int | None, judge: FactsEvaluator, facts: Facts
 ) -> FrameworkChange | None:
     table = facts.framework(name)
-    releases = table.releases[-MOST_RELEASES:] if table else ()
+    releases = table.releases[-MAX_RELEASES:] if table else ()
     worked, works = [], []
     lost, gained = [], []
     why = None

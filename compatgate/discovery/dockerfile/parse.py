@@ -14,7 +14,7 @@ from msgspec import Struct
 from compatgate.errors import BadInput, InconclusiveInput
 
 LARGEST_FILE = 1024 * 1024
-_MOST_INSTRUCTIONS = 10_000
+_MAX_INSTRUCTIONS = 10_000
 _LONGEST_VALUE = 16_384
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _WORD = re.compile(r"\s*([A-Za-z]+)(?:\s+|$)")
@@ -112,8 +112,8 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
             body, at = _read_heredoc(lines, at, mark, f"{name}:{first}")
             bodies.append(body)
         found.append(_instruction(joined, "\n".join(bodies), first, name))
-        if len(found) > _MOST_INSTRUCTIONS:
-            raise BadInput(f"has more than {_MOST_INSTRUCTIONS} instructions", field=name)
+        if len(found) > _MAX_INSTRUCTIONS:
+            raise BadInput(f"has more than {_MAX_INSTRUCTIONS} instructions", field=name)
     return found
 
 

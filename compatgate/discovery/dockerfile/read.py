@@ -42,7 +42,7 @@ _SCRATCH = "scratch"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _COMMANDS = re.compile(r"&&|\|\||[;|\n]")
 _BRINGS = ("RUN", "COPY", "ADD")
-_MOST_PLACES = 30
+_MAX_PLACES = 30
 
 
 class Hint(Struct, frozen=True):
@@ -167,9 +167,9 @@ def _describe_unknown(build: Build, name: str) -> Iterator[str]:
                 lines.setdefault(f"{one.word}{source}", []).append(str(one.line))
     if not lines:
         return
-    shown = [f"{word} ({', '.join(at[:_MOST_PLACES])})" for word, at in lines.items()]
-    more = f" and {len(shown) - _MOST_PLACES} more" if len(shown) > _MOST_PLACES else ""
-    what = ", ".join(shown[:_MOST_PLACES]) + more
+    shown = [f"{word} ({', '.join(at[:_MAX_PLACES])})" for word, at in lines.items()]
+    more = f" and {len(shown) - _MAX_PLACES} more" if len(shown) > _MAX_PLACES else ""
+    what = ", ".join(shown[:_MAX_PLACES]) + more
     hint = "check the image with --image"
     yield f"what {what} of {name} bring is not known before the build; {hint}"
 

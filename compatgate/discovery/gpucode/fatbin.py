@@ -239,7 +239,7 @@ def read_ptx(source: Source) -> Entry | None:
 
 
 FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
-MOST_ENTRIES = 200_000
+MAX_ENTRIES = 200_000
 """Entries in one file; cuBLAS and PyTorch have a few thousand."""
 _PTX, _ELF, _OLD_CUBIN, _IR, _CONCATENATED = 1, 2, 4, 8, 0x100
 _KINDS: dict[int, EntryKind] = {_PTX: "ptx", _ELF: "sass", _OLD_CUBIN: "sass", _IR: "lto"}
@@ -312,8 +312,8 @@ def read_region(source: Source, end: int) -> Region:
     while source.position < stop:
         for entry in _entry(source, stop, first=not region.entries):
             region.entries.append(entry)
-            if len(region.entries) > MOST_ENTRIES:
-                raise damaged_error(source.name, start, f"more than {MOST_ENTRIES} entries")
+            if len(region.entries) > MAX_ENTRIES:
+                raise damaged_error(source.name, start, f"more than {MAX_ENTRIES} entries")
     return region
 
 

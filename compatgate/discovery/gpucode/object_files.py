@@ -29,7 +29,7 @@ ELF_MAGIC = b"\x7fELF"
 CODE = ".nv_fatbin"
 RELOCATABLE = "__nv_relfatbin"
 WRAPPERS = ".nvFatBinSegment"
-MOST_ELF_SECTIONS = 200_000
+MAX_ELF_SECTIONS = 200_000
 _SECTION_NAME = 64
 _SECTION_WITHOUT_BYTES = ("SHT_NULL", "SHT_NOBITS")
 
@@ -134,7 +134,7 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
         raise damaged_error(source.name, base + size, what)
     count = _call_elftools(source, view, base, elf.num_sections)
     if (
-        count > MOST_ELF_SECTIONS
+        count > MAX_ELF_SECTIONS
         or table + count * step > size
         or step < elf.structs.Elf_Shdr.sizeof()
     ):
@@ -261,7 +261,7 @@ LARGEST_PE_HEADERS = 64 * 1024
 """Bytes at the beginning of a file that must contain its headers."""
 _PE_SIGNATURE = b"PE\0\0"
 _PE32, _PE32_PLUS = 0x10B, 0x20B
-_MOST_PE_SECTIONS = 96  # the loader of Windows accepts no more
+_MAX_PE_SECTIONS = 96  # the loader of Windows accepts no more
 _PE_SECTION = struct.Struct("<8sIIII16x")
 _GPU_SECTIONS = {CODE[:8]: CODE, RELOCATABLE[:8]: RELOCATABLE, WRAPPERS[:8]: WRAPPERS}
 
@@ -384,7 +384,7 @@ def _parse_pe(head: bytes, name: str, base: int) -> PeFile:
         raise damaged_error(
             name, base + place, f"an optional header of kind {magic:#x} is not known"
         )
-    if not 0 < count <= _MOST_PE_SECTIONS:
+    if not 0 < count <= _MAX_PE_SECTIONS:
         raise damaged_error(name, base + start + 6, f"{count} sections")
     directories = place + (112 if magic == _PE32_PLUS else 96)
     known = struct.unpack_from("<I", head, directories - 4)[0]

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC as FATBIN
 from compatgate.discovery.gpucode.fatbin import (
-    MOST_ENTRIES,
+    MAX_ENTRIES,
     Entry,
     GpuCode,
     Region,
@@ -149,8 +149,8 @@ def _read_fatbins(source: Source, end: int) -> list[Entry]:
         region = read_region(source, end)
         entries += (replace(entry, region=number) for entry in region.entries)
         number += 1
-        if number + len(entries) > MOST_ENTRIES:
-            raise damaged_error(source.name, region.start, f"more than {MOST_ENTRIES} entries")
+        if number + len(entries) > MAX_ENTRIES:
+            raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
         source.skip_zeros(end)
     return entries
 
@@ -160,8 +160,8 @@ def _read_archive(source: Source) -> list[Entry]:
     for member in archive_members(source, source.size):
         found = _read_one(source, member.end - source.position) or ()
         entries += (replace(entry, member=member.name) for entry in found)
-        if len(entries) > MOST_ENTRIES:
-            raise damaged_error(source.name, source.position, f"more than {MOST_ENTRIES} entries")
+        if len(entries) > MAX_ENTRIES:
+            raise damaged_error(source.name, source.position, f"more than {MAX_ENTRIES} entries")
         if source.seekable:
             source.seek(member.end)
     return entries
@@ -259,8 +259,8 @@ def find_fatbins(source: Source, end: int | None) -> _Search:
             met.found.append((region, passed))
             count += len(region.entries)
         count += 1
-        if count > MOST_ENTRIES:
-            raise damaged_error(source.name, start, f"more than {MOST_ENTRIES} entries")
+        if count > MAX_ENTRIES:
+            raise damaged_error(source.name, start, f"more than {MAX_ENTRIES} entries")
     return met
 
 
@@ -286,8 +286,8 @@ def _read_sections(
         for region in _section_fatbins(source, section, rest):
             held.append((region, section.name == RELOCATABLE))
             count += 1 + len(region.entries)
-            if count > MOST_ENTRIES:
-                raise damaged_error(source.name, region.start, f"more than {MOST_ENTRIES} entries")
+            if count > MAX_ENTRIES:
+                raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
     return held
 
 

@@ -22,7 +22,7 @@ from compatgate.discovery.image.layer import Budget, decompress
 from compatgate.discovery.image.tar import ByteFeed, Content, FileFeed, Member, read_members
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
 
-_MOST_MEMBERS = 20_000
+_MAX_MEMBERS = 20_000
 """Members of an archive of an image: a few for each layer."""
 _PART = re.compile(
     r"oci-layout|index\.json|manifest\.json|repositories|blobs(?:/.*)?|[^/]+\.(?:json|tar|tar\.gz)"
@@ -148,8 +148,8 @@ class ArchiveFiles:
                 elif member.kind == "file":
                     part = FilePart(member.path, member.size, feed.position)
                     self._parts[member.path] = part
-                if len(self._parts) + len(self._links) > _MOST_MEMBERS:
-                    raise too_large_error(f"the archive has more than {_MOST_MEMBERS} members")
+                if len(self._parts) + len(self._links) > _MAX_MEMBERS:
+                    raise too_large_error(f"the archive has more than {_MAX_MEMBERS} members")
 
 
 _ROOT_FOLDERS = frozenset(

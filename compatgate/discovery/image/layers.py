@@ -37,7 +37,7 @@ from compatgate.discovery.wheels.stream_windows import MissedBytes
 from compatgate.errors import BadInput
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
-_MOST_NOTES = 200
+_MAX_NOTES = 200
 
 
 class WitnessKind(IntEnum):
@@ -91,9 +91,9 @@ class LayerFindings(Struct):
 
     def note(self, sentence: str) -> None:
         """Add a sentence about an unread file, without duplicates."""
-        if len(self.open) < _MOST_NOTES and sentence not in self.open:
+        if len(self.open) < _MAX_NOTES and sentence not in self.open:
             self.open.append(sentence)
-            if len(self.open) == _MOST_NOTES:
+            if len(self.open) == _MAX_NOTES:
                 self.open.append("and more, which are not listed")
 
     def findings(

@@ -290,7 +290,7 @@ class _Reader:
 
 
 _LARGEST_TEXT = 256 * 1024
-_MOST_VARIABLES, _MOST_FILES = 2_000, 100
+_MAX_VARIABLES, _MAX_FILES = 2_000, 100
 _ENVIRONMENT = "etc/environment"
 _APPTAINER = re.compile(r"\.singularity\.d/env/[^/]+\.sh")
 _LABELS = ".singularity.d/labels.json"
@@ -327,9 +327,9 @@ class _StatedConfig:
         text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
         if path == _LABELS:
             self._labels |= _read_labels(text)
-        elif len(self._variables) < _MOST_FILES:
+        elif len(self._variables) < _MAX_FILES:
             pattern = _EXPORT if is_script else _ASSIGNED
-            self._variables[path] = pattern.findall(text)[:_MOST_VARIABLES]
+            self._variables[path] = pattern.findall(text)[:_MAX_VARIABLES]
 
     def config(self, cpu: str) -> Config:
         """Return what the files state, in the form of an image's config; later files win."""

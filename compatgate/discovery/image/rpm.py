@@ -42,7 +42,7 @@ from msgspec import Struct
 
 _NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
 _STRING_TYPES = (6, 9)
-_MOST_HEADER_ENTRIES = 65536
+_MAX_HEADER_ENTRIES = 65536
 _LONGEST_VALUE = 256
 
 
@@ -56,7 +56,7 @@ def package_of_header(header: bytes) -> tuple[str, str] | None:
         raise ValueError(f"a header of {len(header)} bytes is damaged")
     count, length = struct.unpack_from(">II", header)
     data = 8 + 16 * count
-    if count > _MOST_HEADER_ENTRIES or data + length > len(header):
+    if count > _MAX_HEADER_ENTRIES or data + length > len(header):
         raise ValueError(f"a header of {len(header)} bytes is damaged")
     found: dict[int, str] = {}
     for tag, kind, offset, _ in struct.iter_unpack(">IIiI", header[8:data]):

@@ -18,7 +18,7 @@ MAGIC, MAGIC_AT = b"SIF_MAGIC\0", 32
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _PARTITION = struct.Struct("<ii3s")
-_MOST_DESCRIPTORS = 4096
+_MAX_DESCRIPTORS = 4096
 _PARTITION_TYPE, _OCI_INDEX = 0x4004, 0x400A
 _SQUASHFS, _PRIMARY, _OVERLAY = 1, 2, 4
 _FILESYSTEMS = {1: "SquashFS", 2: "ext3", 3: "an archive", 4: "raw data", 5: "encrypted SquashFS"}
@@ -62,7 +62,7 @@ def find_partition(file: BinaryIO, size: int) -> SifPartition:
     if version != b"01":
         shown = version.decode("ascii", "replace")
         raise BadInput(f"is SIF of version {shown!r}", field="image", hint="version 01 is read")
-    if not 0 <= count <= _MOST_DESCRIPTORS or not 0 <= place <= size:
+    if not 0 <= count <= _MAX_DESCRIPTORS or not 0 <= place <= size:
         raise damaged_error(f"the SIF header states {count} descriptors at byte {place}")
     file.seek(place)
     table = file.read(count * _DESCRIPTOR.size)

@@ -36,7 +36,7 @@ _LONGEST_TARGET = 65_536
 _CACHED_METADATA = 256
 _CACHED_FRAGMENTS = 4
 _XZ_MEMORY = 64 * 1024**2
-_MOST_HOLES = 64 * 1024**2
+_MAX_HOLES = 64 * 1024**2
 """Bytes of holes in the files that are read; what is read of an image is not sparse."""
 
 _DIRECTORY, _FILE, _LINK = (1, 8), (2, 9), (3, 10)
@@ -165,8 +165,8 @@ class SquashFs:
     def _hole(self, size: int) -> bytes:
         self._count(size, 0)
         self._holes += size
-        if self._holes > _MOST_HOLES:
-            what = f"the files that are read have more than {_MOST_HOLES} bytes of holes"
+        if self._holes > _MAX_HOLES:
+            what = f"the files that are read have more than {_MAX_HOLES} bytes of holes"
             raise too_large_error(what)
         return bytes(size)
 

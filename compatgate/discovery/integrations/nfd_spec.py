@@ -39,7 +39,7 @@ from compatgate.resources import locate
 VERSION = "v1alpha1"
 ARTIFACT_TYPE = "application/vnd.nfd.image-compatibility.v1alpha1"
 LAYER_TYPE = "application/vnd.nfd.image-compatibility.spec.v1alpha1+yaml"
-MOST_RULES = 1000
+MAX_RULES = 1000
 _HINT = "see https://kubernetes-sigs.github.io/node-feature-discovery, Image Compatibility"
 
 
@@ -115,8 +115,8 @@ def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
     except (msgspec.ValidationError, RecursionError) as error:
         problem = f"is not an image-compatibility spec: {error}"
         raise BadInput(problem, field=origin, hint=_HINT) from None
-    if sum(len(one.rules) for one in spec.compatibilities) > MOST_RULES:
-        raise BadInput(f"has more than {MOST_RULES} rules", field=origin)
+    if sum(len(one.rules) for one in spec.compatibilities) > MAX_RULES:
+        raise BadInput(f"has more than {MAX_RULES} rules", field=origin)
     return spec
 
 

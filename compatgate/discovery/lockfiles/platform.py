@@ -26,7 +26,7 @@ _TRUE, _FALSE = "os_name != ''", "os_name == ''"
 _EXTRA = re.compile(r"""\bextra\s*(==|!=)\s*(["'])([^"']*)\2""")
 _EXTRA_RIGHT = re.compile(r"""(["'])([^"']*)\1\s*(==|!=)\s*extra\b(?!s)""")
 _LONGEST_MARKER = 20_000
-_MOST_SELECTIONS = 100
+_MAX_SELECTIONS = 100
 Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
 
 
@@ -138,7 +138,7 @@ class Markers:
         if "extra" not in marker and "dependency_groups" not in marker:
             return ""
         wanted = [("extra", name) for name in extras] + [("group", name) for name in groups]
-        for kind, name in wanted[:_MOST_SELECTIONS]:
+        for kind, name in wanted[:_MAX_SELECTIONS]:
             if self._with(kind, name).decide(marker) is not False:
                 return f"{kind} {name}"
         return ""

@@ -32,7 +32,7 @@ from compatgate.discovery.observations import (
 )
 from compatgate.errors import BadInput, InconclusiveInput
 
-_MOST_OPEN = 50
+_MAX_OPEN = 50
 
 
 def read_lockfile(
@@ -129,7 +129,7 @@ def _conclude_reading(
         format_name,
         observations,
         (*conflicts, *find_cuda_conflicts(observations)),
-        tuple(dict.fromkeys(left))[:_MOST_OPEN],
+        tuple(dict.fromkeys(left))[:_MAX_OPEN],
         (*contents.arch, *arch),
         gpu.wheels,
         gpu.origins,

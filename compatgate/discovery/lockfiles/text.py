@@ -13,9 +13,9 @@ from compatgate.errors import BadInput, InconclusiveInput
 
 LARGEST_FILE = 32 * 1024 * 1024
 """In bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
-MOST_PACKAGES = 20_000
+MAX_PACKAGES = 20_000
 """Packages of a lock; conda-lock lists each once for every platform."""
-_MOST_LEVELS = 40
+_MAX_LEVELS = 40
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """YAML loader with scalars as text: ``python: 3.10`` must not become 3.1."""
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|<%[^%]{0,200}%>")
@@ -124,8 +124,8 @@ def _check_events(text: str, name: str) -> None:
             depth += 1
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
-        if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
-            what = "is nested too deeply" if depth > _MOST_LEVELS else "uses YAML aliases"
+        if depth > _MAX_LEVELS or isinstance(event, yaml.AliasEvent):
+            what = "is nested too deeply" if depth > _MAX_LEVELS else "uses YAML aliases"
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise BadInput(what, field=f"{name}:{line}")
 
@@ -140,8 +140,8 @@ def read_tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise BadInput("must be a list of tables", field=f"{name}: {where}")
-    if len(value) > MOST_PACKAGES:
-        raise BadInput(f"has more than {MOST_PACKAGES} items", field=f"{name}: {where}")
+    if len(value) > MAX_PACKAGES:
+        raise BadInput(f"has more than {MAX_PACKAGES} items", field=f"{name}: {where}")
     return value
 
 

@@ -130,7 +130,7 @@ def parse_conda_cudnn(build: str) -> str:
     return match["version"] if match else ""
 
 
-_MOST_WHEELS = 2000
+_MAX_WHEELS = 2000
 _ARCHITECTURE = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 _PYTHON_TAG = re.compile(r"(?:cp|py)(\d)(\d*)")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -157,7 +157,7 @@ def select_wheels(value: Any, platform: Platform) -> list[LockedWheel]:
     The array's tables have ``url``, ``path`` or ``filename``, in uv.lock as in pylock.toml.
     """
     found = []
-    for item in (value if isinstance(value, list) else [])[:_MOST_WHEELS]:
+    for item in (value if isinstance(value, list) else [])[:_MAX_WHEELS]:
         if not isinstance(item, dict):
             continue
         url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")

@@ -42,7 +42,7 @@ from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
 
 DEADLINE_S = 60.0
-_MOST_ARTIFACTS = 200
+_MAX_ARTIFACTS = 200
 _LARGEST_ATTACHMENT = 4 * 1024 * 1024
 
 
@@ -146,7 +146,7 @@ def fetch_attachments(
         Unavailable: the registry does not answer.
     """
     listed = list_referrers(place.registry, image, kind)
-    if len(listed) > _MOST_ARTIFACTS:
+    if len(listed) > _MAX_ARTIFACTS:
         hint = "download the right one and give it as a file"
         raise BadInput(f"{image} has {len(listed)} artifacts", field="image", hint=hint)
     for one in listed:
@@ -333,9 +333,9 @@ def _try_push(
 
 SETTLE_S = 0.3
 """Longest expected time in seconds between another client's read and write of a list."""
-_MOST_PAGES = 20
+_MAX_PAGES = 20
 _ATTEMPTS = 10
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
@@ -373,7 +373,7 @@ def add_to_tag_list(registry: Registry, digest: str, own: ArtifactDescriptor) ->
             Unavailable,
         ) as error:  # registries fail while the tag is being written
             troubles += 1
-            if troubles > _MOST_FAILURES or isinstance(error, RegistryTimeout):
+            if troubles > _MAX_FAILURES or isinstance(error, RegistryTimeout):
                 raise
         time.sleep(SETTLE_S * random.uniform(1, 2 + attempt))  # noqa: S311 - not all at once again
     what = f"other clients keep changing the list of {digest}"
@@ -386,7 +386,7 @@ def _registry_referrers(
     """Return the registry's own list; None where the registry keeps none."""
     url = registry.url(f"referrers/{digest}?artifactType={quote(kind, safe='')}")
     found: list[ArtifactDescriptor] = []
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         with registry.send("GET", url, {"Accept": OCI_INDEX}) as answer:
             if answer.status == 404:
                 return None

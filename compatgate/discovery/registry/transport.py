@@ -24,7 +24,7 @@ from compatgate.discovery.registry.image_spec import is_loopback
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, Unavailable
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 CHUNK = 256 * 1024
 """Bytes per read from a socket."""
 _CONNECT_SECONDS = 15.0
@@ -90,12 +90,20 @@ class Response:
 class Transport:
     """A transport for requests to registries, token services and redirects.
 
+    Args:
+        options: which addresses it may connect to.
+        deadline: of all its requests.
+        attempts: at one request; more than one for servers that bear repetition.
+
     Attributes:
         bytes_read: bytes of all bodies so far.
     """
 
-    def __init__(self, options: ImageOptions, deadline: Deadline) -> None:
+    def __init__(
+        self, options: ImageOptions, deadline: Deadline, attempts: int = _ATTEMPTS
+    ) -> None:
         self.deadline = deadline
+        self._attempts = attempts
         self.bytes_read = 0
         self._options = options
         self._guard = AddressGuard(options)
@@ -120,7 +128,7 @@ class Transport:
             Unavailable: no answer, too many redirects, a redirect that leaves TLS, or the deadline.
         """
         first = urlsplit(url)
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             response = self._send(url, headers, body, method)
             location = response.headers.get("Location")
             if response.status not in _REDIRECT_STATUSES or method not in _READING or not location:
@@ -131,7 +139,7 @@ class Transport:
             url = target
             if urlsplit(url)[:2] != first[:2]:
                 headers = {k: v for k, v in headers.items() if k != "Authorization"}
-        what = f"{first.netloc} redirects more than {MOST_REDIRECTS} times"
+        what = f"{first.netloc} redirects more than {MAX_REDIRECTS} times"
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
     def check_lead(self, url: str, target: str) -> None:
@@ -155,8 +163,8 @@ class Transport:
         self._guard.check_name(url)
         proxy = _proxy_for(url)
         addresses = [] if proxy else self._guard.resolve(url)
-        for attempt in range(_ATTEMPTS):
-            last = attempt == _ATTEMPTS - 1
+        for attempt in range(self._attempts):
+            last = attempt == self._attempts - 1
             self.deadline.check(f"asking {_host(url)}")
             address = addresses[attempt % len(addresses)] if addresses else ""
             try:

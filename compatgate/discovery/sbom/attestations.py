@@ -25,7 +25,7 @@ _ENVELOPE = re.compile(r'"payloadType"\s*:')
 _STATEMENT_TYPE = "https://in-toto.io/Statement/"
 _PAYLOAD_TYPES = ("application/vnd.in-toto+json", "application/vnd.in-toto.v1+json")
 _PREDICATES = ("https://spdx.dev/Document", "https://cyclonedx.org/bom")
-_MOST_LINES = 200
+_MAX_LINES = 200
 _HINT = f"give one statement with a predicate of {' or '.join(_PREDICATES)}"
 
 
@@ -75,8 +75,8 @@ def _documents(text: str, name: str) -> list[dict[str, Any]]:
         return [read_json(text, name)]
     if not lines[0].rstrip().endswith("}"):
         return [read_json(text, name)]
-    if len(lines) > _MOST_LINES:
-        raise BadInput(f"has more than {_MOST_LINES} attestations", field=name, hint=_HINT)
+    if len(lines) > _MAX_LINES:
+        raise BadInput(f"has more than {_MAX_LINES} attestations", field=name, hint=_HINT)
     return [read_json(line, f"{name}:{number}") for number, line in enumerate(lines, 1)]
 
 

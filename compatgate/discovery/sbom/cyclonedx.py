@@ -28,7 +28,7 @@ from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.sbom.interface import (
-    MOST_PARTS,
+    MAX_PARTS,
     Bill,
     Part,
     component_filter,
@@ -164,8 +164,8 @@ def _cyclonedx_bill(title: str, deserialise: Any, name: str, *, listed: bool | N
     except Exception as error:  # the library raises errors of many types for malformed documents
         problem = f"is not a CycloneDX document: {type(error).__name__}: {str(error)[:200]}"
         raise BadInput(problem, field=name) from None
-    if len(parts) > MOST_PARTS:
-        raise BadInput(f"has more than {MOST_PARTS} components", field=name)
+    if len(parts) > MAX_PARTS:
+        raise BadInput(f"has more than {MAX_PARTS} components", field=name)
     return Bill(title, parts, bool(parts) if listed is None else listed)
 
 

@@ -91,8 +91,8 @@ class SbomReading(Struct, frozen=True):
 
 LARGEST_FILE = 64 * 1024 * 1024
 """In bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
-MOST_PARTS = 200_000
-MOST_LEVELS = 100
+MAX_PARTS = 200_000
+MAX_LEVELS = 100
 
 
 def import_library(module: str) -> Any:
@@ -129,12 +129,12 @@ def check_depth(document: Any, name: str) -> None:
     """Refuse a document that is nested too deeply for a recursive reader.
 
     Raises:
-        BadInput: the document is nested deeper than `MOST_LEVELS`.
+        BadInput: the document is nested deeper than `MAX_LEVELS`.
     """
     level, depth = [document], 0
     while level:
         depth += 1
-        if depth > MOST_LEVELS:
+        if depth > MAX_LEVELS:
             raise BadInput("is nested too deeply", field=name)
         below: list[Any] = []
         for value in level:
@@ -163,7 +163,7 @@ def read_xml(text: str, name: str) -> Any:
     level, depth = [root], 0
     while level:
         depth += 1
-        if depth > MOST_LEVELS:
+        if depth > MAX_LEVELS:
             raise BadInput("is nested too deeply", field=name)
         level = [child for element in level for child in element]
     return root

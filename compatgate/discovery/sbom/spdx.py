@@ -21,7 +21,7 @@ from typing import Any
 
 from compatgate.discovery.lockfiles.text import read_yaml
 from compatgate.discovery.sbom.interface import (
-    MOST_PARTS,
+    MAX_PARTS,
     Bill,
     Part,
     component_filter,
@@ -226,8 +226,8 @@ def _spdx_bill(parse: Callable[[], Any], name: str) -> Bill:
     except Exception as error:  # the library raises errors of many types for malformed documents
         problem = f"is not an SPDX document: {type(error).__name__}: {str(error)[:200]}"
         raise BadInput(problem, field=name) from None
-    if len(parts) > MOST_PARTS:
-        raise BadInput(f"has more than {MOST_PARTS} packages", field=name)
+    if len(parts) > MAX_PARTS:
+        raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
     return Bill(version, parts, bool(parts))
 
 
@@ -264,11 +264,11 @@ class Spdx3:
         elements = document.get("@graph", [document])
         if not isinstance(elements, list) or not all(isinstance(one, dict) for one in elements):
             raise BadInput("must be a list of elements", field=f"{name}: @graph")
-        if len(elements) > MOST_PARTS * 5:
-            raise BadInput(f"has more than {MOST_PARTS * 5} elements", field=name)
+        if len(elements) > MAX_PARTS * 5:
+            raise BadInput(f"has more than {MAX_PARTS * 5} elements", field=name)
         packages = [one for one in elements if one.get("type") in _SPDX3_PACKAGES]
-        if len(packages) > MOST_PARTS:
-            raise BadInput(f"has more than {MOST_PARTS} packages", field=name)
+        if len(packages) > MAX_PARTS:
+            raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
         parts = (_spdx3_part(one, name) for one in packages)
         kept = tuple(part for part in parts if component_filter(part.name, part.purl))
         return Bill(f"SPDX {match[1]}", kept, bool(packages))

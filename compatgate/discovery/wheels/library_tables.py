@@ -32,7 +32,7 @@ from compatgate.discovery.wheels.names import (
 )
 from compatgate.discovery.wheels.stream_windows import MissedBytes
 
-_MOST_ELF_ENTRIES = 10_000
+_MAX_ELF_ENTRIES = 10_000
 _LONGEST_ELF_NAME = 4096
 _NEEDED, _SONAME = 1, 14
 _ELF_TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
@@ -113,7 +113,7 @@ def _read_dynamic_tables(
     symbols, defines = _versions_in_names(data, names)
     return LibraryTables(
         soname,
-        needed[:_MOST_ELF_ENTRIES],
+        needed[:_MAX_ELF_ENTRIES],
         symbols,
         defines,
         read_torch_symbols(names, _dynamic_symbols(data, names)),
@@ -157,13 +157,13 @@ def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
     """Map each version index to the library that must define it, from ``.gnu.version_r``."""
     files: dict[int, str] = {}
     place = 0
-    for _ in range(_MOST_ELF_ENTRIES):
+    for _ in range(_MAX_ELF_ENTRIES):
         if place + 16 > len(table):
             break
         _, count, file, first, following = struct.unpack_from("<HHIII", table, place)
         inner = place + first
-        for _ in range(min(count, _MOST_ELF_ENTRIES)):
-            if inner + 16 > len(table) or len(files) > _MOST_ELF_ENTRIES:
+        for _ in range(min(count, _MAX_ELF_ENTRIES)):
+            if inner + 16 > len(table) or len(files) > _MAX_ELF_ENTRIES:
                 break
             _, _, index, _, step = struct.unpack_from("<IHHII", table, inner)
             files[index & 0x7FFF] = _elf_name(names, file).decode("utf-8", "replace")
@@ -192,12 +192,12 @@ def _whole_records(data: bytes, size: int) -> bytes:
     return data[: len(data) // size * size]
 
 
-MOST_PE_LIBRARIES = 4096
-MOST_PE_SYMBOLS = 65_536
+MAX_PE_LIBRARIES = 4096
+MAX_PE_SYMBOLS = 65_536
 """Names in one table; ordinals have 16 bits."""
 _PE_WINDOW = 1024 * 1024
-_MOST_PE_PASSES = 4
-_MOST_PE_BYTES = 4 * MOST_PE_SYMBOLS
+_MAX_PE_PASSES = 4
+_MAX_PE_BYTES = 4 * MAX_PE_SYMBOLS
 _LONGEST_PE_NAME = 4096
 _BY_ORDINAL = 1 << 63
 _TORCH_LIBRARY = re.compile(r"(?i:(?:torch|c10)(?:_\w+)?\.dll)")
@@ -226,7 +226,7 @@ def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
                 label, part.start if part else 0, f"no table is at address {address:#x}"
             )
     places = file.tables()
-    for again in range(_MOST_PE_PASSES):
+    for again in range(_MAX_PE_PASSES):
         if sum(end - start for start, end in places) > LARGEST_PE_TABLES:
             break
         try:
@@ -297,7 +297,7 @@ class _PeImage:
             return None, []
         table = self._at(self._file.exports, 40)
         name, count, names = struct.unpack_from("<12xI8xI4xI", table)
-        if count > MOST_PE_SYMBOLS:
+        if count > MAX_PE_SYMBOLS:
             raise damaged_error(self._label, 0, f"{count} exported names")
         soname = self._text(name).decode("utf-8", "replace") if name else None
         addresses = struct.unpack(f"<{count}I", self._at(names, 4 * count)) if count else ()
@@ -314,27 +314,27 @@ class _PeImage:
 
     def _rows(self) -> Iterator[tuple[int, int]]:
         """Yield the addresses of symbols and name of each imported library."""
-        for number in range(MOST_PE_LIBRARIES + 1):
+        for number in range(MAX_PE_LIBRARIES + 1):
             place = self._file.imports + 20 * number
             lookup, name, first = struct.unpack("<I8xII", self._at(place, 20))
             if not name or not first:
                 return
             yield lookup or first, name
-        raise damaged_error(self._label, 0, f"more than {MOST_PE_LIBRARIES} imported libraries")
+        raise damaged_error(self._label, 0, f"more than {MAX_PE_LIBRARIES} imported libraries")
 
     def _imported(self, thunks: int) -> list[bytes]:
         """Return the names that are imported from one library, without imports by number."""
         found: list[bytes] = []
-        for number in range(MOST_PE_SYMBOLS + 1):
+        for number in range(MAX_PE_SYMBOLS + 1):
             value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
             if not value:
                 return found
             self._taken += 1
-            if self._taken > _MOST_PE_BYTES:
+            if self._taken > _MAX_PE_BYTES:
                 break
             if not value & _BY_ORDINAL:
                 found.append(self._text((value & 0x7FFFFFFF) + 2))
-        raise damaged_error(self._label, 0, f"more than {MOST_PE_SYMBOLS} symbols of one library")
+        raise damaged_error(self._label, 0, f"more than {MAX_PE_SYMBOLS} symbols of one library")
 
     def _at(self, address: int, count: int) -> bytes:
         data, place = self._piece(address, count)

@@ -193,7 +193,7 @@ class _OpenBytes:
 
 FEW_FILES = 8
 """Most files of a folder and kind that are listed one by one."""
-MOST_LINES = 40
+MAX_LINES = 40
 """Most groups of files that are listed; further ones are merged folder by folder."""
 
 
@@ -258,7 +258,7 @@ def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
     groups = _merge_folders(groups)
     listed = []
     for pattern, members in groups.items():
-        few = len(members) <= FEW_FILES and len(files) <= MOST_LINES
+        few = len(members) <= FEW_FILES and len(files) <= MAX_LINES
         listed += members if few else [_merge_files(pattern, members)]
     return KernelFiles(frozenset(file.path for file in files), listed)
 
@@ -269,8 +269,8 @@ def _group(path: str) -> str:
 
 
 def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:
-    """Merge folders, deepest first, until `MOST_LINES` groups remain."""
-    while len(groups) > MOST_LINES:
+    """Merge folders, deepest first, until `MAX_LINES` groups remain."""
+    while len(groups) > MAX_LINES:
         depth = max(pattern.count("/") for pattern in groups)
         if depth < 2:
             break

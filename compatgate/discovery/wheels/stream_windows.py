@@ -17,7 +17,7 @@ from compatgate.errors import BadInput
 HEAD = 24 * 1024 * 1024
 TAIL = 12 * 1024 * 1024
 _WINDOW = 2 * 1024 * 1024
-_MOST_EXTRA = 12
+_MAX_EXTRA = 12
 _LONGEST_NAME = 160
 _HEADERS = 4096
 _PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
@@ -200,7 +200,7 @@ class WindowedStream:
         Raises:
             Missed: the file was read again too often already.
         """
-        if len(self._extra) >= _MOST_EXTRA:
+        if len(self._extra) >= _MAX_EXTRA:
             raise MissedBytes
         self._reopen(lambda file: self._keep_too(file, ranges))
 

@@ -30,12 +30,12 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_format(*parsers: argparse.ArgumentParser) -> None:
-    """Add the option that chooses text or JSON."""
+def add_format(*parsers: argparse.ArgumentParser, markdown: bool = False) -> None:
+    """Add the option that chooses text or JSON, or Markdown where a command writes it."""
     for parser in parsers:
         parser.add_argument(
             "--format",
-            choices=("text", "json"),
+            choices=("text", "json", "markdown") if markdown else ("text", "json"),
             default="text",
             help="output format (default: text)",
         )

@@ -146,7 +146,7 @@ class DatabaseWatch:
         outage = self.outage()
         if outage is None:
             return None
-        since = outage.since.strftime("%H:%M:%S UTC")
+        since = clock.readable(outage.since)
         return Unavailable(
             f"the database is away since {since}, so nothing was read or changed: {outage.reason}",
             field="database",

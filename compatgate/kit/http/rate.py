@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from compatgate.errors import BadInput, TooManyRequests
 
-MOST_KEYS = 16_384
+MAX_KEYS = 16_384
 _RATE = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 _PERIODS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _IPV6_NETWORK = 64
@@ -60,7 +60,7 @@ class RateLimiter:
         most_keys: keys that are remembered; the ones that were quiet the longest are forgotten.
     """
 
-    def __init__(self, rate: Rate, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, rate: Rate, most_keys: int = MAX_KEYS) -> None:
         self._interval = rate.period_s / rate.count
         self._period = rate.period_s
         self._most = most_keys

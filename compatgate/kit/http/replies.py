@@ -261,7 +261,7 @@ class TooBusy(Unavailable):
 PROBLEM_TYPE = "https://compatgate.dev/problems/"
 PROBLEM_MEDIA = "application/problem+json"
 _LONGEST_VALUE = 200
-_MOST_PROBLEMS = 1000
+_MAX_PROBLEMS = 1000
 _log = logging.getLogger("compatgate.web")
 
 
@@ -360,7 +360,7 @@ def to_problem(error: CompatgateError) -> dict[str, Any]:
         "hint": error.hint or None,
     }
     if isinstance(error, ManyProblems):
-        body["problems"] = [_problem_item(problem) for problem in error.problems[:_MOST_PROBLEMS]]
+        body["problems"] = [_problem_item(problem) for problem in error.problems[:_MAX_PROBLEMS]]
     return body
 
 

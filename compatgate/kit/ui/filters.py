@@ -92,13 +92,21 @@ def format_age(value: datetime | str | int | float | None) -> Markup | str:
 def format_time(value: datetime | str | int | float | None) -> Markup | str:
     """Format a time as ``2026-11-03 09:30:12 UTC``."""
     at = to_moment(value)
-    return "" if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+    return "" if at is None else _time(at, clock.readable(at))
+
+
+def format_day(value: datetime | date | str | int | float | None) -> str:
+    """Format the day of a time, in UTC, as ``2026-11-03``."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    at = to_moment(value)
+    return "" if at is None else at.astimezone(UTC).date().isoformat()
 
 
 def _time(at: datetime, text: str) -> Markup:
     exact = at.astimezone(UTC)
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        exact.isoformat(), exact.strftime("%Y-%m-%d %H:%M:%S"), text
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        exact.isoformat(), clock.readable(exact), text
     )
 
 
@@ -202,6 +210,8 @@ FILTERS = {
     "seconds": day_start_seconds,
     "ago": format_age,
     "when": format_time,
+    "day": format_day,
+    "readable": clock.readable,
     "duration": format_duration,
     "number": format_number,
     "mark": status_mark,

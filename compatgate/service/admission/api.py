@@ -42,7 +42,7 @@ from compatgate.service.admission.service import (
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.auth import authenticate, authorize, cached_sender, note_refusal
-from compatgate.service.web.call import Call, Service, base_url, verdict_link
+from compatgate.service.web.call import Call, Service, answer_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -165,7 +165,7 @@ class AdmissionDesk:
         asked = ReviewContext(
             sender.name,
             parse_timeout(_find_timeout(environ)),
-            partial(verdict_link, base_url(service, environ)),
+            partial(answer_link, service, environ=environ),
             partial(_count_decision, service, note),
             partial(_check_question, service, sender),
             partial(service.metrics.unmatched, review.namespace),

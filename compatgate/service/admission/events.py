@@ -44,9 +44,9 @@ _LONGEST_NOTE = 1024
 """Bytes."""
 _LONGEST_INSTANCE = 128
 _LONGEST_SUBJECT = 230
-_MOST_WAITING = 1000
+_MAX_WAITING = 1000
 """Different events that wait; another one is dropped."""
-_MOST_KNOWN = 2000
+_MAX_KNOWN = 2000
 _PAUSE_S = 0.1
 """Between two requests: ten a second at most."""
 _REPEAT_S = 60.0
@@ -175,7 +175,7 @@ class DenialEvents:
         denial, uid = found
         with self._changed:
             count, known_uid = self._waiting.get(denial, (0, uid))
-            if not count and len(self._waiting) >= _MOST_WAITING:
+            if not count and len(self._waiting) >= _MAX_WAITING:
                 self._count("dropped")
                 return
             self._waiting[denial] = (count + 1, known_uid)
@@ -230,7 +230,7 @@ class DenialEvents:
             assert known is not None  # noqa: S101 - repeated, or created
             known.at = time.monotonic()
             self._known[denial] = known
-            if len(self._known) > _MOST_KNOWN:
+            if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
             self._count("repeated" if repeated else "written")
         except CompatgateError as error:

@@ -27,7 +27,7 @@ from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_stri
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256
 _LONGEST_WARNING = 250
-_MOST_WARNINGS = 12
+_MAX_WARNINGS = 12
 _BY = ("compatgate: ", "compatgate (degraded): ")
 """Beginnings of warnings: kubectl does not say who warns."""
 _LONGEST_MESSAGE = 1500
@@ -189,9 +189,9 @@ def _review(uid: str, request: Mapping[str, Any]) -> Review:
 def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
     named = (line if line.startswith(_BY) else f"{_BY[0]}{line}" for line in warnings)
     lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in named))
-    if len(lines) > _MOST_WARNINGS:
-        left = len(lines) - _MOST_WARNINGS + 1
-        lines = [*lines[: _MOST_WARNINGS - 1], f"compatgate: {left} more warnings"]
+    if len(lines) > _MAX_WARNINGS:
+        left = len(lines) - _MAX_WARNINGS + 1
+        lines = [*lines[: _MAX_WARNINGS - 1], f"compatgate: {left} more warnings"]
     return lines
 
 

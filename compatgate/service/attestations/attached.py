@@ -36,7 +36,7 @@ _PREDICATE = "in-toto.io/predicate-type"
 _CREATED = "org.opencontainers.image.created"
 _CONTENT = "dev.sigstore.bundle.content"
 _BUNDLED_PREDICATE = "dev.sigstore.bundle.predicateType"
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 def attach_verdict(
@@ -144,7 +144,7 @@ def _no_attestation(image: str, refused: Sequence[VerificationFailed]) -> Verifi
         hint = "attach one with: compatgate attest --attach"
         return VerificationFailed("no-attestation", f"nothing is attached to {image}", hint=hint)
     found = dict.fromkeys(f"{error.reason}: {error.problem}" for error in refused)
-    hint = "; ".join(list(found)[:_MOST_SHOWN])
+    hint = "; ".join(list(found)[:_MAX_SHOWN])
     what = f"none of the {len(refused)} attestations of {image} is valid"
     return VerificationFailed("no-attestation", what, hint=hint)
 

@@ -107,7 +107,7 @@ def check_library() -> None:
 
 MEDIA = "application/vnd.dsse.envelope.v1+json"
 FIELD = "attestation"
-_MOST_SIGNATURES = 16
+_MAX_SIGNATURES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -204,7 +204,7 @@ def _read(document: Any) -> Envelope:
 
 def _are_signatures(found: list[Any]) -> bool:
     """Return whether each has a key id and a signature; the library does not check that."""
-    return len(found) <= _MOST_SIGNATURES and all(
+    return len(found) <= _MAX_SIGNATURES and all(
         isinstance(one, dict)
         and isinstance(one.get("keyid"), str)
         and isinstance(one.get("sig"), str)

@@ -33,7 +33,7 @@ from compatgate.service.gate.batches import FIRST_PREVIOUS, encode_values, hash_
 
 FORMAT = "compatgate.dev/decisions/v1"
 _LEVEL = 9
-_MOST_LINE_BYTES = 64 * 1024 * 1024
+_MAX_LINE_BYTES = 64 * 1024 * 1024
 _MAX_PROBLEMS = 100
 
 
@@ -207,8 +207,8 @@ def _read_lines(path: Path, take: Callable[[bytes], None]) -> str:
             digesting = _DigestingReader(stream)
             with ZstdDecompressor().stream_reader(digesting) as unpacked:  # type: ignore[arg-type]
                 lines = io.BufferedReader(unpacked)
-                while line := lines.readline(_MOST_LINE_BYTES + 1):
-                    if len(line) > _MOST_LINE_BYTES:
+                while line := lines.readline(_MAX_LINE_BYTES + 1):
+                    if len(line) > _MAX_LINE_BYTES:
                         raise DamagedContent(f"{path} has a line that is too long")
                     take(line)
             while digesting.read(65536):

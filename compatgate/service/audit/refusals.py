@@ -21,7 +21,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 
 WINDOW_S = 60.0
-MOST_CALLERS = 1024
+MAX_CALLERS = 1024
 """Callers that are counted apart; the refusals of more are counted together."""
 _OTHERS = "others"
 _LONGEST = 500
@@ -73,9 +73,9 @@ class RefusalLog:
         with self._changed:
             if self._closed:
                 return
-            if identity not in self._callers and len(self._callers) >= MOST_CALLERS:
+            if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
                 self._drop_quiet(present)
-            if identity not in self._callers and len(self._callers) >= MOST_CALLERS:
+            if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
                 identity, actor = _OTHERS, _OTHERS
             found = self._callers.setdefault(identity, _Waiting(actor, place, reason, present))
             found.place, found.reason = place[:_LONGEST], reason[:_LONGEST]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
@@ -15,7 +16,14 @@ from compatgate.service.audit.repository import AuditRow
 from compatgate.service.audit.verification import ChainReport, append_seal, verify_chain
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
-from compatgate.service.gate.repository import DayRow, DecisionCounts, DecisionRow, DeniedRow
+from compatgate.service.gate.repository import (
+    BarCounts,
+    DayRow,
+    DecisionCounts,
+    DecisionRow,
+    DeniedRow,
+    DeniedVerdict,
+)
 
 
 class History:
@@ -43,6 +51,22 @@ class History:
         with self._database.reading() as session:
             return decisions.find_verdict_ids(session, beginning, limit=limit)
 
+    def read_verdicts(self, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return the verdicts of these ids as first given; missing ones are left out."""
+        with self._database.reading() as session:
+            return decisions.read_bodies(session, sorted(set(ids)))
+
+    def count_bars(
+        self,
+        edges: Sequence[datetime],
+        *,
+        texts: Mapping[str, str | None],
+        verdict_ids: Collection[str] | None = None,
+    ) -> BarCounts:
+        """Count decisions between moments; arguments of `count_bars` of the repository."""
+        with self._database.reading() as session:
+            return decisions.count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
+
     def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
         """Return decisions per day of the last days in UTC, with today and empty days.
 
@@ -69,6 +93,11 @@ class History:
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decisions.list_most_denied(session, since, limit=limit)
+
+    def list_denied(self, since: datetime, until: datetime, *, limit: int) -> list[DeniedVerdict]:
+        """Return the denied verdicts of a time, the most frequent first."""
+        with self._database.reading() as session:
+            return decisions.list_denied_verdicts(session, since, until, limit=limit)
 
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
         """Return links of the chain, newest first; filters of `list_records`."""

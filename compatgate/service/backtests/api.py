@@ -14,7 +14,6 @@ from compatgate.service.backtests.schemas import (
     BacktestRequest,
 )
 from compatgate.service.backtests.service import backtest_edits, plan_edits
-from compatgate.service.matrix.imports import BYTES_OF_VALUE
 from compatgate.service.matrix.permission import targets_of
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
@@ -39,7 +38,7 @@ def backtest(call: Call[NoQuery]) -> Reply:
     or logged. The work is limited: `remarks` says what was left out.
     """
     asked = to_struct(call.document(), BacktestRequest)
-    most = call.service.settings.max_request_size // BYTES_OF_VALUE
+    most = call.service.settings.max_values
     sources = [Source(asked.file, asked.yaml, most)] if asked.yaml else []
     if asked.documents:
         text = msgspec.json.encode(asked.documents).decode()

@@ -25,9 +25,9 @@ _CAUSES = {
     "target": "the target",
 }
 _HUES = {"newly_denied": "red", "newly_unknown": "yellow", "newly_allowed": "green"}
-_MOST_NAMES = 5
-_MOST_EXAMPLES = 5
-_MOST_PARTS = 6
+_MAX_NAMES = 5
+_MAX_EXAMPLES = 5
+_MAX_PARTS = 6
 
 
 def exit_status(found: Body) -> int:
@@ -82,12 +82,12 @@ def _describe_group(group: Body) -> Item:
     rule = f"{group['rule']} {group['name']}" if group["rule"] else "the target"
     because = "" if group["cause"] == "target" else f" ({_CAUSES[group['cause']]})"
     details = [
-        f"{_count(group)} on {shorten(group['targets'], _MOST_NAMES)};"
+        f"{_count(group)} on {shorten(group['targets'], _MAX_NAMES)};"
         f" last {format_json_time(_to_text(group['last']))};"
-        f" asked by {shorten(group['asked_by'], _MOST_NAMES) or 'nobody'}",
-        *(_describe_example(one) for one in group["examples"][:_MOST_EXAMPLES]),
+        f" asked by {shorten(group['asked_by'], _MAX_NAMES) or 'nobody'}",
+        *(_describe_example(one) for one in group["examples"][:_MAX_EXAMPLES]),
     ]
-    more = group["questions"] - min(len(group["examples"]), _MOST_EXAMPLES)
+    more = group["questions"] - min(len(group["examples"]), _MAX_EXAMPLES)
     if more and group["examples"]:
         details.append(f"and {more} more")
     return Item(f"{rule}{because}: {group['message']}", tuple(details))
@@ -97,7 +97,7 @@ def _describe_example(one: Body) -> str:
     stack = [f"{name}={_format_part(value)}" for name, value in one["stack"].items()]
     moved = f"{one['before'] or 'no answer'} -> {one['after'] or 'no answer'}"
     image = f" ({one['image']})" if one["image"] else ""
-    return f"{shorten(stack, _MOST_PARTS)}{image}: {moved}, {one['verdict_id']}"
+    return f"{shorten(stack, _MAX_PARTS)}{image}: {moved}, {one['verdict_id']}"
 
 
 def _format_part(value: Any) -> str:
@@ -118,7 +118,8 @@ def _to_text(moment: Any) -> str:
 
 
 def _basis(found: Body) -> str:
+    count = found["decisions"]
     return (
-        f"{found['decisions']} decisions of {found['days']} days on matrix revision "
-        f"{found['matrix_revision']}; nothing was stored"
+        f"{count} decision{'' if count == 1 else 's'} of {found['days']} days on matrix revision "
+        f"{found['matrix_revision']}; no decision was changed"
     )

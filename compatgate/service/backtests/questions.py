@@ -17,10 +17,10 @@ from compatgate.service.gate.repository import AskedStack, list_asked_stacks, li
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import list_run_questions
 
-_MOST_RUNS = 2_000
-_MOST_REPEATED = 1_000
+_MAX_RUNS = 2_000
+_MAX_REPEATED = 1_000
 """Verdicts that may repeat a question, with another matrix or other evidence."""
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -53,7 +53,7 @@ def collect_questions(
         questions: most questions to return, the latest.
     """
     asked = list_asked_stacks(
-        session, targets, since, most=decisions, verdicts=questions + _MOST_REPEATED
+        session, targets, since, most=decisions, verdicts=questions + _MAX_REPEATED
     )
     askers = list_askers(session, targets, since, most=decisions)
     groups: dict[bytes, AskedQuestion] = {}
@@ -61,8 +61,8 @@ def collect_questions(
         if one.body.get("basis") != "what-if":
             question = _read_decision(one, askers.get(one.verdict_id, ()))
             _add(groups, question)
-    runs = list_run_questions(session, targets, since, most=_MOST_RUNS + 1)
-    for run in runs[:_MOST_RUNS]:
+    runs = list_run_questions(session, targets, since, most=_MAX_RUNS + 1)
+    for run in runs[:_MAX_RUNS]:
         question = _read_run(run)
         if _key(question) not in groups or groups[_key(question)].origin == "run":
             _add(groups, question)
@@ -70,8 +70,8 @@ def collect_questions(
     if not asked.complete:
         count = sum(one.count for one in asked.found)
         remarks.append(f"there are more decisions since {since.date()}: the latest {count} count")
-    if len(runs) > _MOST_RUNS:
-        remarks.append(f"of canary runs, the latest {_MOST_RUNS} count")
+    if len(runs) > _MAX_RUNS:
+        remarks.append(f"of canary runs, the latest {_MAX_RUNS} count")
     found = sorted(groups.values(), key=lambda one: (one.last, one.verdict_id), reverse=True)
     if len(found) > questions:
         remarks.append(f"{len(found)} different questions: the latest {questions} were decided")
@@ -85,7 +85,7 @@ def _add(groups: dict[bytes, AskedQuestion], question: AskedQuestion) -> None:
         groups[_key(question)] = replace(
             known,
             decisions=known.decisions + question.decisions,
-            asked_by=tuple(names)[:_MOST_NAMES],
+            asked_by=tuple(names)[:_MAX_NAMES],
             first=min(known.first, question.first),
             last=max(known.last, question.last),
         )

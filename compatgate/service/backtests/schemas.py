@@ -13,17 +13,17 @@ from compatgate.service.matrix.schemas import ENTRY, ChangeBody, DocumentName
 
 DAYS = 30
 """Default period of a backtest."""
-MOST_DAYS = 366
+MAX_DAYS = 366
 DECISIONS = 100_000
 """Default number of decisions that a backtest reads, the newest."""
 QUESTIONS = 5_000
 """Default number of different questions that a backtest decides, the latest."""
-MOST_QUESTIONS = 20_000
+MAX_QUESTIONS = 20_000
 SHOWN = 20
 """Default number of questions that are listed of each group."""
-MOST_SHOWN = 1_000
-MOST_DELETED = 10_000
-MOST_TEXT = 64 * 1024 * 1024
+MAX_SHOWN = 1_000
+MAX_DELETED = 10_000
+MAX_TEXT = 64 * 1024 * 1024
 
 
 class BacktestRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,22 +33,22 @@ class BacktestRequest(Struct, frozen=True, forbid_unknown_fields=True):
         list[dict[str, Any]], Meta(description="documents to create or change, as in files")
     ] = []
     yaml: Annotated[
-        str, Meta(max_length=MOST_TEXT, description="documents to create or change, as YAML")
+        str, Meta(max_length=MAX_TEXT, description="documents to create or change, as YAML")
     ] = ""
-    delete: Annotated[list[DocumentName], Meta(max_length=MOST_DELETED)] = []
+    delete: Annotated[list[DocumentName], Meta(max_length=MAX_DELETED)] = []
     file: Annotated[
         str, Meta(min_length=1, max_length=200, description="name of the YAML in errors")
     ] = "request"
-    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="period of the decisions")] = DAYS
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="period of the decisions")] = DAYS
     decisions: Annotated[
         int, Meta(ge=1, le=DECISIONS, description="most decisions to read, the newest")
     ] = DECISIONS
     questions: Annotated[
         int,
-        Meta(ge=1, le=MOST_QUESTIONS, description="most questions to decide, the latest"),
+        Meta(ge=1, le=MAX_QUESTIONS, description="most questions to decide, the latest"),
     ] = QUESTIONS
     shown: Annotated[
-        int, Meta(ge=0, le=MOST_SHOWN, description="questions to list of each group")
+        int, Meta(ge=0, le=MAX_SHOWN, description="questions to list of each group")
     ] = SHOWN
 
 

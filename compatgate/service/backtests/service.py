@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from compatgate.documents.sources import Source
     from compatgate.service.gate.service import Gate
 
-_MOST_LEFT = 5
-_MOST_NAMED = 3
+_MAX_LEFT = 5
+_MAX_NAMED = 3
 
 
 def apply_edits(snapshot: Snapshot, edits: Iterable[Edit]) -> Snapshot:
@@ -213,14 +213,15 @@ def summarise(found: Backtest) -> str:
     total = f"{found.questions} question{'' if found.questions == 1 else 's'}"
     if not found.questions:
         return "nothing was asked in this period: nothing could be compared"
-    return f"{', '.join(parts) or 'no answer changes'} (of {total}, {found.decisions} decisions)"
+    decisions = f"{found.decisions} decision{'' if found.decisions == 1 else 's'}"
+    return f"{', '.join(parts) or 'no answer changes'} (of {total}, {decisions})"
 
 
 def _list_left(found: Backtest) -> list[str]:
     if not found.left:
         return []
-    named = [f"{name}: {why}" for name, why in list(found.left.items())[:_MOST_LEFT]]
-    return [f"{len(found.left)} questions were not decided: {shorten(named, _MOST_NAMED)}"]
+    named = [f"{name}: {why}" for name, why in list(found.left.items())[:_MAX_LEFT]]
+    return [f"{len(found.left)} questions were not decided: {shorten(named, _MAX_NAMED)}"]
 
 
 def _count_effects(found: Backtest) -> BacktestCountsBody:

@@ -256,7 +256,7 @@ def _check_namespace(namespace: str, field: str) -> None:
 
 _LARGEST_BUNDLE = 256 * 1024
 _CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
-_MOST_SECONDS = 30
+_MAX_SECONDS = 30
 
 
 def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
@@ -342,8 +342,8 @@ def webhook_manifests(
     from compatgate.service.admission.kinds import load_kinds
     from compatgate.service.admission.manifests import WebhookOptions, advice, webhook_objects
 
-    if not 1 <= args.timeout <= _MOST_SECONDS:
-        hint = f"1 to {_MOST_SECONDS}"
+    if not 1 <= args.timeout <= _MAX_SECONDS:
+        hint = f"1 to {_MAX_SECONDS}"
         raise BadInput("is not a valid timeout", field="--timeout", value=args.timeout, hint=hint)
     options = WebhookOptions(
         namespace,

@@ -32,7 +32,7 @@ _FIRST_LABELS = (
 """Prefixes of labels that a report keeps first if a node has too many."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_MOST_TAINTS = 64
+_MAX_TAINTS = 64
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)
 
 
@@ -62,10 +62,10 @@ class ClusterNode(Struct, frozen=True):
         labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
         body: dict[str, Any] = {
             "name": self.name,
-            "labels": dict(sorted(labels.items(), key=_rank)[: report.MOST_LABELS]),
+            "labels": dict(sorted(labels.items(), key=_rank)[: report.MAX_LABELS]),
         }
         taints = [taint for raw in self.taints if (taint := _taint(raw))]
-        body["taints"] = taints[:_MOST_TAINTS]
+        body["taints"] = taints[:_MAX_TAINTS]
         if self.allocatable is not None:
             body["allocatable"] = dict(self.allocatable)
         named = self.annotations.get(TARGET, "").strip()
@@ -122,7 +122,7 @@ def make_reports(nodes: Iterable[ClusterNode], cluster: str) -> Iterator[dict[st
     for node in nodes:
         body = node.to_report()
         length = len(msgspec.json.encode(body))
-        if batch and (len(batch) >= report.MOST_NODES or size + length > _LARGEST_REPORT):
+        if batch and (len(batch) >= report.MAX_NODES or size + length > _LARGEST_REPORT):
             yield {"cluster": cluster, "nodes": batch}
             batch, size = [], 0
         batch.append(body)

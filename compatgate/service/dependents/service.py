@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 DAYS = 30
 """Questions of so many days count."""
-MOST_DECISIONS = 20_000
-MOST_STACKS = 300
-MOST_NODES = 500
+MAX_DECISIONS = 20_000
+MAX_STACKS = 300
+MAX_NODES = 500
 """Nodes that are named; all are counted."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -66,8 +66,8 @@ def find_dependents(
     since = now - timedelta(days=DAYS)
     stacks = _find_stacks(gate, entry, targets, snapshot, since, now, left_out)
     nodes = _find_nodes(gate, entry, targets, snapshot)
-    if len(nodes) > MOST_NODES:
-        left_out.append(f"{len(nodes)} nodes: the first {MOST_NODES} are named")
+    if len(nodes) > MAX_NODES:
+        left_out.append(f"{len(nodes)} nodes: the first {MAX_NODES} are named")
     return DependentsBody(
         name,
         gate.matrix.get("Entry", name).document["metadata"].get("owner"),
@@ -77,7 +77,7 @@ def find_dependents(
         stacks,
         sum(one.decisions for one in stacks),
         sum(bool(one.lost) for one in stacks),
-        nodes[:MOST_NODES],
+        nodes[:MAX_NODES],
         len(nodes),
         sorted(
             one.name
@@ -133,7 +133,7 @@ def _find_stacks(
     """Return the recorded stacks that the entry decided, each once, the latest first."""
     names = [target.name for target in targets]
     with gate.database.reading() as session:
-        asked = list_asked_stacks(session, names, since, most=MOST_DECISIONS)
+        asked = list_asked_stacks(session, names, since, most=MAX_DECISIONS)
     if not asked.complete:
         left_out.append(f"of the decisions since {since.date()} the latest {asked.decisions} count")
     groups: dict[bytes, list[AskedStack]] = {}
@@ -142,12 +142,12 @@ def _find_stacks(
             pools = [pool.get("name") for pool in one.body["pools"]]
             key = _encode((one.target, one.body["stack"], one.body.get("image"), pools))
             groups.setdefault(key, []).append(one)
-    if len(groups) > MOST_STACKS:
-        left_out.append(f"{len(groups)} stacks: the latest {MOST_STACKS} are listed")
+    if len(groups) > MAX_STACKS:
+        left_out.append(f"{len(groups)} stacks: the latest {MAX_STACKS} are listed")
     without = _without(entry, snapshot)
     return [
         _describe_stack(group, snapshot, without, now)
-        for group in list(groups.values())[:MOST_STACKS]
+        for group in list(groups.values())[:MAX_STACKS]
     ]
 
 

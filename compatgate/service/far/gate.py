@@ -141,6 +141,9 @@ class FarGate(Gate):
         """
         raise ReadOnlyGate(self._central.url)
 
+    def watch_incidents(self) -> None:
+        """Do nothing: the central gate has the incidents."""
+
     def require_pages(self) -> None:
         """Refuse a page.
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
-from compatgate.service.far.schemas import MOST_BATCHES, name_caller
+from compatgate.service.far.schemas import MAX_BATCHES, name_caller
 from compatgate.service.gate.batch_store import Delivery, ForkedChain
 from compatgate.service.gate.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
@@ -241,7 +241,7 @@ def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]
             last is not None
             and (batch.writer, batch.sequence) == (last.writer, last.sequence + 1)
             and size + length <= _REQUEST_BYTES
-            and len(batches) < MOST_BATCHES
+            and len(batches) < MAX_BATCHES
         )
         if last is not None and not follows:
             yield {"writer": last.writer, "batches": batches}

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-MOST_BATCHES = 200
-MOST_DECISIONS = 1000
+MAX_BATCHES = 200
+MAX_DECISIONS = 1000
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 VerdictId = Annotated[str, Meta(pattern="^vd_[0-9a-f]{32}$")]
 _LONGEST = 512
@@ -38,11 +38,11 @@ class DeliveredBatch(Struct, frozen=True, forbid_unknown_fields=True):
     sequence: Annotated[int, Meta(ge=1, le=2**62, description="1, 2, 3, ... of the writer")]
     previous: Annotated[_Hash, Meta(description="hash of the batch before; zeros: the first one")]
     hash: Annotated[_Hash, Meta(description="hash of this batch")]
-    decisions: Annotated[list[DeliveredDecision], Meta(min_length=1, max_length=MOST_DECISIONS)]
+    decisions: Annotated[list[DeliveredDecision], Meta(min_length=1, max_length=MAX_DECISIONS)]
     verdicts: Annotated[
         dict[VerdictId, str],
         Meta(
-            max_length=MOST_DECISIONS,
+            max_length=MAX_DECISIONS,
             description="JSON text of the verdicts that the gate may not have, by id",
         ),
     ] = {}
@@ -59,7 +59,7 @@ class DeliveryRequest(Struct, frozen=True, forbid_unknown_fields=True):
             examples=["cluster-7:0123456789abcdef"],
         ),
     ]
-    batches: Annotated[list[DeliveredBatch], Meta(min_length=1, max_length=MOST_BATCHES)]
+    batches: Annotated[list[DeliveredBatch], Meta(min_length=1, max_length=MAX_BATCHES)]
 
 
 class DeliveryBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,14 +26,15 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.service.gate.question_links import Question, format_stack
 from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.triage.service import name_causes
 from compatgate.service.web.page import NAVIGATION
 
-MOST_HITS = 6
+MAX_HITS = 6
 """Hits of one kind."""
-_MOST_TARGETS = 12
+_MAX_TARGETS = 12
 """Targets that a question without one is answered for."""
-_MOST_OTHERS = 6
+_MAX_OTHERS = 6
 _SHORTEST_ID, _SHORTEST_ERROR = 4, 12
 _VERDICT = re.compile(r"(?:vd_)?([0-9a-f]{4,32})")
 _RUN = re.compile(r"run_[0-9a-z]*")
@@ -122,7 +123,7 @@ def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
     answer: PaletteAnswer | None = None
     problem: CompatgateError | None = None
     causes: tuple[FoundCauseHit, ...] = ()
-    hits = tuple(_find_objects(gate, word, may))
+    hits = tuple(find_names(gate, word, may))
     if may("gate"):
         image = _find_image(gate, word)
         hits = (*image, *hits)
@@ -132,7 +133,7 @@ def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
             problem = error
         if not answer:
             causes = find_causes(gate, word)
-    near = () if hits or answer or problem or causes else tuple(_find_near(gate, word))
+    near = () if hits or answer or problem or causes else tuple(find_near(gate, word))
     return Findings(answer, None if causes else problem, causes, hits, near)
 
 
@@ -143,7 +144,7 @@ def find_causes(gate: Gate, text: str) -> tuple[FoundCauseHit, ...]:
     found = (cause.to_json() for cause in name_causes(gate, text, {}))
     return tuple(
         FoundCauseHit(one["id"], one["confidence"], one["message"], one["next"], one["seen"])
-        for one in islice(found, MOST_HITS)
+        for one in islice(found, MAX_HITS)
     )
 
 
@@ -163,8 +164,8 @@ def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
     said = tuple(one.message for one in read.assumptions)
     if not (asked.target or asked.gpu or asked.driver):
         names = sorted(targets)
-        others = tuple(_answer_on(gate, asked, name) for name in names[:_MOST_TARGETS])
-        return PaletteAnswer(asked, None, said, others, max(0, len(names) - _MOST_TARGETS))
+        others = tuple(_answer_on(gate, asked, name) for name in names[:_MAX_TARGETS])
+        return PaletteAnswer(asked, None, said, others, max(0, len(names) - _MAX_TARGETS))
     verdict = gate.preview(asked.body())
     return PaletteAnswer(asked, verdict.to_json(), said, tuple(_answer_others(gate, read)))
 
@@ -191,7 +192,7 @@ def _answer_others(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
     """Yield the verdicts on the other releases of each series."""
     for assumed in read.assumptions:
         taken = str(read.stack[assumed.component])
-        for other in assumed.others[:_MOST_OTHERS]:
+        for other in assumed.others[:_MAX_OTHERS]:
             stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
             question = to_question(
                 WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
@@ -211,7 +212,7 @@ def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
     if not is_image(image):
         return ()
     known = gate.snapshot().targets
-    names = [target] if target in known else sorted(known)[:MOST_HITS]
+    names = [target] if target in known else sorted(known)[:MAX_HITS]
     asks = (
         Hit(f"{image} on {name}", "ask", Question(target=name, image=image).link())
         for name in names
@@ -220,7 +221,8 @@ def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
     return (*asks, decided)
 
 
-def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+    """Yield pages and objects whose name contains a text, or whose id begins with it."""
     folded = word.casefold()
     yield from _find_ids(gate, folded)
     snapshot = gate.snapshot()
@@ -230,16 +232,11 @@ def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator
         for item in group.items
         if may(item.scope)
     ]
-    yield from islice((one for one in pages if folded in one.name.casefold()), MOST_HITS)
-    kinds = (
-        ("targets", "target", snapshot.documents),
-        ("entries", "entry", snapshot.entries),
-        ("waivers", "waiver", snapshot.waivers),
-    )
-    for kind, label, names in kinds:
+    yield from islice((one for one in pages if folded in one.name.casefold()), MAX_HITS)
+    for kind, label, names in _named_documents(snapshot):
         for name in _matching(names, folded):
             yield Hit(name, label, link(kind, name), name == word)
-    for view in gate.nodes.list(search=word, limit=MOST_HITS).items:
+    for view in gate.nodes.list(search=word, limit=MAX_HITS).items:
         place = link("nodes", view.row.name, cluster=view.row.cluster)
         yield Hit(view.row.name, f"node of {view.row.cluster}", place)
     for name in _matching([host.name for host in gate.runs.hosts().items], folded):
@@ -249,36 +246,40 @@ def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator
         for rule in RULES
         if folded in f"{rule.id} {rule.name}".casefold()
     )
-    yield from islice(rules, MOST_HITS)
+    yield from islice(rules, MAX_HITS)
+
+
+def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]], ...]:
+    """Return the pages of documents, with the kind of each and the names."""
+    return (
+        ("targets", "target", snapshot.documents),
+        ("entries", "entry", snapshot.entries),
+        ("waivers", "waiver", snapshot.waivers),
+    )
 
 
 def _matching(names: Iterable[str], folded: str) -> list[str]:
     """Return the names that contain a text; those that begin with it come first."""
     found = sorted(name for name in names if folded in name.casefold())
     found.sort(key=lambda name: not name.casefold().startswith(folded))
-    return found[:MOST_HITS]
+    return found[:MAX_HITS]
 
 
 def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
     """Yield verdicts and runs whose id begins with the text."""
     if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
-        found = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MOST_HITS)
+        found = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
         for one in found:
             yield Hit(one, "verdict", link("verdicts", one), len(found) == 1)
     if _RUN.fullmatch(folded) and len(folded) >= _SHORTEST_ID:
-        runs = gate.runs.find_ids(folded, limit=MOST_HITS)
+        runs = gate.runs.find_ids(folded, limit=MAX_HITS)
         for one in runs:
             yield Hit(one, "run", link("runs", one), len(runs) == 1)
 
 
-def _find_near(gate: Gate, word: str) -> Iterator[Hit]:
+def find_near(gate: Gate, word: str) -> Iterator[Hit]:
     """Yield objects whose names are near to a text that nothing contains."""
-    snapshot = gate.snapshot()
-    for kind, label, names in (
-        ("targets", "target", snapshot.documents),
-        ("entries", "entry", snapshot.entries),
-        ("waivers", "waiver", snapshot.waivers),
-        ("rules", "rule", {rule.id: rule for rule in RULES}),
-    ):
+    rules = ("rules", "rule", [rule.id for rule in RULES])
+    for kind, label, names in (*_named_documents(gate.snapshot()), rules):
         for name in near_names(word, list(names), most=3):
             yield Hit(name, label, link(kind, name))

@@ -42,10 +42,11 @@ from compatgate.service.gate.question_links import (
     format_command,
     format_curl,
     format_stack,
+    read_words,
 )
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
-MOST_VERSIONS = 48
+MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 
 
@@ -94,7 +95,7 @@ def list_choices(
 
 
 def _list_versions(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
-    newest = sorted(known_versions(facts, component), reverse=True)[:MOST_VERSIONS]
+    newest = sorted(known_versions(facts, component), reverse=True)[:MAX_VERSIONS]
     if stated is not None and all(version.key != stated.key for version in newest):
         return [stated, *newest]
     return newest
@@ -259,18 +260,22 @@ def _answered_page(
     verdict: dict[str, Any] | None = None
     body: dict[str, Any] = {}
     picked: list[ComponentChoice] = []
+    typed, snapshot = question.stack, ask.gate.snapshot()
+    assumed: tuple[str, ...] = ()
     try:
+        question, assumed = read_words(question, ask.gate.facts, snapshot.targets)
         if question.is_complete:
             body = question.body()
             verdict = _decide_question(ask, question, body)
         picked = _list_component_choices(ask, question)
     except CompatgateError as problem:
         error = error or problem
-    snapshot = ask.gate.snapshot()
     base = ask.service.settings.public_url or request.host_url.rstrip("/")
     command = format_command(body, base) if verdict else None
     context = {
         "question": question,
+        "typed": typed if error else question.stack,
+        "assumed": assumed,
         "verdict": verdict,
         "problem": error,
         "pasted": pasted,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer, SSlibKey
 
 _LARGEST_KEY = 256 * 1024
-_MOST_SIGNATURES = 16
+_MAX_SIGNATURES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -140,7 +140,7 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
         raise BundleRefused(f"{name} has malformed signatures", field="bundle") from None
     known: list[Key] = [key for key in keys if key.keyid in signed.signatures]
     if not known:
-        by = ", ".join(one[:16] for one in list(signed.signatures)[:_MOST_SIGNATURES])
+        by = ", ".join(one[:16] for one in list(signed.signatures)[:_MAX_SIGNATURES])
         what = f"{name} is signed by {by}, which is not trusted"
         raise BundleRefused(what, field="bundle", hint=f"trusted: {given}")
     try:

@@ -14,10 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.binding import find_digest
 from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.evaluate import assess, evaluate, seal
-from compatgate.core.matrix import matches_image
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
 from compatgate.core.rule import Basis, Finding, Verdict
 from compatgate.documents.sources import suggest_name
@@ -233,12 +231,10 @@ def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
     image, target = body.get("image"), body.get("target") or ""
     if not isinstance(target, str) or not (image is None or (image and isinstance(image, str))):
         return None
-    waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
     known = snapshot.targets.get(target)
-    of_image = known is not None and known.policy.canary.bind == "image"
-    digest = find_digest(image) if of_image else None
+    policy = known.policy.canary if known else None
     rest = {name: value for name, value in body.items() if name != "image"}
-    return _encode([waivers, digest, rest])
+    return _encode([*snapshot.matrix.describe_image(image, target, policy), rest])
 
 
 def deny(verdict: Verdict, finding: Finding, snapshot: Snapshot, now: datetime) -> Verdict:

@@ -142,7 +142,7 @@ def _parse_place(item: str, field: str) -> RegistryPlace:
 
 LONGEST_READING_S = 900.0
 """Longest reading in seconds, also if no question waits for it."""
-_MOST_KNOWN_READINGS = 512
+_MAX_KNOWN_READINGS = 512
 _KNOWN_BYTES = 64 * MIB
 _READING_RATIO = 4
 """Ratio of a reading's size in memory to that of its JSON."""
@@ -190,7 +190,7 @@ class ImageReader:
         self._changed = threading.Condition()
         self._flights: dict[ReadingKey, _RunningReading] = {}
         self._known: BoundedCache[ReadingKey, ImageReading] = BoundedCache(
-            _KNOWN_BYTES, _MOST_KNOWN_READINGS
+            _KNOWN_BYTES, _MAX_KNOWN_READINGS
         )
 
     def read(

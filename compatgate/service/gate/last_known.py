@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable
+from compatgate.kit import clock
 from compatgate.kit.files import replacing, sync_folder
 from compatgate.service.gate.snapshot import Payload, Snapshot, restore_snapshot
 from compatgate.service.tokens.repository import KnownToken
@@ -74,7 +75,7 @@ class LostMatrix(Unavailable):
     slug = "lost-matrix"
 
     def __init__(self, database: str, known: LastKnown, file: Path) -> None:
-        at = known.confirmed_at.strftime("%Y-%m-%d %H:%M UTC")
+        at = clock.readable(known.confirmed_at)
         super().__init__(
             f"the database {database} is missing or empty, but had matrix revision"
             f" {known.payload.revision} on {at} (says {file})",

@@ -1,10 +1,11 @@
-"""Show verdicts with their rules and basis, the decision log, and the what-if page."""
+"""Show verdicts with their rules and basis, and the what-if page."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from flask import request
 from msgspec import Meta
@@ -12,133 +13,36 @@ from msgspec import Meta
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
-from compatgate.core.rule import EXIT_NO_DECISION, Finding, Outcome, exit_code
+from compatgate.core.rule import Finding
 from compatgate.core.rules import BY_ID
 from compatgate.core.whatif_result import EntryChange, PoolChange, WhatIf
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
-    is_narrowed,
-    list_rows,
     make_table,
 )
-from compatgate.service.gate.question_links import Question, format_stack
-from compatgate.service.gate.repository import DecisionRow
+from compatgate.service.gate.decisions_page import decision_table
+from compatgate.service.gate.shared_verdict import (
+    SharedVerdict,
+    decision_badge,
+    question_of,
+    share_verdict,
+    steps_of,
+)
 from compatgate.service.gate.what_if import what_if
 from compatgate.service.waivers.service import draft_waiver_form
 from compatgate.service.web.call import base_url, verdict_link
-from compatgate.service.web.page import HtmlPage, PageRequest, page
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
-DAYS = 14
-_DECISION_COLUMNS = (
-    Column("decided_at", "Decided", "time"),
-    Column("target", "Target"),
-    Column("verdict", "Verdict", "badge"),
-    Column("allowed", "Answer", "badge"),
-    Column("image", "Image", "code"),
-    Column("asked_by", "Asked by"),
-    Column("source", "Source"),
-    Column("revision", "Revision", "number"),
-    Column("took", "Duration, ms", "number"),
-)
-_NO_DECISIONS = EmptyNotice(
-    "No decisions yet.",
-    "The log holds every question to the gate, with its answer.",
-    "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
-)
-YesOrNo = Literal["yes", "no"]
-
-
-class DecisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of decisions."""
-
-    target: Filter | None = None
-    verdict: Outcome | None = None
-    verdict_id: Filter | None = None
-    allowed: Annotated[YesOrNo, Meta(description="decision of the policy")] | None = None
-    source: Filter | None = None
-    asked_by: Filter | None = None
-    image: Filter | None = None
-    since: Since | None = None
-    until: Until | None = None
-
-
-@page("/decisions", nav="decisions", query=DecisionQuery)
-def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
-    """Show the log, newest first, below a bar chart of the last two weeks."""
-    query, history = ask.query, ask.gate.history
-    found = list_rows(
-        history.list_decisions,
-        query,
-        allowed=None if query.allowed is None else query.allowed == "yes",
-    )
-    context = {
-        "query": query,
-        "counted": history.decisions_per_day(DAYS, target=query.target),
-        "outcomes": ("pass", "warn", "unknown", "fail"),
-    }
-    table = decision_table(found.items, sort=query.sort, following=found.next)
-    return HtmlPage("decisions.html", "Decisions", context, table=table)
-
-
-def decision_table(rows: Any, *, sort: str | None = None, following: str | None = None) -> Table:
-    """Return decisions as a table."""
-    lines = [_decision_row(row) for row in rows]
-    return make_table(
-        "decisions",
-        _DECISION_COLUMNS,
-        lines,
-        NO_MATCHES if is_narrowed() else _NO_DECISIONS,
-        sort=sort,
-        following=following,
-        label="decisions",
-    )
-
-
-def _decision_row(row: DecisionRow) -> tuple[Any, ...]:
-    verdict = link("verdicts", row.verdict_id)
-    return (
-        Cell(row.decided_at, href=verdict),
-        Cell(row.target, href=link("targets", row.target)) if row.target else "a pool",
-        Cell(row.outcome, href=verdict, title=row.verdict_id),
-        answer_cell(row),
-        row.image,
-        row.asked_by,
-        row.source,
-        Cell(row.matrix_revision, href=link("revisions", row.matrix_revision))
-        if row.matrix_revision
-        else None,
-        row.duration_us / 1000,
-    )
-
-
-def answer_cell(row: DecisionRow) -> Cell:
-    """Return the decision of the policy."""
-    if row.allowed:
-        return Cell("allowed")
-    if row.outcome == "unknown":
-        return Cell("no decision", tone="unknown")
-    return Cell("denied")
-
-
-_MOST_DECISIONS = 20
-_OUTCOME_TEXTS = {
-    "pass": "The stack may run.",
-    "warn": "The stack may run; read the warnings first.",
-    "unknown": "It is not known whether the stack can run.",
-    "fail": "The stack cannot run without a change.",
-}
+_MAX_DECISIONS = 20
+_NEW_WAIVER = ("new-waiver",)
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -147,25 +51,56 @@ _BASIS_TEXTS = {
 
 
 @page("/verdicts/<verdict_id>", nav="decisions")
-def show_verdict(ask: PageRequest[Any]) -> HtmlPage:
-    """Show a verdict as first given, and the decisions with it."""
+def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Show a verdict as first given, and the decisions with it.
+
+    The beginning of an id leads to its verdict; for a mistyped one the page suggests others.
+    """
     verdict_id = ask.args["verdict_id"]
-    verdict = ask.gate.show_verdict(verdict_id)
-    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MOST_DECISIONS)
+    try:
+        verdict = ask.gate.show_verdict(verdict_id)
+    except NotFound as error:
+        return _suggest_verdicts(ask, verdict_id, error)
+    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
+    steps = steps_of(verdict, ask.gate, base_url(ask.service))
     context = {
         "verdict": verdict,
-        "says": _OUTCOME_TEXTS[verdict["verdict"]],
-        "answer": _decision_badge(verdict),
+        "answer": decision_badge(verdict),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": _make_links(ask, verdict),
+        "shared": _share(ask, verdict),
+        "steps": steps,
+        "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
+        "fix": question_of(verdict).with_fix,
     }
-    table = decision_table(given.items, following=None)
+    known = {verdict_id: verdict}
+    table = decision_table(given.items, known)
     title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
     return HtmlPage("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+
+
+_DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")
+_SHORTEST_ID = 4
+
+
+def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> HtmlPage | Redirect:
+    """Lead to the only verdict that begins so; else show verdicts with the longest shared part."""
+    digits = match[1] if (match := _DIGITS_OF_ID.match(given.casefold())) else ""
+    for length in range(len(digits), _SHORTEST_ID - 1, -1):
+        found = ask.gate.history.find_verdict_ids(f"vd_{digits[:length]}", limit=6)
+        is_whole = digits[:length] == given.casefold().removeprefix("vd_")
+        if len(found) == 1 and is_whole and length < len(found[0]) - len("vd_"):
+            return Redirect(link("verdicts", found[0]))
+        if found:
+            break
+    else:
+        found = []
+    context = {"given": given, "error": error, "found": found}
+    return HtmlPage("verdict-missing.html", "No such verdict", context, status=404)
 
 
 def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
@@ -174,7 +109,7 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
     signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     api = f"{request.script_root}{path}"
     return {
-        "ask": _question_link(verdict),
+        "ask": question_of(verdict).link(),
         "waive": _waiver_link(verdict),
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
@@ -184,18 +119,17 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
     }
 
 
+def _share(ask: PageRequest[Any], verdict: dict[str, Any]) -> SharedVerdict:
+    """Return what the panel Share offers; links without a token only where the operator says so."""
+    links = ask.service.settings.verdict_links
+    if links is not None:
+        return share_verdict(verdict, links)
+    return SharedVerdict(verdict, verdict_link(base_url(ask.service), verdict["id"]))
+
+
 def make_curl_command(url: str) -> str:
     """Return a shell command that reads a URL of the API."""
     return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
-
-
-def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
-    """Return the decision of the policy: a badge and its text."""
-    if verdict["allowed"]:
-        return "allowed", "allowed"
-    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
-        return "unknown", "no decision"
-    return "denied", "denied"
 
 
 def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
@@ -203,19 +137,10 @@ def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
 
 
-def _question_link(verdict: dict[str, Any]) -> str:
-    where: dict[str, str] = {"target": verdict["target"]} if verdict["target"] else {}
-    if not where and verdict["pools"]:
-        pool = verdict["pools"][0]
-        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
-    return Question(stack=stack, image=verdict["image"] or "", **where).link()  # type: ignore[arg-type]
-
-
 def _waiver_link(verdict: dict[str, Any]) -> str | None:
     """Return a link to the form for a waiver of the failing rules; None: not possible."""
     begun = draft_waiver_form(verdict)
-    return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
+    return link(*_NEW_WAIVER, **begun) if begun["targets"] and begun["rules"] else None
 
 
 _Text = Annotated[str, Meta(max_length=200)]

@@ -7,16 +7,18 @@ the same question.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from compatgate.core.entry_stacks import EntryStacks, represent
+from compatgate.core.facts import Facts
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
+from compatgate.core.worded_question import is_exact, read_question
 from compatgate.errors import BadInput
 from compatgate.kit.http.links import link
 from compatgate.service.matrix.pairs import Pair
@@ -117,6 +119,39 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if stack is not None:
             fields["stack"] = format_stack(stack)
         return self.link(**fields, set=format_stack(more))
+
+
+def read_words(
+    question: Question, facts: Facts, targets: Collection[str]
+) -> tuple[Question, tuple[str, ...]]:
+    """Return a question whose stack was written in words in its exact form, and what was assumed.
+
+    Args:
+        question: a stack in the exact form or as JSON stays as it is.
+        facts: with the known releases.
+        targets: names of targets.
+
+    Raises:
+        BadInput: a word means nothing, or the words name another place or image than the fields.
+    """
+    text = question.stack.strip()
+    if not text or text.startswith("{") or is_exact(text):
+        return question, ()
+    try:
+        read = read_question(text, facts, targets)
+    except BadInput as error:
+        error.field = "stack"
+        raise
+    changes = {"stack": format_stack(read.stack)}
+    for name in ("target", "image", "driver", "gpu"):
+        said, field = getattr(read, name), getattr(question, name).strip()
+        if said and field and said != field:
+            hint = f"the field has {field}: remove one of them"
+            raise BadInput(f"the stack names {name} {said}", field="stack", value=said, hint=hint)
+        changes[name] = said or field
+    if changes["target"] and changes["driver"] and not question.driver:
+        changes["set"] = f"driver={changes.pop('driver')}"
+    return structs.replace(question, **changes), tuple(one.message for one in read.assumptions)
 
 
 def format_stack(values: Mapping[str, Any]) -> str:

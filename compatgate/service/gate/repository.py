@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -24,10 +25,12 @@ from sqlalchemy import (
     and_,
     case,
     func,
+    literal,
     not_,
     or_,
     select,
     type_coerce,
+    union_all,
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -218,6 +221,8 @@ def list_decisions(
     image: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    verdict_ids: Collection[str] | None = None,
+    beginnings: bool = False,
     within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
@@ -235,28 +240,21 @@ def list_decisions(
         image: exact reference.
         since: earliest time.
         until: latest time.
+        verdict_ids: of the answer; None: any.
+        beginnings: target, token, source and image are given by their beginning.
         within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
     query = select(*_ROW)
-    wanted = (
-        (Decision.target, target),
-        (Decision.outcome, verdict),
-        (Decision.verdict_id, verdict_id),
-        (Decision.asked_by, asked_by),
-        (Decision.allowed, allowed),
+    texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}
+    exact = {"outcome": verdict, "verdict_id": verdict_id, "allowed": allowed}
+    query = query.where(*_text_filters(texts, beginnings=beginnings))
+    query = query.where(
+        *(getattr(Decision, name) == value for name, value in exact.items() if value is not None)
     )
-    for column, value in wanted:
-        if value is not None:
-            query = query.where(column == value)
-    if source is not None:  # the Kubernetes hook adds who placed the workload
-        detailed = Decision.source.startswith(f"{source}/", autoescape=True)
-        query = query.where(or_(Decision.source == source, detailed))
-    if image is not None:
-        with_image = select(Verdict.id).where(Verdict.image == image)
-        its_verdicts = and_(Decision.image.is_(None), Decision.verdict_id.in_(with_image))
-        query = query.where(or_(Decision.image == image, its_verdicts))
+    if verdict_ids is not None:
+        query = query.where(Decision.verdict_id.in_(verdict_ids))
     if since:
         query = query.where(Decision.decided_at >= since)
     if until:
@@ -266,11 +264,36 @@ def list_decisions(
     return page(session, query, Decision.id, _to_row, cursor=cursor, limit=limit, descending=True)
 
 
+def _text_filters(
+    texts: Mapping[str, str | None], *, beginnings: bool
+) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of filters by text: the whole text, or its beginning."""
+
+    def matches(column: Any, text: str) -> ColumnElement[bool]:
+        found: ColumnElement[bool] = (
+            column.startswith(text, autoescape=True) if beginnings else column == text
+        )
+        return found
+
+    for name in ("target", "asked_by", "source"):
+        if (text := texts.get(name)) is None:
+            continue
+        column = getattr(Decision, name)
+        condition = matches(column, text)
+        if name == "source" and not beginnings:  # the Kubernetes hook adds who placed the workload
+            condition = or_(condition, column.startswith(f"{text}/", autoescape=True))
+        yield condition
+    if (image := texts.get("image")) is not None:
+        with_image = select(Verdict.id).where(matches(Verdict.image, image))
+        its_verdicts = and_(Decision.image.is_(None), Decision.verdict_id.in_(with_image))
+        yield or_(matches(Decision.image, image), its_verdicts)
+
+
 def _to_row(row: Any) -> DecisionRow:
     return DecisionRow(**row._mapping)
 
 
-MOST_DECISIONS = 200_000
+MAX_DECISIONS = 200_000
 """Most decisions that a summary reads; a chart does not need more."""
 _CLOCK_DISORDER = 1000
 """Numbers may run ahead of the clock by so many: threads write at the same time."""
@@ -302,7 +325,7 @@ class DecisionCounts(Struct, frozen=True):
 
 
 def count_by_day(
-    session: Session, since: datetime, *, target: str | None = None, most: int = MOST_DECISIONS
+    session: Session, since: datetime, *, target: str | None = None, most: int = MAX_DECISIONS
 ) -> DecisionCounts:
     """Count decisions by day.
 
@@ -316,14 +339,67 @@ def count_by_day(
     if newest is None:
         return DecisionCounts((), complete=True)
     day = _day_column(session, newest.c.decided_at).label("day")
-    query = select(day, *_count_columns(newest)).group_by(day).order_by(day)
+    counts = _count_columns(newest.c.allowed, newest.c.outcome)
+    query = select(day, *counts).group_by(day).order_by(day)
     rows = session.execute(query).all()
     days = tuple(DayRow(date.fromisoformat(row[0]), *map(int, row[1:])) for row in rows)
     return DecisionCounts(days, sum(d.allowed + d.denied + d.undecided for d in days) < most)
 
 
+class BarRow(Struct, frozen=True):
+    """Decisions of a span of time."""
+
+    allowed: int = 0
+    denied: int = 0
+    undecided: int = 0
+
+
+class BarCounts(Struct, frozen=True):
+    """Numbers of decisions by span.
+
+    Attributes:
+        bars: one for each span, in order.
+        complete: all decisions count; else only the newest `MAX_DECISIONS`.
+    """
+
+    bars: tuple[BarRow, ...]
+    complete: bool
+
+
+def count_bars(
+    session: Session,
+    edges: Sequence[datetime],
+    *,
+    texts: Mapping[str, str | None],
+    verdict_ids: Collection[str] | None = None,
+) -> BarCounts:
+    """Count decisions between moments; the index on the time finds each span.
+
+    Args:
+        session: to read from.
+        edges: begins of the spans, in order, and the end of the last one.
+        texts: beginnings of target, token, source and image.
+        verdict_ids: of the answer; None: any.
+    """
+    older = select(Decision.id).order_by(Decision.id.desc()).offset(MAX_DECISIONS).limit(1)
+    floor: int | None = session.execute(older).scalar()
+    conditions = list(_text_filters(texts, beginnings=True))
+    if verdict_ids is not None:
+        conditions.append(Decision.verdict_id.in_(verdict_ids))
+    if floor is not None:
+        conditions.append(Decision.id > floor)
+    spans = [
+        select(literal(place).label("place"), *_count_columns(Decision.allowed, Decision.outcome))
+        .where(Decision.decided_at >= begin, Decision.decided_at < end, *conditions)
+        for place, (begin, end) in enumerate(pairwise(edges))
+    ]  # fmt: skip
+    found = {row[0]: BarRow(*(int(n or 0) for n in row[1:]))
+             for row in session.execute(union_all(*spans))}  # fmt: skip
+    return BarCounts(tuple(found[place] for place in range(len(spans))), floor is None)
+
+
 def count_stopped_by_target(
-    session: Session, since: datetime, *, most: int = MOST_DECISIONS
+    session: Session, since: datetime, *, most: int = MAX_DECISIONS
 ) -> dict[str, int]:
     """Count the decisions that did not allow the stack, by target; targets without any are missing.
 
@@ -354,9 +430,9 @@ def _select_newest(
     return wanted.order_by(Decision.id.desc()).limit(most).subquery()
 
 
-def _count_columns(newest: Subquery) -> list[ColumnElement[int]]:
+def _count_columns(allowed: Any, outcome: Any) -> list[ColumnElement[int]]:
     """Return columns that count allowed, denied and undecided decisions."""
-    allowed, unknown = newest.c.allowed, newest.c.outcome == "unknown"
+    unknown = outcome == "unknown"
     wanted = (allowed, and_(not_(allowed), not_(unknown)), and_(not_(allowed), unknown))
     return [func.sum(case((condition, 1), else_=0)) for condition in wanted]
 
@@ -421,7 +497,7 @@ def list_most_denied(session: Session, since: datetime, *, limit: int) -> list[D
     )
     denied = select(*columns).where(Decision.id >= first, Decision.decided_at >= since)
     denied = denied.where(Decision.allowed.is_(False))
-    newest = denied.order_by(Decision.id.desc()).limit(MOST_DECISIONS).subquery()
+    newest = denied.order_by(Decision.id.desc()).limit(MAX_DECISIONS).subquery()
     count = func.count().label("count")
     key = (newest.c.verdict_id, newest.c.target, newest.c.outcome)
     last = func.max(newest.c.decided_at).label("last")
@@ -430,7 +506,37 @@ def list_most_denied(session: Session, since: datetime, *, limit: int) -> list[D
     return [DeniedRow(*row) for row in rows]
 
 
-MOST_VERDICTS = 5000
+class DeniedVerdict(Struct, frozen=True):
+    """A denied verdict on a target, and how often and when it was last given."""
+
+    verdict_id: str
+    target: str | None
+    count: int
+    last: datetime
+
+
+def list_denied_verdicts(
+    session: Session, since: datetime, until: datetime, *, limit: int
+) -> list[DeniedVerdict]:
+    """Return the verdicts that denied most often in a time.
+
+    Args:
+        session: to read from.
+        since: earliest time; of more than `MAX_DECISIONS` decisions, the newest count.
+        until: latest time.
+        limit: most rows.
+    """
+    wanted = select(Decision.verdict_id, Decision.target, Decision.decided_at)
+    wanted = wanted.where(not_(Decision.allowed), Decision.decided_at.between(since, until))
+    newest = wanted.order_by(Decision.decided_at.desc()).limit(MAX_DECISIONS).subquery()
+    count, last = func.count().label("count"), func.max(newest.c.decided_at)
+    query = select(newest.c.verdict_id, newest.c.target, count, last)
+    query = query.group_by(newest.c.verdict_id, newest.c.target)
+    rows = session.execute(query.order_by(count.desc(), newest.c.verdict_id).limit(limit))
+    return [DeniedVerdict(*row) for row in rows]
+
+
+MAX_VERDICTS = 5000
 """Most verdicts that a summary reads, the latest."""
 _VERDICTS_PER_QUERY = 500
 
@@ -471,7 +577,7 @@ def list_asked_stacks(
     since: datetime,
     *,
     most: int,
-    verdicts: int = MOST_VERDICTS,
+    verdicts: int = MAX_VERDICTS,
 ) -> AskedStacks:
     """Return the verdicts on some targets.
 
@@ -491,12 +597,12 @@ def list_asked_stacks(
     rows = session.execute(query.order_by(last.desc(), *key).limit(verdicts + 1)).all()
     decisions = sum(row[2] for row in rows)
     kept = rows[:verdicts]
-    bodies = _read_bodies(session, [row[0] for row in kept])
+    bodies = read_bodies(session, [row[0] for row in kept])
     found = tuple(AskedStack(row[0], row[1], bodies[row[0]], *row[2:]) for row in kept)
     return AskedStacks(found, decisions, decisions < most and len(rows) == len(kept))
 
 
-_MOST_ASKERS = 20
+_MAX_ASKERS = 20
 
 
 def list_askers(
@@ -519,7 +625,7 @@ def list_askers(
     query = select(*key).group_by(*key).order_by(last.desc(), newest.c.asked_by)
     for verdict_id, asked_by in session.execute(query):
         names = found.setdefault(verdict_id, [])
-        if len(names) < _MOST_ASKERS:
+        if len(names) < _MAX_ASKERS:
             names.append(asked_by)
     return {verdict_id: tuple(names) for verdict_id, names in found.items()}
 
@@ -539,7 +645,8 @@ def _select_newest_on(
     return wanted.where(of_targets).order_by(Decision.id.desc()).limit(most).subquery()
 
 
-def _read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of these ids as first given; missing ones are left out."""
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(ids), _VERDICTS_PER_QUERY):
         some = ids[start : start + _VERDICTS_PER_QUERY]

@@ -226,6 +226,13 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = None
     degraded: Annotated[DegradedBody | None, _DEGRADED] = None
+    link: Annotated[
+        str | UnsetType,
+        Meta(
+            description="page of this verdict for people without a token, for some days; only in "
+            "answers of a gate with `serve --verdict-link-key`, and no part of the verdict"
+        ),
+    ] = UNSET
 
 
 class NodeQuestion(Struct, frozen=True):

@@ -51,6 +51,8 @@ from compatgate.service.matrix import revisions
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
+from compatgate.service.notices.desk import NoticeDesk
+from compatgate.service.notices.service import IncidentService
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
@@ -105,6 +107,10 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
+        self.incidents = IncidentService(
+            database, self.snapshots, self.runs, self.baselines, self.nodes
+        )
+        self.notices = NoticeDesk(database, self.incidents)
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = self._make_log(spool)
@@ -149,6 +155,10 @@ class Gate:
 
     def require_pages(self) -> None:
         """Refuse a page if this gate has no database; do nothing here."""
+
+    def watch_incidents(self) -> None:
+        """Survey incidents and send notices in threads of this process, until it closes."""
+        self.notices.start()
 
     def snapshot_age_s(self) -> float:
         """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""
@@ -415,6 +425,7 @@ class Gate:
         """Write pending decisions and refusals, and close the database."""
         if self._keeper is not None:
             self._keeper.close()
+        self.notices.close()
         self.nodes.inventory.close()
         self.tokens.close()
         self.refusals.close()

@@ -44,7 +44,7 @@ EvidenceKind = tuple[
     str, str, str, bool, int, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
 ]
 """Suite, SKU, driver, whether for development, assurance, components, and what it was bound to."""
-MOST_POOLED = 32
+MAX_POOLED = 32
 """Runs of one kind that are kept, the newest ones."""
 
 
@@ -58,7 +58,7 @@ def evidence_kind(run: Evidence) -> EvidenceKind:
 def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
     """Return the judged runs that can decide an answer.
 
-    Rules pool the runs of one kind: of each the newest `MOST_POOLED` are kept, so that memory grows
+    Rules pool the runs of one kind: of each the newest `MAX_POOLED` are kept, so that memory grows
     with the number of tested images. Of runs without a binding, which were judged before bindings
     were recorded, the newest of each kind speaks alone.
 
@@ -73,7 +73,7 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
     kept: list[Evidence] = []
     for pooled in kinds.values():
         pooled.sort(key=lambda run: run.finished)
-        kept += pooled[-MOST_POOLED:] if pooled[0].bound else pooled[-1:]
+        kept += pooled[-MAX_POOLED:] if pooled[0].bound else pooled[-1:]
     return tuple(kept)
 
 

@@ -41,7 +41,7 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.runs import discards, evidence
 
-_MOST_PAST_SNAPSHOTS = 4
+_MAX_PAST_SNAPSHOTS = 4
 
 
 class Keeper(Protocol):
@@ -251,7 +251,7 @@ class Snapshots:
             snapshot = replace(snapshot, discards=discarded)
         with self._replacing:
             self._past[key] = snapshot
-            if len(self._past) > _MOST_PAST_SNAPSHOTS:
+            if len(self._past) > _MAX_PAST_SNAPSHOTS:
                 self._past.popitem(last=False)
         return snapshot
 

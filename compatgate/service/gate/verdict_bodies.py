@@ -26,7 +26,7 @@ FIRST_NUMBER = 0x43470000
 """Added to a dictionary's number; Zstandard leaves such ids to programs."""
 LEVEL = 3
 _NEWER = "a newer compatgate packed it: upgrade compatgate on this machine"
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 """Most bytes that a packed body may have: a damaged one must not fill the memory."""
 
 
@@ -56,7 +56,7 @@ def read_body(body: str, packed: bytes | None) -> str:
 
     try:
         number = get_frame_parameters(packed).dict_id
-        found = _tools().decompressor(number).decompress(packed, max_output_size=_MOST_BYTES)
+        found = _tools().decompressor(number).decompress(packed, max_output_size=_MAX_BYTES)
         return found.decode()
     except (ZstdError, UnicodeDecodeError) as error:
         raise DamagedContent(f"a stored verdict is damaged: {error}", field="packed") from None

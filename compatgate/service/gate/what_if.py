@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from compatgate.documents.sources import Source
     from compatgate.kit.database.database import Database
 
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 class NodePlace(Struct, frozen=True):
@@ -136,7 +136,7 @@ def _find_target(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     if len(best) == 1:
         return best[0]
     if best:
-        named = ", ".join(best[:_MOST_NAMES])
+        named = ", ".join(best[:_MAX_NAMES])
         hint = "name the target"
         raise BadInput(f"the labels fit several targets: {named}", field="node.labels", hint=hint)
     hint = "name the target, or state match.nodeLabels in it"
@@ -144,7 +144,7 @@ def _find_target(labels: Mapping[str, str], snapshot: Snapshot) -> str:
 
 
 WHAT_IF_KEYS = ("target", "pool", "node", "set")
-_MOST_LABELS = 1024
+_MAX_LABELS = 1024
 
 
 def what_if(
@@ -257,7 +257,7 @@ def _parse_name(body: Mapping[str, Any], key: str) -> str | None:
 
 def _parse_node(body: Any) -> Node:
     labels = body.get("labels") if isinstance(body, Mapping) else None
-    if not isinstance(labels, Mapping) or not labels or len(labels) > _MOST_LABELS:
+    if not isinstance(labels, Mapping) or not labels or len(labels) > _MAX_LABELS:
         hint = '{"labels": {"nvidia.com/gpu.product": "NVIDIA-L4", ...}}'
         raise BadInput("must be an object with the labels of the node", field="node", hint=hint)
     for key, value in labels.items():

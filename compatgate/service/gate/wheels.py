@@ -39,7 +39,7 @@ from compatgate.errors import CompatgateError
 
 _FIRST_PAUSE_S = 30.0
 _LONGEST_PAUSE_S = 3600.0
-_MOST_FAILURES = 1024
+_MAX_FAILURES = 1024
 _MEASURING_TEXT = "its wheel is being measured: ask again"
 _QUEUE_FULL_TEXT = "other wheels are being measured: ask again later"
 _log = logging.getLogger("compatgate.gate")
@@ -201,7 +201,7 @@ class WheelMeasurer:
                 longest = _LONGEST_PAUSE_S
                 until = time.monotonic() + (min(pause, longest) if found.transient else longest)
                 self._failed[package] = _Failure(found.why, tries, until)
-                if len(self._failed) > _MOST_FAILURES:
+                if len(self._failed) > _MAX_FAILURES:
                     self._failed.popitem(last=False)
 
     @cached_property

@@ -21,7 +21,7 @@ from compatgate.service.identity.settings import url_problem
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _TIMEOUT_S = 15.0
 _INTERVAL_S, _SLOWER_S, _LONGEST_INTERVAL_S = 5.0, 5.0, 60.0
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 T = TypeVar("T", bound=Struct)
 
 
@@ -124,7 +124,7 @@ def _post(http: httpx.Client, url: str, form: Mapping[str, str]) -> dict[str, An
         what = f"the issuer does not answer: {error or type(error).__name__}"
         raise Unavailable(what, field=url) from None
     try:
-        if len(response.content) > _MOST_BYTES or response.status_code >= 500:
+        if len(response.content) > _MAX_BYTES or response.status_code >= 500:
             raise ValueError
         return msgspec.json.decode(response.content, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -25,7 +25,7 @@ FRESH_S = 3600.0
 STALE_S = 86400.0
 UNKNOWN_KEY_PAUSE_S = 60.0
 FAILURE_PAUSE_S = 10.0
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _SMALLEST_RSA_BITS = 2048
 _DISCOVERY = "/.well-known/openid-configuration"
 T = TypeVar("T")
@@ -142,8 +142,8 @@ class Issuer:
                 body = b""
                 for part in response.iter_bytes():
                     body += part
-                    if len(body) > _MOST_BYTES:
-                        raise self._away(f"answers with more than {_MOST_BYTES} bytes", url)
+                    if len(body) > _MAX_BYTES:
+                        raise self._away(f"answers with more than {_MAX_BYTES} bytes", url)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._away(f"does not answer: {error or type(error).__name__}", url) from None
         if response.status_code != 200:

@@ -20,7 +20,7 @@ from compatgate.service.identity.settings import (
 )
 
 _LONGEST = 128
-_MOST_VALUES = 256
+_MAX_VALUES = 256
 _UNREADABLE = re.compile(r"[^\w.@+:/\- ]")
 
 
@@ -163,7 +163,7 @@ def _matches(claims: Mapping[str, Any], name: str, globs: Any) -> bool:
     value = claim(claims, name)
     values = value if isinstance(value, list) else [value]
     texts = [str(_plain(one)) for one in values if isinstance(one, str | bool | int)]
-    return any(matches(glob, text) for glob in patterns(globs) for text in texts[:_MOST_VALUES])
+    return any(matches(glob, text) for glob in patterns(globs) for text in texts[:_MAX_VALUES])
 
 
 def matches(glob: str, text: str) -> bool:

@@ -30,7 +30,7 @@ from compatgate.service.manifests.service import Json, ObjectAnswer, ObjectResul
 _CONTAINER = re.compile(r"\bcontainer ([a-z0-9-]+)")
 _ANNOTATION = re.compile(r"\bcompatgate\.dev/[a-z]+")
 _CONTAINER_KEYS = frozenset(("image", "resources", "env", "command", "args"))
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 _LONGEST = 1500
 _NO_MATCH = "uses GPUs and matches no target, so nothing was checked"
 
@@ -77,8 +77,8 @@ def _object_answer(manifest: Manifest, outcome: FindingOutcome, said: str) -> An
 def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
     """Return the answer about containers on a target."""
     container = manifest.locate(result.paths[0]) if result.paths else ()
-    names = ", ".join(result.containers[:_MOST_NAMES])
-    if (more := len(result.containers) - _MOST_NAMES) > 0:
+    names = ", ".join(result.containers[:_MAX_NAMES])
+    if (more := len(result.containers) - _MAX_NAMES) > 0:
         names += f" and {more} more"
     shown = f"container{'s' if len(result.containers) > 1 else ''} {to_one_line(names, 200)}"
     places: dict[str, Place] = {}
@@ -143,7 +143,7 @@ def _unjudged_finding(result: ObjectResult) -> Json:
         outcome = "waived"
     else:
         outcome = "warn" if result.messages else "not-checked"
-    names = ", ".join(result.containers[:_MOST_NAMES])
+    names = ", ".join(result.containers[:_MAX_NAMES])
     return _note(outcome, result.messages[0] if result.messages else f"{names} {_NO_MATCH}")
 
 

@@ -12,8 +12,7 @@ from compatgate.documents.specs import Kind
 from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
-from compatgate.service.gate.repository import MOST_DECISIONS
-from compatgate.service.matrix.imports import BYTES_OF_VALUE
+from compatgate.service.gate.repository import MAX_DECISIONS
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,
@@ -107,14 +106,27 @@ def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
+_DOCUMENTS = Body(
+    Annotated[list[dict[str, Any]], Meta(min_length=1)],
+    media=(JSON, *_YAML_TYPES),
+    examples={"matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]},
+)
+_FileName = Annotated[
+    str, Meta(min_length=1, max_length=200, description="name of the file in errors")
+]
+
+
+def _read_sources(call: Call[Any], file: str) -> list[Source]:
+    """Return the documents of a request as a file of this name."""
+    return [Source(file, call.text(), call.service.settings.max_values)]
+
+
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
     dry_run: Annotated[bool, Meta(description="return the changes without making them")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
-    file: Annotated[
-        str, Meta(min_length=1, max_length=200, description="name of the file in errors")
-    ] = "request"
+    file: _FileName = "request"
 
 
 @route(
@@ -126,13 +138,7 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     targets="checked",
     query=ImportOptions,
     reason="query",
-    body=Body(
-        Annotated[list[dict[str, Any]], Meta(min_length=1)],
-        media=(JSON, *_YAML_TYPES),
-        examples={
-            "matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]
-        },
-    ),
+    body=_DOCUMENTS,
     returns=Returns(ImportBody, "The changes, made or planned"),
     errors=(409,),
 )
@@ -143,8 +149,7 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     bytes of the server's largest request. If there are mistakes, nothing changes;
     the error lists every mistake with its line and field.
     """
-    most = call.service.settings.max_request_size // BYTES_OF_VALUE
-    sources = [Source(call.query.file, call.text(), most)]
+    sources = _read_sources(call, call.query.file)
     by, dry_run = call.by(), call.query.dry_run
     return Reply(call.gate.matrix.import_documents(sources, by, dry_run=dry_run).to_json())
 
@@ -170,9 +175,7 @@ class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
     take_over: Annotated[bool, Meta(description="take documents from other syncs")] = False
     dry_run: Annotated[bool, Meta(description="return the plan without changing anything")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
-    file: Annotated[
-        str, Meta(min_length=1, max_length=200, description="name of the file in errors")
-    ] = "request"
+    file: _FileName = "request"
 
 
 @route(
@@ -184,13 +187,7 @@ class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
     targets="checked",
     query=SyncQuery,
     reason="query",
-    body=Body(
-        Annotated[list[dict[str, Any]], Meta(min_length=1)],
-        media=(JSON, *_YAML_TYPES),
-        examples={
-            "matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]
-        },
-    ),
+    body=_DOCUMENTS,
     returns=Returns(SyncBody, "The changes, made or planned"),
     errors=(409,),
 )
@@ -202,8 +199,7 @@ def sync_matrix(call: Call[SyncQuery]) -> Reply:
     The body is as for `POST /matrix/import`. If there are mistakes, nothing changes.
     """
     asked = call.query
-    most = call.service.settings.max_request_size // BYTES_OF_VALUE
-    sources = [Source(asked.file, call.text(), most)]
+    sources = _read_sources(call, asked.file)
     options = SyncOptions(asked.name, asked.prune, asked.take_over)
     found = call.gate.matrix.sync(sources, options, call.by(), dry_run=asked.dry_run)
     return Reply(found.to_json())
@@ -241,7 +237,7 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     target: Annotated[Filter, Meta(description="the only target to check")] | None = None
     since: Since | None = None
     decisions: Annotated[
-        int, Meta(ge=1, le=MOST_DECISIONS, description="most decisions to check, the newest")
+        int, Meta(ge=1, le=MAX_DECISIONS, description="most decisions to check, the newest")
     ] = DECISIONS
 
 

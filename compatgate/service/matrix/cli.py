@@ -148,7 +148,8 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
         help="status of entries",
     )
     parser.add_argument("--component", help="component of entries")
-    parser.add_argument("--owner", help="owner of waivers")
+    parser.add_argument("--owner", help="owner of the documents")
+    parser.add_argument("--label", metavar="KEY=VALUE", help="label of entries or targets")
     parser.add_argument("--search", metavar="TEXT", help="part of the name")
     add_limit(parser)
     add_format(parser)
@@ -259,8 +260,8 @@ def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _FILTERS = {
-    "entries": ("target", "status", "component", "search"),
-    "targets": ("search",),
+    "entries": ("target", "status", "component", "label", "owner", "search"),
+    "targets": ("label", "owner", "search"),
     "waivers": ("target", "owner", "search"),
 }
 
@@ -285,7 +286,7 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
 
 def _read_filters(args: argparse.Namespace) -> dict[str, Any]:
     filters: dict[str, Any] = {}
-    for name in ("target", "status", "component", "owner", "search"):
+    for name in ("target", "status", "component", "label", "owner", "search"):
         value = getattr(args, name)
         if value is None:
             continue

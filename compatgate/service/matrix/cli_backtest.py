@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, ManyProblems
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import wants_colour, width_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatgate.client import Client
+    from compatgate.documents.sources import Source
 
 _EXAMPLES = """\
 examples:
@@ -58,12 +60,7 @@ def backtest_arguments(parser: argparse.ArgumentParser) -> None:
         "--proposal", metavar="ID", help="backtest a proposal, and keep the result with it"
     )
     add_period(parser)
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="output format (default: text)",
-    )
+    add_format(parser, markdown=True)
 
 
 def add_period(parser: argparse.ArgumentParser) -> None:
@@ -97,34 +94,24 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
     """
     if args.proposal and (args.files or args.delete):
         raise BadInput("excludes FILE and --delete", field="--proposal", value=args.proposal)
-    if args.proposal:
-        found = _ask_proposal(gate, args.proposal, args.days)
-        print_backtest(found, args.format)
-        return formats.exit_status(found)
-    if not args.files and not args.delete:
+    if not args.proposal and not args.files and not args.delete:
         hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
         raise BadInput("states no change", field="FILE", hint=hint)
-    if len(args.files) == 1 and not args.delete and PROPOSAL_ID.fullmatch(args.files[0]):
-        found = ask_proposal_backtest(gate, args.files[0], days=args.days)
-        print_backtest(found, args.format)
-        return formats.exit_status(found)
-    deleted = [read_document_name(text) for text in args.delete]
-    found = ask_backtest(gate, args.files, deleted, days=args.days, questions=args.questions)
+    if number := args.proposal or _find_proposal_id(args):
+        found = _ask_proposal(gate, number, args.days)
+    else:
+        deleted = [read_document_name(text) for text in args.delete]
+        bounds = {"days": args.days, "questions": args.questions}
+        found = ask_backtest(gate, read_paths(args.files), deleted, **bounds)
     print_backtest(found, args.format)
     return formats.exit_status(found)
 
 
-def ask_proposal_backtest(gate: Client, number: str, *, days: int) -> Body:
-    """Backtest a proposal, which keeps the result, and return it.
-
-    Raises:
-        NotFound: there is no such proposal.
-        Conflict: it is merged, closed or conflicted.
-    """
-    from compatgate.client.operations import Operations
-
-    found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
-    return found
+def _find_proposal_id(args: argparse.Namespace) -> str | None:
+    """Return the proposal that is named where files could be; None: there are files."""
+    if len(args.files) == 1 and not args.delete and PROPOSAL_ID.fullmatch(args.files[0]):
+        return str(args.files[0])
+    return None
 
 
 def _ask_proposal(gate: Client, number: str, days: int) -> Body:
@@ -135,13 +122,13 @@ def _ask_proposal(gate: Client, number: str, days: int) -> Body:
 
 
 def ask_backtest(
-    gate: Client, paths: Sequence[str], deleted: Sequence[Body] = (), **bounds: Any
+    gate: Client, sources: Sequence[Source], deleted: Sequence[Body] = (), **bounds: Any
 ) -> Body:
     """Return the backtest of files and deletions.
 
     Args:
         gate: to ask.
-        paths: files and folders.
+        sources: the files.
         deleted: ``{"kind": ..., "name": ...}`` each.
         bounds: ``days`` and ``questions``.
 
@@ -153,9 +140,9 @@ def ask_backtest(
     from compatgate.service.matrix.cli_files import join_files
 
     body: Body = {"delete": list(deleted), **bounds}
-    if not paths:
+    if not sources:
         return ask(gate, Operations.backtest, body)
-    whole = join_files(read_paths(paths))
+    whole = join_files(sources)
     try:
         return ask(gate, Operations.backtest, {**body, "yaml": whole.text, "file": whole.file})
     except ManyProblems as error:

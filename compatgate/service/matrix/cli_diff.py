@@ -11,6 +11,7 @@ from compatgate.documents.ownership import select_concerned, set_owner
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
+    from compatgate.documents.sources import Source
 
 _EXAMPLES = """\
 examples:
@@ -58,12 +60,7 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-backtest", action="store_true", help="leave the backtest out of Markdown"
     )
     add_period(parser)
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="output format (default: text)",
-    )
+    add_format(parser, markdown=True)
 
 
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
@@ -79,8 +76,9 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
         raise BadInput("give either files or revisions to compare", hint=hint)
     if args.prune and not args.sync:
         raise BadInput("needs --sync", field="--prune", hint="--sync NAME --prune")
-    if args.files:
-        changes = _diff_files(args, gate)
+    sources = read_paths(args.files)
+    if sources:
+        changes = _diff_files(args, sources, gate)
     else:
         older = find_revision(gate, args.older, "--from")
         newer = find_revision(gate, args.newer, "--to") if args.newer else latest_revision(gate)
@@ -88,7 +86,7 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json(changes)
     elif args.format == "markdown":
-        _print_markdown(args, changes, gate)
+        _print_markdown(args, sources, changes, gate)
     else:
         print_changes(changes)
         if not changes:
@@ -103,12 +101,11 @@ def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
     return found
 
 
-def _diff_files(args: argparse.Namespace, gate: Client) -> list[Body]:
+def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Client) -> list[Body]:
     """Compare the gate's matrix with files, in this process: reading is enough for that."""
     from compatgate.catalog import load_facts
     from compatgate.documents.validation import read_documents
 
-    sources = read_paths(args.files)
     known = gate.export_matrix()
     names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
     wanted = read_documents(sources, load_facts().gpus, names)
@@ -120,16 +117,18 @@ def _diff_files(args: argparse.Namespace, gate: Client) -> list[Body]:
     return [change.to_json() for change in compare_documents(stored, wanted)]
 
 
-def _print_markdown(args: argparse.Namespace, changes: Sequence[Body], gate: Client) -> None:
+def _print_markdown(
+    args: argparse.Namespace, sources: Sequence[Source], changes: Sequence[Body], gate: Client
+) -> None:
     from compatgate.service.matrix.diff_formats import render_markdown
 
     backtest = None
-    if args.files and changes and not args.no_backtest:
+    if sources and changes and not args.no_backtest:
         deleted = [
             {"kind": change["kind"], "name": change["name"]}
             for change in changes
             if change["action"] == "delete"
         ]
         bounds = {"days": args.days, "questions": args.questions}
-        backtest = ask_backtest(gate, args.files, deleted, **bounds)
+        backtest = ask_backtest(gate, sources, deleted, **bounds)
     print(render_markdown(changes, args.sync, backtest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from compatgate.documents.sources import read_paths
@@ -11,9 +11,11 @@ from compatgate.errors import BadInput, ManyProblems
 from compatgate.kit.cli.options import LONGEST_REASON, add_authorship, add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.sections import shorten
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
 from compatgate.service.matrix.cli_files import JoinedFiles, join_files, note_expired
+from compatgate.service.matrix.diff_formats import count_changes
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +36,7 @@ exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
 """
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
 _REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 def sync_arguments(parser: argparse.ArgumentParser) -> None:
@@ -154,16 +156,5 @@ def _print_plan(found: Body) -> None:
         print(f"no difference: {unchanged} unchanged")
 
 
-def count_changes(changes: Iterable[Body]) -> str:
-    """Return the number of changes in words: ``1 created, 2 deleted``."""
-    actions = [change["action"] for change in changes]
-    words = {"create": "created", "change": "changed", "delete": "deleted"}
-    return ", ".join(
-        f"{count} {word}" for action, word in words.items() if (count := actions.count(action))
-    )
-
-
 def _name_documents(named: list[Body]) -> str:
-    names = [f"{one['kind']} {one['name']}" for one in named[:_MOST_NAMED]]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return ", ".join(names) + more
+    return shorten([f"{one['kind']} {one['name']}" for one in named], _MAX_NAMED)

@@ -212,6 +212,8 @@ class EntryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     target: Filter | None = None
     status: EntryStatus | None = None
     component: Annotated[Filter, Meta(description="constrained component")] | None = None
+    label: Annotated[Filter, Meta(examples=["team=ml"])] | None = None
+    owner: Filter | None = None
     search: Search | None = None
 
 

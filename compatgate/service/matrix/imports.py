@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -36,9 +36,6 @@ from compatgate.service.matrix.revisions import (
     require_revision,
 )
 from compatgate.service.waivers import service as waiver_limits
-
-BYTES_OF_VALUE = 24
-"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
 
 
 class ImportResult(Struct, frozen=True):
@@ -121,10 +118,8 @@ def apply_import(
             reason=reason,
             action="import",
             at=at,
-            proposal=consent.proposal,
-            detail=consent.to_detail(),
+            consent=consent,
         )
-        consent.note(session, revision)
         return ImportResult(result.changes, result.unchanged, revision)
 
 
@@ -148,6 +143,34 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
                 kind, user = key_of(document)
                 what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
                 raise Conflict(what, field="targets", value=name)
+
+
+def find_uses_left(
+    session: Session, edits: Sequence[Edit], most: int
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each target that edits delete and that documents still name afterwards.
+
+    Args:
+        session: to read the stored documents from.
+        edits: of one revision.
+        most: most stored documents to read of a target.
+
+    Yields:
+        Name of the target; kind and name of the documents, stored ones first.
+    """
+    touched = {key_of(edit.document) for edit in edits}
+    for edit in edits:
+        if edit.after is not None or not isinstance(edit.before, TargetDoc):
+            continue
+        target = edit.before.metadata.name
+        uses = [use for use in documents.list_uses(session, target, most) if use not in touched]
+        uses += [
+            key_of(one.after)
+            for one in edits
+            if one.after is not None and target in target_refs(one.after)
+        ]
+        if uses:
+            yield target, uses
 
 
 def export_documents(session: Session, revision: int | None) -> list[dict[str, Any]]:

@@ -245,7 +245,7 @@ def _evaluate_spot(
 HEIGHT, WIDTH = 60, 30
 """Rows and columns on a page: a phone can draw 1,800 cells and a slow line can carry them."""
 _EVALUATION_SECONDS = 0.08
-_MOST_PAIRS = 40
+_MAX_PAIRS = 40
 _Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Word = Annotated[str, Meta(max_length=200)]
 
@@ -345,8 +345,8 @@ def _map_cell(ask: PageRequest[MatrixQuery], fits: FitCache) -> dict[str, Any] |
     return {
         "row": row,
         "column": column,
-        "pairs": pairs[:_MOST_PAIRS],
-        "more": len(pairs) - _MOST_PAIRS,
+        "pairs": pairs[:_MAX_PAIRS],
+        "more": len(pairs) - _MAX_PAIRS,
         "pair": single,
         "about": describe_pair(ask, single) if single else None,
     }

@@ -36,6 +36,7 @@ class Target(_Document, Base):
     __tablename__ = "targets"
 
     labels: Mapped[str] = mapped_column(Text, comment='" tier=prod team=ml ", for filters')
+    owner: Mapped[str] = mapped_column(Text, server_default="", comment="Empty: not stated")
 
 
 class Pool(Base):
@@ -63,6 +64,10 @@ class Entry(_Document, Base):
 
     status: Mapped[str] = mapped_column(Text, comment="candidate, blessed, deprecated, revoked")
     components: Mapped[str] = mapped_column(Text, comment='" cuda cudnn driver ", for filters')
+    labels: Mapped[str] = mapped_column(
+        Text, server_default="", comment='" tier=prod team=ml ", for filters'
+    )
+    owner: Mapped[str] = mapped_column(Text, server_default="", comment="Empty: not stated")
 
 
 class Waiver(_Document, Base):

@@ -33,7 +33,7 @@ from compatgate.service.matrix.schemas import (
     PackagesTargetBody,
 )
 
-MOST_STACKS = 1000
+MAX_STACKS = 1000
 """Most stacks that a report evaluates."""
 _SHOWN_VERDICTS = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -73,7 +73,7 @@ def make_packages_report(
         since: time of the first decision.
         now: for ends of life, waivers and the age of evidence.
     """
-    samples, left = StackSamples(snapshot.facts, snapshot.matrix), _StackBudget(MOST_STACKS)
+    samples, left = StackSamples(snapshot.facts, snapshot.matrix), _StackBudget(MAX_STACKS)
     found = [_report_target(snapshot, name, asked.found, samples, left, now) for name in targets]
     return PackagesReportBody(
         since,

@@ -29,12 +29,13 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.gate.question_links import preview_represented
+from compatgate.service.matrix.blessing import EvidenceNeeded
 from compatgate.service.matrix.models import RevisionRow, StoredDocument
 from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
 from compatgate.service.matrix.service import STATUS_VERBS
 from compatgate.service.runs.promotion import EntryRemarks
 from compatgate.service.web.page import (
-    MOST_CHOICES,
+    MAX_CHOICES,
     HtmlPage,
     PageRequest,
     Redirect,
@@ -44,15 +45,16 @@ from compatgate.service.web.page import (
 )
 from compatgate.service.web.route import LARGEST
 
-MOST_TARGETS = 40
+MAX_TARGETS = 40
 """Most targets on the page of an entry; the matrix shows all."""
-MOST_REVISIONS = 20
+MAX_REVISIONS = 20
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ENTRY_COLUMNS = (
     Column("name", "Entry"),
     Column("status", "Status", "badge"),
     Column("constraints", "Constraints", "code"),
     Column("targets", "Targets"),
+    Column("owner", "Owner"),
     Column("runs", "Canary runs"),
     Column("replacement", "Replacement"),
     Column("changed", "Changed", "time"),
@@ -71,6 +73,8 @@ class EntryQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     status: EntryStatus | None = None
     target: Filter | None = None
     component: Filter | None = None
+    label: Filter | None = None
+    owner: Filter | None = None
 
 
 @page("/entries", nav="entries", query=EntryQuery)
@@ -101,15 +105,18 @@ def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
             f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
         ),
         ", ".join(spec["targets"]),
-        _runs_cell(remarks),
+        row.document["metadata"].get("owner"),
+        _runs_cell(remarks, spec.get("evidenceOverride")),
         spec.get("replacement"),
         row.updated_at,
     )
 
 
-def _runs_cell(remarks: EntryRemarks) -> Cell:
+def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
     if remarks.warnings:
         return Cell("contradicted", tone="fail", title=remarks.warnings[0].message)
+    if override:
+        return Cell("overridden", tone="warn", title=override)
     if remarks.promotion is None:
         return Cell(None)
     state = remarks.promotion.state
@@ -135,6 +142,7 @@ def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             status,
             ask.by(),
             replacement=form.get("replacement", "").strip(),
+            evidence_override=form.get("override", "").strip(),
             expected=expected_revision(form),
         )
     except CompatgateError as error:
@@ -154,9 +162,10 @@ def _entry_page(
     total = 0
     if entry is not None:
         pairs, total = list_entry_pairs(
-            snapshot, entry, shared_fit_cache(gate.facts), now, MOST_TARGETS
+            snapshot, entry, shared_fit_cache(gate.facts), now, MAX_TARGETS
         )
     spec = row.document["spec"]
+    remarks = gate.runs.remarks([row.name])[row.name]
     context = {
         "row": row,
         "spec": spec,
@@ -165,16 +174,18 @@ def _entry_page(
         ],
         "replacement": spec.get("replacement"),
         "replaced_by_entry": spec.get("replacement") in snapshot.entries,
-        "remarks": gate.runs.remarks([row.name])[row.name],
+        "remarks": remarks,
+        "asks_override": isinstance(error, EvidenceNeeded)
+        or (remarks.promotion is not None and bool(remarks.promotion.needs)),
         "pools": gate.runs.entry_pools(row.name),
         "targets_total": total,
-        "targets_shown": MOST_TARGETS,
+        "targets_shown": MAX_TARGETS,
         "open": represented.open,
         "verbs": {
             status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
         },
-        "names": sorted(snapshot.entries)[:MOST_CHOICES],
-        "history": gate.matrix.list_changes("Entry", row.name, limit=MOST_REVISIONS),
+        "names": sorted(snapshot.entries)[:MAX_CHOICES],
+        "history": gate.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
         "error": error,
         "typed": ask.form,
     }

@@ -24,7 +24,7 @@ from compatgate.core.stack import Stack
 from compatgate.core.versions import natural_key
 from compatgate.service.gate.snapshot import Snapshot
 
-_MOST_FITS = 200_000
+_MAX_FITS = 200_000
 FitKey = tuple[str, int, str, str, str, str]
 
 
@@ -56,7 +56,7 @@ class FitCache:
 
     def evaluate(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
         """Return the outcome, and cache it."""
-        if (day := now.date().isoformat()) != self._day or len(self._known) > _MOST_FITS:
+        if (day := now.date().isoformat()) != self._day or len(self._known) > _MAX_FITS:
             self._known, self._stacks, self._day = {}, {}, day
         key = _fit_key(entry, pool)
         if found := self._known.get(key):

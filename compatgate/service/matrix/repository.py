@@ -20,8 +20,10 @@ from compatgate.documents.specs import (
     KINDS,
     Document,
     EntryDoc,
+    EntryMetadata,
     Kind,
     TargetDoc,
+    TargetMetadata,
     WaiverDoc,
     decode,
     encode,
@@ -181,14 +183,20 @@ def _to_columns(document: Document, revision: int, at: datetime) -> dict[str, An
     }
     match document:
         case TargetDoc():
-            row["labels"] = join_spaced(f"{k}={v}" for k, v in document.metadata.labels.items())
+            row |= _to_about_columns(document.metadata)
         case EntryDoc():
+            row |= _to_about_columns(document.metadata)
             row["status"] = document.spec.status
             row["components"] = join_spaced(document.spec.components)
         case WaiverDoc():
             row["owner"] = document.spec.owner
             row["expires"] = document.spec.expires
     return row
+
+
+def _to_about_columns(metadata: TargetMetadata | EntryMetadata) -> dict[str, str]:
+    labels = join_spaced(f"{key}={value}" for key, value in metadata.labels.items())
+    return {"labels": labels, "owner": metadata.owner or ""}
 
 
 def join_spaced(words: Any) -> str:
@@ -236,6 +244,7 @@ def list_targets(
     session: Session,
     *,
     label: str | None = None,
+    owner: str | None = None,
     gpu: str | None = None,
     driver: str | None = None,
     search: str | None = None,
@@ -248,6 +257,7 @@ def list_targets(
     Args:
         session: to read from.
         label: ``tier=prod``.
+        owner: of the target.
         gpu: of any pool, as written.
         driver: of any pool, as written.
         search: part of the name, case-insensitive.
@@ -260,6 +270,7 @@ def list_targets(
     has = has.where(Pool.driver == driver) if driver else has
     wanted = (
         _contains_word(Target.labels, label),
+        Target.owner == owner if owner else None,
         has if gpu or driver else None,
         None if within is None else in_limit(session, Target.name, within),
     )
@@ -272,6 +283,8 @@ def list_entries(
     target: str | None = None,
     status: str | None = None,
     component: str | None = None,
+    label: str | None = None,
+    owner: str | None = None,
     search: str | None = None,
     within: TargetPatterns | None = None,
     cursor: str | None = None,
@@ -284,6 +297,8 @@ def list_entries(
         target: of the entry, by name or by ``*``.
         status: ``candidate``, ``blessed``, ``deprecated`` or ``revoked``.
         component: canonical name of a constrained component.
+        label: ``team=ml``.
+        owner: of the entry.
         search: part of the name, case-insensitive.
         within: limit of the caller to targets; None: no limit.
         cursor: of the page.
@@ -293,6 +308,8 @@ def list_entries(
         _names_target("Entry", target),
         Entry.status == status if status else None,
         _contains_word(Entry.components, component),
+        _contains_word(Entry.labels, label),
+        Entry.owner == owner if owner else None,
         _names_any(session, "Entry", within),
     )
     return _page(session, "Entry", wanted, search, cursor, limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -97,8 +97,9 @@ def make_revision(
     reason: str,
     action: str,
     at: datetime,
-    proposal: str | None = None,
+    consent: Consent | None = None,
     detail: Mapping[str, Any] = _NO_DETAIL,
+    write: Callable[..., None] = documents.apply_edits,
 ) -> int:
     """Make one revision: write history, current state and audit record.
 
@@ -109,12 +110,15 @@ def make_revision(
         reason: of the author.
         action: ``create``, ``change``, ``delete``, ``import``, ``merge`` or ``revert``.
         at: now; a revision is never older than the previous one.
-        proposal: that is merged; None: the change is made directly, and the audit log says so.
-        detail: further members of the audit record, such as who approved.
+        consent: of those who agreed, which a proposal that is merged notes; None: nobody was
+            asked. The audit log says in either case whether there was a proposal.
+        detail: further members of the audit record, such as who merged.
+        write: writes the current state; a migration names its own, as its schema is older.
 
     Returns:
         The number of the revision.
     """
+    proposal = consent.proposal if consent else None
     query = select(Revision.number, Revision.made_at).order_by(Revision.number.desc()).limit(1)
     last = session.execute(query).first()
     number, made_at = (last.number + 1, max(at, last.made_at)) if last else (1, at)
@@ -130,27 +134,37 @@ def make_revision(
     rows = [_change_row(edit, number) for edit in edits]
     session.execute(insert(Revision), [revision])
     session.execute(insert(DocumentChange), rows)
-    documents.apply_edits(
-        session, [(e.before, e.after) for e in edits], revision=number, at=made_at
-    )
-    digest = digest_revision(revision, rows)
+    write(session, [(e.before, e.after) for e in edits], revision=number, at=made_at)
+    _audit_revision(session, revision, rows, consent, detail)
+    if consent:
+        consent.note(session, number)
+    return number
+
+
+def _audit_revision(
+    session: Session,
+    revision: dict[str, Any],
+    rows: Sequence[dict[str, Any]],
+    consent: Consent | None,
+    detail: Mapping[str, Any],
+) -> None:
     audited = {
+        **(consent.to_detail() if consent else {}),
         **detail,
-        "revision": number,
-        "reason": reason,
-        "sha256": digest,
-        "proposal": proposal,
+        "revision": revision["number"],
+        "reason": revision["reason"],
+        "sha256": digest_revision(revision, rows),
+        "proposal": revision.get("proposal"),
     }
     subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
     audit.append(
         session,
-        at=made_at,
-        actor=author,
-        action=f"matrix.{action}",
+        at=revision["made_at"],
+        actor=revision["author"],
+        action=f"matrix.{revision['action']}",
         subject=subject,
         detail=audited,
     )
-    return number
 
 
 def digest_revision(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:
@@ -253,10 +267,12 @@ def read_edits(session: Session, number: int) -> list[Edit]:
     """Return what a revision changed: each document before and after."""
     query = select(DocumentChange.kind, DocumentChange.before, DocumentChange.after)
     query = query.where(DocumentChange.revision == number).order_by(DocumentChange.id)
-    return [
-        Edit(*(decode(kind, side) if side else None for side in (before, after)))
-        for kind, before, after in session.execute(query)
-    ]
+    return [decode_edit(kind, before, after) for kind, before, after in session.execute(query)]
+
+
+def decode_edit(kind: str, before: str | None, after: str | None) -> Edit:
+    """Return the edit of a document, whose sides are text as `encode` writes it."""
+    return Edit(*(decode(kind, side) if side else None for side in (before, after)))
 
 
 def list_later(session: Session, kind: Kind, name: str, number: int) -> list[int]:

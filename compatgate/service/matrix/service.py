@@ -21,6 +21,7 @@ from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
+from compatgate.service.matrix.blessing import list_blessed, require_evidence
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.permission import check_edits
@@ -28,7 +29,7 @@ from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
-from compatgate.service.proposals.agreement import Consent, ProposalNeeded, require_consent
+from compatgate.service.proposals.agreement import Consent, require_consent, write_or_propose
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
@@ -42,7 +43,11 @@ STATUS_VERBS: dict[EntryStatus, str] = {
 
 
 def set_status(
-    document: Mapping[str, Any], status: str, reason: str, replacement: str = ""
+    document: Mapping[str, Any],
+    status: str,
+    reason: str,
+    replacement: str = "",
+    evidence_override: str = "",
 ) -> dict[str, Any]:
     """Return the document of an entry with another status.
 
@@ -51,6 +56,7 @@ def set_status(
         status: one of `VERBS`.
         reason: the new reason of the entry.
         replacement: what to use instead; a blessed entry has none.
+        evidence_override: why a blessed entry goes without the evidence that a policy asks for.
 
     Raises:
         BadInput: the status is unknown or unchanged, or the entry would replace itself.
@@ -71,10 +77,12 @@ def set_status(
     spec |= {"status": status, "reason": reason}
     if replacement and status != "blessed":
         spec["replacement"] = replacement
+    if evidence_override and status == "blessed":
+        spec["evidenceOverride"] = evidence_override
     return {**document, "spec": spec}
 
 
-_OF_STATUS = ("reason", "replacement", "blessedBy")
+_OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
 _LONGEST_REASON = 8192
 
 
@@ -106,14 +114,29 @@ class Authorship(Struct, frozen=True):
                 raise BadInput(
                     "must not be empty", field=field, hint="state the author and the reason"
                 )
-            try:
-                storable = "\0" not in text and len(text.encode()) <= _LONGEST_REASON
-            except UnicodeEncodeError:
-                storable = False
-            if not storable:
-                hint = f"Unicode text of at most {_LONGEST_REASON} bytes, without NUL"
-                raise BadInput("is not text that can be stored", field=field, hint=hint)
+            require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
         return self
+
+
+def require_storable(text: str, field: str, longest: int, limit: str) -> None:
+    """Refuse text that the database cannot hold.
+
+    Args:
+        text: to store.
+        field: where it was stated.
+        longest: most bytes.
+        limit: the same in words, ``8192 bytes``.
+
+    Raises:
+        BadInput: it is too long, contains a NUL character, or is not Unicode.
+    """
+    try:
+        storable = "\0" not in text and len(text.encode()) <= longest
+    except UnicodeEncodeError:
+        storable = False
+    if not storable:
+        hint = f"Unicode text of at most {limit}, without NUL"
+        raise BadInput("is not text that can be stored", field=field, hint=hint)
 
 
 class MatrixService(MatrixReader):
@@ -134,6 +157,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake in the body, by field path.
             Conflict: the name is taken.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
 
@@ -144,7 +168,7 @@ class MatrixService(MatrixReader):
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
-            _revise(session, Edit(None, document), by)
+            self._revise(session, Edit(None, document), by)
             return require_document(session, kind, name)
 
         return self._write(write)
@@ -171,6 +195,7 @@ class MatrixService(MatrixReader):
             NotFound: no document has that name.
             ManyProblems: every mistake in the body, by field path.
             Conflict: someone else changed it since ``expected``.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
 
@@ -179,7 +204,7 @@ class MatrixService(MatrixReader):
             after = self._parse(session, kind, body, name)
             check_edits([Edit(before, after)], by.principal)
             if before != after:
-                _revise(session, Edit(before, after), by)
+                self._revise(session, Edit(before, after), by)
             return require_document(session, kind, name)
 
         return self._write(write)
@@ -191,6 +216,7 @@ class MatrixService(MatrixReader):
         by: Authorship,
         *,
         replacement: str = "",
+        evidence_override: str = "",
         expected: int | None = None,
     ) -> StoredDocument:
         """Change the status and the reason of an entry.
@@ -200,21 +226,23 @@ class MatrixService(MatrixReader):
             status: ``blessed``, ``deprecated`` or ``revoked``.
             by: author and reason; the entry takes the reason.
             replacement: what to use instead of a deprecated or revoked entry.
+            evidence_override: why it is blessed without the evidence that a policy asks for.
             expected: revision of the version that the caller saw.
 
         Raises:
             NotFound: there is no such entry.
             BadInput: the entry cannot change to that status.
+            EvidenceNeeded: a policy asks for canary runs that have not passed.
             Conflict: someone else changed it since ``expected``.
         """
         by.check()
 
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, "Entry", name, expected)
-            body = set_status(to_body(before), status, by.reason, replacement)
+            body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
             edit = Edit(before, self._parse(session, "Entry", body, name))
             check_edits([edit], by.principal)
-            _revise(session, edit, by)
+            self._revise(session, edit, by)
             return require_document(session, "Entry", name)
 
         return self._write(write)
@@ -243,7 +271,7 @@ class MatrixService(MatrixReader):
                     value=name,
                     hint="change or delete them first",
                 )
-            return _revise(session, Edit(before, None), by)
+            return self._revise(session, Edit(before, None), by)
 
         return self._write(write)
 
@@ -257,6 +285,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake, with file, line and path; nothing changed.
             Conflict: a target that the files name was deleted meanwhile.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
         read = imports.read_files(self._database, sources, self._facts.gpus)
@@ -264,7 +293,7 @@ class MatrixService(MatrixReader):
             return self._read(lambda session: self._plan(session, read, by))
         return self._write(
             lambda session: imports.apply_import(
-                session, read, by.author, by.reason, clock.now(), permit(session, by)
+                session, read, by.author, by.reason, clock.now(), self._permit(session, by)
             )
         )
 
@@ -292,6 +321,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake, with file, line and path; or documents of another sync.
             Conflict: documents name a target that the files lack.
+            EvidenceNeeded: as `import_documents`.
         """
         by.check()
         read = imports.read_files(self._database, sources, self._facts.gpus)
@@ -305,7 +335,7 @@ class MatrixService(MatrixReader):
                 by.author,
                 by.reason,
                 clock.now(),
-                permit(session, by, "sync"),
+                self._permit(session, by, "sync"),
             )
         )
 
@@ -347,54 +377,43 @@ class MatrixService(MatrixReader):
         return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        try:
-            with self._database.writing() as session:
-                result = change(session)
-        except ProposalNeeded as error:
-            self._record(error)
-            raise
+        result = write_or_propose(self._database, change)
         self._snapshots.refresh()
         return result
 
-    def _record(self, needed: ProposalNeeded) -> None:
-        """Store the proposal of a change, once the refused change is undone."""
-        if needed.store is not None:
-            with self._database.writing() as session:
-                needed.store(session)
+    def _permit(
+        self, session: Session, by: Authorship, action: str = "import"
+    ) -> Callable[[Sequence[Edit]], Consent]:
+        """Return the check of an author's edits, made in the transaction that writes them."""
 
+        def check(edits: Sequence[Edit]) -> Consent:
+            check_edits(edits, by.principal)
+            return self._require_consent(session, edits, by, action)
 
-def permit(
-    session: Session, by: Authorship, action: str = "import"
-) -> Callable[[Sequence[Edit]], Consent]:
-    """Return the check of an author's edits, made in the transaction that writes them."""
+        return check
 
-    def check(edits: Sequence[Edit]) -> Consent:
-        check_edits(edits, by.principal)
-        return _consent(session, edits, by, action)
+    def _revise(self, session: Session, edit: Edit, by: Authorship) -> int:
+        consent = self._require_consent(session, [edit], by, edit.action)
+        return revisions.make_revision(
+            session,
+            [edit],
+            author=by.author,
+            reason=by.reason,
+            action=edit.action,
+            at=clock.now(),
+            consent=consent,
+        )
 
-    return check
-
-
-def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: str) -> Consent:
-    return require_consent(
-        session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
-    )
-
-
-def _revise(session: Session, edit: Edit, by: Authorship) -> int:
-    consent = _consent(session, [edit], by, edit.action)
-    revision = revisions.make_revision(
-        session,
-        [edit],
-        author=by.author,
-        reason=by.reason,
-        action=edit.action,
-        at=clock.now(),
-        proposal=consent.proposal,
-        detail=consent.to_detail(),
-    )
-    consent.note(session, revision)
-    return revision
+    def _require_consent(
+        self, session: Session, edits: Sequence[Edit], by: Authorship, action: str
+    ) -> Consent:
+        """Return the consent to edits, after what their targets' policies ask for is there."""
+        consent = require_consent(
+            session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
+        )
+        if list_blessed(edits):
+            require_evidence(edits, self._snapshots.refresh(), self._facts)
+        return consent
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
 from compatgate.documents.sources import DocumentProblem
@@ -23,10 +22,8 @@ from compatgate.documents.specs import (
     NAME_PATTERN,
     Change,
     Document,
-    TargetDoc,
     compare_document,
     key_of,
-    target_refs,
 )
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.matrix import imports
@@ -34,8 +31,8 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import Consent, Edit, make_revision
 
 SYNC_NAME_PATTERN = NAME_PATTERN
-_MOST_USES = 10_000
-_MOST_NAMED = 5
+_MAX_USES = 10_000
+_MAX_NAMED = 5
 D = TypeVar("D", bound=Document)
 
 
@@ -113,9 +110,8 @@ def plan_sync(
         one for key, one in _find_own(session, options).items() if key not in written
     )
     if options.prune:
-        pruned = [Edit(one, None) for one in reversed(lacking)]  # targets go last
-        _check_uses(session, pruned, edits, read)
-        edits += pruned
+        edits += [Edit(one, None) for one in reversed(lacking)]  # targets go last
+        _check_uses(session, edits)
     result = SyncResult(
         options.name,
         tuple(c for edit in edits if (c := compare_document(edit.before, edit.after))),
@@ -168,10 +164,9 @@ def apply_sync(
             reason=reason,
             action="sync",
             at=at,
-            proposal=consent.proposal,
-            detail={**consent.to_detail(), "sync": options.name},
+            consent=consent,
+            detail={"sync": options.name},
         )
-        consent.note(session, revision)
         return replace(result, revision=revision)
 
 
@@ -210,28 +205,13 @@ def _refuse_foreign(
         raise ManyProblems(f"{count} to another sync; nothing was changed", problems)
 
 
-def _check_uses(
-    session: Session, pruned: Sequence[Edit], edits: Sequence[Edit], read: Sequence[Document]
-) -> None:
+def _check_uses(session: Session, edits: Sequence[Edit]) -> None:
     """Refuse to delete a target that a document would still name afterwards."""
-    rewritten = {key_of(edit.document) for edit in (*pruned, *edits)}
-    for edit in pruned:
-        if not isinstance(edit.before, TargetDoc):
-            continue
-        target = edit.before.metadata.name
-        uses = documents.list_uses(session, target, _MOST_USES)
-        users = [f"{kind} {name}" for kind, name in uses if (kind, name) not in rewritten]
-        users += [
-            f"{kind} {name}"
-            for document in read
-            for kind, name in [key_of(document)]
-            if target in target_refs(document) and target != ANY_TARGET
-        ]
-        if users:
-            named = ", ".join(dict.fromkeys(users[:_MOST_NAMED]))
-            raise Conflict(
-                f"the files lack the target {target!r}, and {named} name it",
-                field="prune",
-                value=target,
-                hint="keep the target in the files, or change what names it",
-            )
+    for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
+        named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MAX_NAMED])
+        raise Conflict(
+            f"the files lack the target {target!r}, and {named} name it",
+            field="prune",
+            value=target,
+            hint="keep the target in the files, or change what names it",
+        )

@@ -186,14 +186,14 @@ def _report_once(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Report the nodes of a file, in as many reports as their number needs."""
     from compatgate.client.operations import Operations
-    from compatgate.service.nodes.schemas import CLUSTER, MOST_NODES
+    from compatgate.service.nodes.schemas import CLUSTER, MAX_NODES
 
     document = _read_report(args.file)
     nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
     found: list[dict[str, Any]] = []
     with gate_of(args) as gate:
-        for start in range(0, len(nodes), MOST_NODES):
-            part = nodes[start : start + MOST_NODES]
+        for start in range(0, len(nodes), MAX_NODES):
+            part = nodes[start : start + MAX_NODES]
             answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
             found += answer["nodes"]
     if not _as_json(args, found):

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
+from compatgate.kit import clock
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.cluster.connection import ClusterNode
 from compatgate.service.cluster.labels import (
@@ -149,7 +150,7 @@ def _explain_sources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
     elif first.witness == "driver":
         yield "The driver's own report decides about driver and GPUs."
     else:
-        when = second.seen_at.strftime("%Y-%m-%d %H:%MZ")
+        when = clock.readable(second.seen_at)
         yield (
             f"The driver's own report is of {when}, more than a day older than the labels: "
             "the labels decide, since the driver may have been replaced."

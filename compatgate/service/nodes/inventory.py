@@ -22,7 +22,7 @@ from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.nodes.repository import NodeRow
-from compatgate.service.nodes.schemas import MOST_LABELS
+from compatgate.service.nodes.schemas import MAX_LABELS
 
 LOOK_SECONDS = 5.0
 """How old the nodes in memory may be, in seconds; a report to this process counts at once."""
@@ -209,5 +209,5 @@ def known_node(row: NodeRow) -> KnownNode:
         tuple(Taint(one["key"], one["effect"], one.get("value", "")) for one in row.taints),
         # A device plugin that starts hands out nothing for a moment.
         resources or None,
-        len(row.labels) >= MOST_LABELS,
+        len(row.labels) >= MAX_LABELS,
     )

@@ -245,10 +245,10 @@ def _driver_cell(one: PoolComparison) -> Cell:
     return Cell("another", tone="fail" if one.gpus else "muted")
 
 
-MOST_GROUPS = 20
+MAX_GROUPS = 20
 _TRIED = 5
 """Number of groups with their failing entries; other groups have a link."""
-_MOST_ENTRIES = 60
+_MAX_ENTRIES = 60
 _DRIFT_COLUMNS = (
     Column("node", "Node"),
     Column("what", "Difference", "name"),
@@ -297,7 +297,7 @@ def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
     table = make_list_table(
         "drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences"
     )
-    shown = groups[:MOST_GROUPS]
+    shown = groups[:MAX_GROUPS]
     context = {
         "query": query,
         "kinds": get_args(DriftKind),
@@ -352,7 +352,7 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
     """Yield, for each group, what would fail with its nodes' values; empty: not computed."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     for one in groups:
-        few = len(snapshot.matrix.entries.of(one.target)) <= _MOST_ENTRIES
+        few = len(snapshot.matrix.entries.of(one.target)) <= _MAX_ENTRIES
         said = ""
         if one.have and few and ask.principal.may("gate"):
             with suppress(CompatgateError):  # what the facts do not know cannot be tried

@@ -23,6 +23,7 @@ from compatgate.discovery.nvidia_smi.report import Report as SmiReport
 from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
 from compatgate.discovery.observations import NodeParts
 from compatgate.errors import BadInput
+from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.service.admission.kinds import shipped_kinds
 from compatgate.service.nodes.repository import NodeRow
@@ -244,7 +245,7 @@ def format_gpus(gpus: Iterable[GpuCount]) -> str:
 
 def _deciding_text(own: SourceReport, *, outdated: bool) -> str:
     if outdated:
-        when = own.seen_at.strftime("%Y-%m-%d %H:%MZ")
+        when = clock.readable(own.seen_at)
         return f"the driver's own report is of {when}, long before the labels, which decide"
     return "the driver's own report decides"
 

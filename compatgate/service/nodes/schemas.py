@@ -13,9 +13,9 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import DriftKind, DriverState
 
-MOST_NODES = 500
+MAX_NODES = 500
 """Maximum number of nodes in one report; a larger cluster sends several."""
-MOST_LABELS = 256
+MAX_LABELS = 256
 CLUSTER = "default"
 # The look-ahead stands for the line feed that Python's $ would let pass.
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
@@ -28,7 +28,7 @@ Key = Annotated[str, Meta(pattern=KEY_PATTERN)]
 Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=65536)]
 Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
-Labels = Annotated[dict[Key, Value], Meta(max_length=MOST_LABELS)]
+Labels = Annotated[dict[Key, Value], Meta(max_length=MAX_LABELS)]
 
 
 UNREPORTED_LABELS = re.compile(
@@ -103,7 +103,7 @@ class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Report(Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes of one cluster."""
 
-    nodes: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=MOST_NODES)]
+    nodes: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=MAX_NODES)]
     cluster: Name = CLUSTER
 
 

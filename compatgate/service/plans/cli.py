@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.core.rule import exit_code
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_change_options
+from compatgate.kit.cli.options import add_change_options, add_format
 from compatgate.kit.cli.parser import server_of
 from compatgate.service.gate_client import add_place, ask, gate_of
 
@@ -47,12 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_place(parser)
     parser.add_argument("--bundle", metavar="FILE", help="use a bundle: no decisions, no nodes")
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="output format (default: text)",
-    )
+    add_format(parser, markdown=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ from compatgate.core.rule import Outcome
 from compatgate.core.whatif_result import Cause, Change
 from compatgate.service.gate.schemas import FindingBody, PoolBody, PoolWhatIfBody, StackValue
 
-MOST_UPGRADES = 2
-MOST_LABELS = 16
+MAX_UPGRADES = 2
+MAX_LABELS = 16
 Upgrade = Annotated[
     str,
     Meta(
@@ -42,7 +42,7 @@ class PlanRequest(Struct, frozen=True, forbid_unknown_fields=True):
             examples=[{"driver": "580.95.05"}],
         ),
     ] = {}
-    upgrade: Annotated[list[Upgrade], Meta(max_length=MOST_UPGRADES)] = []
+    upgrade: Annotated[list[Upgrade], Meta(max_length=MAX_UPGRADES)] = []
     pool: Annotated[
         Annotated[str, Meta(min_length=1, max_length=256)] | None,
         Meta(description="change only this pool"),
@@ -50,7 +50,7 @@ class PlanRequest(Struct, frozen=True, forbid_unknown_fields=True):
     rack_labels: Annotated[
         list[Label],
         Meta(
-            max_length=MOST_LABELS,
+            max_length=MAX_LABELS,
             description="labels of nodes whose value names a rack; default: known ones",
             examples=[["example.com/rack"]],
         ),

@@ -8,8 +8,8 @@ from typing import Any
 from compatgate.kit.sections import Item, Section, shorten
 
 Body = dict[str, Any]
-_MOST_NAMES = 6
-_MOST_DOMAINS = 4
+_MAX_NAMES = 6
+_MAX_DOMAINS = 4
 _TITLES = {
     "facts": "Physics: what the vendors' facts break",
     "matrix": "Paperwork: what only the matrix excludes",
@@ -60,7 +60,7 @@ def _cause(plan: Body, cause: str) -> Section:
 def _name_subjects(group: Body) -> str:
     parts = []
     if group["entries"]:
-        parts.append(shorten(group["entries"], _MOST_NAMES))
+        parts.append(shorten(group["entries"], _MAX_NAMES))
     if group["stacks"]:
         count = len(group["stacks"])
         parts.append(f"{count} running stack{'' if count == 1 else 's'}")
@@ -88,7 +88,7 @@ def _owed(plan: Body) -> Section:
         weight = "required" if run["required"] else "advised"
         failed = (f"failed: {run['failed']}",) if run["failed"] else ()
         text = f"suite {run['suite']} on {run['sku']} with driver {run['driver']} ({weight})"
-        items.append(Item(text, (f"for {shorten(run['entries'], _MOST_NAMES)}", *failed)))
+        items.append(Item(text, (f"for {shorten(run['entries'], _MAX_NAMES)}", *failed)))
     return Section("Canaries owed", tuple(items))
 
 
@@ -169,7 +169,7 @@ def _order(plan: Body) -> Section:
     for wave in order["waves"]:
         domains = [_describe_domain(domain) for domain in wave["domains"]]
         text = f"wave {wave['number']}: {wave['nodes']} nodes of {', '.join(wave['pools'])}"
-        items.append(Item(text, (shorten(domains, _MOST_DOMAINS),)))
+        items.append(Item(text, (shorten(domains, _MAX_DOMAINS),)))
     items += [Item(f"note: {remark}") for remark in order["remarks"]]
     if order["left"]:
         items.append(Item(f"{order['left']} nodes are in no wave"))

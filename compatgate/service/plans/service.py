@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 PLAN_KEYS = ("set", "upgrade", "pool", "rack_labels")
 DAYS = 30
 """Decisions of so many days tell what runs."""
-MOST_DECISIONS = 20_000
-MOST_STACKS = 300
+MAX_DECISIONS = 20_000
+MAX_STACKS = 300
 """Running stacks that a plan evaluates, the latest."""
-MOST_NODES = 20_000
-_MOST_TEXT = 317
+MAX_NODES = 20_000
+_MAX_TEXT = 317
 _encode = msgspec.json.Encoder(order="deterministic").encode
 FindDocument = Callable[[str], dict[str, Any] | None]
 
@@ -139,7 +139,7 @@ def _select_pools(target: Target, pool: Any) -> tuple[Pool, ...]:
 def _read_texts(body: Mapping[str, Any], key: str) -> list[str]:
     value = body.get(key) or []
     if not isinstance(value, list) or not all(
-        isinstance(one, str) and 0 < len(one) <= _MOST_TEXT for one in value
+        isinstance(one, str) and 0 < len(one) <= _MAX_TEXT for one in value
     ):
         raise BadInput("must be a list of texts", field=key, value=value)
     return list(value)
@@ -173,19 +173,19 @@ def _read_running(
     """Return the stacks that the gate has allowed recently, each once."""
     since = now - timedelta(days=DAYS)
     with gate.database.reading() as session:
-        asked = list_asked_stacks(session, [target], since, most=MOST_DECISIONS)
+        asked = list_asked_stacks(session, [target], since, most=MAX_DECISIONS)
     groups: dict[bytes, list[AskedStack]] = {}
     for one in asked.found:
         if one.body.get("allowed") and one.body.get("basis") != "what-if":
             key = _encode((one.body.get("stack"), one.body.get("image"), _pool_names(one)))
             groups.setdefault(key, []).append(one)
-    if len(groups) > MOST_STACKS or not asked.complete:
+    if len(groups) > MAX_STACKS or not asked.complete:
         remarks.append(
             f"of the decisions since {since.date()} the latest count: {asked.decisions} decisions, "
-            f"{min(len(groups), MOST_STACKS)} stacks"
+            f"{min(len(groups), MAX_STACKS)} stacks"
         )
     found = []
-    for group in list(groups.values())[:MOST_STACKS]:
+    for group in list(groups.values())[:MAX_STACKS]:
         try:
             found.append(_make_running(group))
         except BadInput as error:
@@ -212,8 +212,8 @@ def _read_nodes(
     for view in gate.nodes.each():
         if target in view.standing.targets:
             views.append(view)
-        if len(views) == MOST_NODES:
-            remarks.append(f"only the first {MOST_NODES} nodes are in waves")
+        if len(views) == MAX_NODES:
+            remarks.append(f"only the first {MAX_NODES} nodes are in waves")
             break
     several = len({view.row.cluster for view in views}) > 1
     found = snapshot.target(target)

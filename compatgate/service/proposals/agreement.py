@@ -7,7 +7,7 @@ made when everybody whom the policies ask for has approved it, or has sent the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
 from sqlalchemy.orm import Session
@@ -16,12 +16,15 @@ from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import TargetDoc
 from compatgate.documents.weakening import loosens, takes_back
 from compatgate.errors import Conflict
+from compatgate.kit.database.database import Database
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.permission import targets_of
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals import repository as proposals
 from compatgate.service.proposals.models import EventRow, ProposalRow
 from compatgate.service.tokens.principal import matches
+
+T = TypeVar("T")
 
 
 class Demand(Struct, frozen=True):
@@ -115,6 +118,22 @@ class ApprovalNeeded(ProposalNeeded):
     ) -> None:
         super().__init__(problem, store=store, value=value, hint=hint)
         self.field = "approval"
+
+
+def write_or_propose(database: Database, change: Callable[[Session], T]) -> T:
+    """Make a change in one transaction; where it is refused, store what its error holds.
+
+    Raises:
+        ProposalNeeded: the change is a proposal now.
+    """
+    try:
+        with database.writing() as session:
+            return change(session)
+    except ProposalNeeded as error:
+        if error.store is not None:
+            with database.writing() as session:
+                error.store(session)
+        raise
 
 
 class Consent(Struct, frozen=True):

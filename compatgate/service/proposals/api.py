@@ -27,8 +27,6 @@ from compatgate.service.proposals.service import ProposalView
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-_BYTES_OF_VALUE = 24
-"""Bytes of a request for each value that its documents may hold, as of an import."""
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
 
 
@@ -75,16 +73,14 @@ def create_proposal(call: Call[NoQuery]) -> Reply:
     The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
     of entries. Nothing changes until somebody merges the proposal.
     """
-    view = call.gate.proposals.propose(_request(call), call.by(), most=_most(call))
+    view = call.gate.proposals.propose(
+        _request(call), call.by(), most=call.service.settings.max_values
+    )
     return _reply(view, status=201)
 
 
 def _request(call: Call[Any]) -> ProposalRequest:
     return to_struct(call.document(), ProposalRequest)
-
-
-def _most(call: Call[Any]) -> int:
-    return call.service.settings.max_request_size // _BYTES_OF_VALUE
 
 
 def _reply(view: ProposalView, *, status: int = 200) -> Reply:
@@ -123,7 +119,9 @@ def change_proposal(call: Call[NoQuery]) -> Reply:
 
     Approvals count for the edits that were approved: they fall when the edits change.
     """
-    made = call.gate.proposals.change(call.args["id"], _request(call), call.by(), most=_most(call))
+    made = call.gate.proposals.change(
+        call.args["id"], _request(call), call.by(), most=call.service.settings.max_values
+    )
     return _reply(made)
 
 

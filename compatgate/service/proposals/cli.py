@@ -9,6 +9,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.sections import shorten
 from compatgate.service.gate_client import Body, ask, ask_all
 
 if TYPE_CHECKING:
@@ -204,15 +205,13 @@ def list_proposals(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _list_row(one: Body) -> tuple[Any, ...]:
-    more = len(one["documents"]) - 3
-    changes = ", ".join(one["documents"][:3]) + (f" and {more} more" if more > 0 else "")
     return (
         one["id"],
         one["state"] if one["revision"] is None else f"merged: {one['revision']}",
         one["author"],
         format_json_time(one["made_at"]),
         ",".join(one["targets"]),
-        changes,
+        shorten(one["documents"], 3),
         ", ".join(approval["by"] for approval in one["approvals"]),
         one["reason"],
     )

@@ -13,12 +13,9 @@ from compatgate.documents.sources import Source
 from compatgate.documents.specs import (
     KINDS,
     Document,
-    EntryDoc,
     Kind,
     PoolSpec,
-    TargetDoc,
     key_of,
-    target_refs,
 )
 from compatgate.documents.validation import read_body, read_documents
 from compatgate.errors import BadInput, Conflict
@@ -32,6 +29,7 @@ from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.waivers import service as waiver_limits
 
 Key = tuple[Kind, str]
+_MAX_USES = 1000
 _POOL_FIELDS = tuple(
     field.encode_name for field in msgspec.structs.fields(PoolSpec) if field.name != "name"
 )
@@ -177,24 +175,14 @@ def check_together(session: Session, edits: Sequence[Edit]) -> None:
         ManyProblems: a policy forbids a waiver.
     """
     imports.check_import(session, [edit.after for edit in edits if edit.after])
-    gone = [edit.document for edit in edits if edit.after is None]
-    touched = {key_of(edit.document) for edit in edits}
-    for target in (one for one in gone if isinstance(one, TargetDoc)):
-        name = target.metadata.name
-        uses = [key for key in documents.list_uses(session, name, 1000) if key not in touched]
-        uses += [
-            key_of(edit.after)
-            for edit in edits
-            if edit.after is not None and name in target_refs(edit.after)
-        ]
-        if uses:
-            named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
-            raise Conflict(
-                f"the target {name!r} is named by {named_by}",
-                field="name",
-                value=name,
-                hint="change or delete them as well",
-            )
+    for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
+        named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
+        raise Conflict(
+            f"the target {target!r} is named by {named_by}",
+            field="name",
+            value=target,
+            hint="change or delete them as well",
+        )
 
 
 def make_reverting_edits(session: Session, number: int) -> list[Edit]:
@@ -236,23 +224,3 @@ def find_conflicts(session: Session, row: ProposalRow) -> Iterator[tuple[Kind, s
         if stored.get(key) != edit.before:
             found = documents.get_document(session, *key)
             yield *key, found.revision if found else None
-
-
-def list_blessed(edits: Iterable[Edit]) -> list[EntryDoc]:
-    """Return the entries that edits bless, or whose scope they change while blessed."""
-    return [
-        edit.after
-        for edit in edits
-        if isinstance(edit.after, EntryDoc) and edit.after.spec.status == "blessed" and _new(edit)
-    ]
-
-
-def _new(edit: Edit) -> bool:
-    before, after = edit.before, edit.after
-    if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
-        return True
-    old, new = before.spec, after.spec
-    return old.status != "blessed" or any(
-        getattr(old, name) != getattr(new, name)
-        for name in ("targets", "components", "gpus", "needs")
-    )

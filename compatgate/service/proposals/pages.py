@@ -19,10 +19,11 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.proposals.guards import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.proposals.service import ProposalView, may_merge
+from compatgate.service.proposals.service import ProposalView
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
@@ -50,7 +51,7 @@ TONES: dict[ProposalState, str] = {
     "closed": "cancelled",
 }
 """Badges of the states."""
-_MOST_SHOWN = 50
+_MAX_SHOWN = 50
 """Documents whose differences a page shows."""
 
 
@@ -102,7 +103,7 @@ def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Propose the documents of a form."""
     try:
         file = ProposedFile("documents", ask.form.get("documents", ""))
-        most = ask.service.settings.max_request_size
+        most = ask.service.settings.max_values
         view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
     except CompatgateError as error:
         return _form_page(ask, error)
@@ -132,8 +133,8 @@ def _proposal_page(
     context = {
         "one": one,
         "backtest": arrange(one["backtest"]) if one["backtest"] else [],
-        "changes": row.changes[:_MOST_SHOWN],
-        "left": max(0, len(row.changes) - _MOST_SHOWN),
+        "changes": row.changes[:_MAX_SHOWN],
+        "left": max(0, len(row.changes) - _MAX_SHOWN),
         "tone": TONES[view.state],
         "is_open": row.is_open,
         "mine": mine,

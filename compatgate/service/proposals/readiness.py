@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.core.entry_evidence import NeededRun, index_runs, judge_candidate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import ANY_TARGET
-from compatgate.core.request import Target
-from compatgate.documents.convert import to_entry, to_target
-from compatgate.documents.specs import Kind, TargetDoc
+from compatgate.documents.specs import Kind
 from compatgate.documents.words import describe_change, diff_yaml
-from compatgate.errors import BadInput
-from compatgate.kit import clock
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.blessing import EvidenceState, assess_evidence
 from compatgate.service.proposals.agreement import Demand, find_demands, list_lacks
-from compatgate.service.proposals.drafting import find_conflicts, list_blessed
+from compatgate.service.proposals.drafting import find_conflicts
 from compatgate.service.proposals.models import ProposalRow, ProposalState
-
-
-class EntryNeed(Struct, frozen=True):
-    """A canary run that a blessed entry lacks.
-
-    Attributes:
-        required: the target's policy asks for it.
-    """
-
-    entry: str
-    run: NeededRun
-    required: bool
-
-    def describe(self) -> str:
-        """Return the need in words."""
-        one = self.run
-        where = (
-            f"suite {one.suite} for {self.entry} on {one.target}, {one.sku}, driver {one.driver}"
-        )
-        return f"run {one.failed} failed: {where}" if one.failed else f"has not passed: {where}"
-
-
-class EvidenceState(Struct, frozen=True):
-    """The canary evidence for the entries that a proposal blesses.
-
-    Attributes:
-        runs: that passed and count.
-    """
-
-    runs: tuple[str, ...] = ()
-    needs: tuple[EntryNeed, ...] = ()
-
-    @property
-    def required(self) -> tuple[EntryNeed, ...]:
-        """Return the needs without which a policy allows no merge."""
-        return tuple(need for need in self.needs if need.required)
 
 
 class Readiness(Struct, frozen=True):
@@ -112,44 +69,6 @@ def assess(session: Session, row: ProposalRow, snapshot: Snapshot, facts: Facts)
         tuple(find_conflicts(session, row)),
         assess_evidence(row.edits, snapshot, facts),
     )
-
-
-def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:
-    """Return the evidence for the entries that edits bless, on the targets after the edits."""
-    blessed = list_blessed(edits)
-    if not blessed:
-        return EvidenceState()
-    targets = _targets_after(edits, snapshot, facts)
-    index = index_runs(snapshot.matrix.evidence)
-    runs: dict[str, None] = {}
-    needs: list[EntryNeed] = []
-    for document in blessed:
-        entry = to_entry(document, facts.gpus, snapshot.revision)
-        named = [
-            one for one in targets.values() if {one.name, ANY_TARGET} & set(document.spec.targets)
-        ]
-        found = judge_candidate(
-            entry, named, index, clock.now().timestamp(), snapshot.matrix.suites
-        )
-        runs.update((run, None) for run in found.runs)
-        needs += [
-            EntryNeed(entry.name, need, targets[need.target].policy.canary.require)
-            for need in found.needs
-        ]
-    return EvidenceState(tuple(runs), tuple(dict.fromkeys(needs)))
-
-
-def _targets_after(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> dict[str, Target]:
-    targets = dict(snapshot.targets)
-    for edit in edits:
-        if isinstance(edit.after, TargetDoc):
-            try:
-                targets[edit.after.metadata.name] = to_target(edit.after, facts.gpus)
-            except BadInput:  # a GPU that the facts no longer know: nothing can run there
-                targets.pop(edit.after.metadata.name, None)
-        elif isinstance(edit.before, TargetDoc):
-            targets.pop(edit.before.metadata.name, None)
-    return targets
 
 
 def summarize(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:

@@ -11,13 +11,13 @@ import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from compatgate.documents.specs import decode, encode, kind_of
+from compatgate.documents.specs import encode, kind_of
 from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.permission import targets_of
-from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.revisions import Edit, decode_edit
 from compatgate.service.proposals.models import (
     EventAction,
     EventRow,
@@ -54,10 +54,7 @@ def _encode_edits(edits: Iterable[Edit]) -> str:
 
 
 def _decode_edits(text: str) -> tuple[Edit, ...]:
-    return tuple(
-        Edit(*(decode(kind, side) if side else None for side in (before, after)))
-        for kind, before, after in msgspec.json.decode(text)
-    )
+    return tuple(decode_edit(*plain) for plain in msgspec.json.decode(text))
 
 
 def name_targets(edits: Iterable[Edit]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
-from compatgate.service.backtests.schemas import DAYS, MOST_DAYS, BacktestBody
+from compatgate.service.backtests.schemas import DAYS, MAX_DAYS, BacktestBody
 from compatgate.service.matrix.schemas import ENTRY, ChangeBody
 
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
@@ -134,7 +134,7 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class ProposalBacktest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a proposal's backtest."""
 
-    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="period of the decisions")] = DAYS
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="period of the decisions")] = DAYS
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,8 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
-from compatgate.service.matrix.permission import check_edits, targets_of
+from compatgate.service.matrix.blessing import EvidenceNeeded
+from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals import drafting
@@ -24,16 +25,25 @@ from compatgate.service.proposals import repository as proposals
 from compatgate.service.proposals.agreement import (
     ApprovalNeeded,
     Consent,
-    ProposalNeeded,
     require_consent,
+    write_or_propose,
+)
+from compatgate.service.proposals.guards import (
+    check_comment,
+    make_refusal,
+    may_merge,
+    require_digest,
+    require_merger,
+    require_open,
+    require_reach,
+    require_unchanged,
 )
 from compatgate.service.proposals.models import EventAction, ProposalRow, ProposalState
 from compatgate.service.proposals.readiness import Readiness, assess
 from compatgate.service.proposals.schemas import ProposalRequest
-from compatgate.service.tokens.principal import AccessRefused, Principal
+from compatgate.service.tokens.principal import Principal
 
 T = TypeVar("T")
-_MOST_COMMENT = 2000
 
 
 class ProposalView(Struct, frozen=True):
@@ -46,12 +56,6 @@ class ProposalView(Struct, frozen=True):
     def state(self) -> ProposalState:
         """Return the state of the proposal."""
         return self.readiness.state_of(self.row)
-
-
-class EvidenceNeeded(Conflict):
-    """A policy asks for canary evidence that the proposal lacks."""
-
-    slug = "evidence-needed"
 
 
 class Backtester(Protocol):
@@ -115,7 +119,7 @@ class ProposalService:
         *,
         automatic: bool = False,
     ) -> ProposalView:
-        _require_reach(edits, by.principal)
+        require_reach(edits, by.principal)
         made = proposals.draft_proposal(
             edits,
             author=by.author,
@@ -143,12 +147,12 @@ class ProposalService:
         by.check()
 
         def write(session: Session) -> ProposalView:
-            row = _require_open(proposals.find_proposal(session, number))
+            row = require_open(proposals.find_proposal(session, number))
             if row.identity != by.identity:
                 what = f"{row.author} proposed {number}: only the author changes it"
-                raise _refused(by.principal, what, number)
+                raise make_refusal(by.principal, what, number)
             edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
-            _require_reach(edits, by.principal)
+            require_reach(edits, by.principal)
             base = revisions.latest_revision(session)
             digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
             self._note(session, replace(row, digest=digest), "change", by, by.reason)
@@ -168,7 +172,7 @@ class ProposalService:
 
         def write(session: Session) -> ProposalView:
             row = proposals.find_proposal(session, number)
-            _require_reach(row.edits, by)
+            require_reach(row.edits, by)
             self._note(session, row, "comment", by, text)
             return self._view(session, number)
 
@@ -195,13 +199,13 @@ class ProposalService:
         """
 
         def write(session: Session) -> ProposalView:
-            row = _require_open(proposals.find_proposal(session, number))
-            _require_digest(row, digest)
+            row = require_open(proposals.find_proposal(session, number))
+            require_digest(row, digest)
             if row.identity == by.identity:
                 what = f"{by.name} proposed {number}: another person approves it"
-                raise _refused(by, what, number)
-            _require_reach(row.edits, by)
-            self._require_unchanged(session, row)
+                raise make_refusal(by, what, number)
+            require_reach(row.edits, by)
+            require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
                 self._note(session, row, "approve", by, text)
             view = self._view(session, number)
@@ -224,8 +228,8 @@ class ProposalService:
         """
 
         def write(session: Session) -> ProposalView:
-            row = _require_open(proposals.find_proposal(session, number))
-            _require_reach(row.edits, by)
+            row = require_open(proposals.find_proposal(session, number))
+            require_reach(row.edits, by)
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
             self._note(session, row, "retract", by, text)
@@ -261,9 +265,9 @@ class ProposalService:
         self._snapshots.refresh()
 
         def write(session: Session) -> ProposalView:
-            row = _require_open(proposals.find_proposal(session, number))
-            _require_digest(row, digest)
-            _require_merger(row, by)
+            row = require_open(proposals.find_proposal(session, number))
+            require_digest(row, digest)
+            require_merger(row, by)
             return self._merge(session, self._view(session, number), by, override)
 
         return self._write(write)
@@ -272,7 +276,7 @@ class ProposalService:
         self, session: Session, view: ProposalView, by: Principal, override: str | None
     ) -> ProposalView:
         row, readiness = view.row, view.readiness
-        self._require_unchanged(session, row)
+        require_unchanged(session, row)
         drafting.check_together(session, row.edits)
         if lacks := readiness.list_lacks(row):
             raise ApprovalNeeded(
@@ -285,7 +289,7 @@ class ProposalService:
         if required and not override:
             raise EvidenceNeeded(
                 f"{row.id} lacks evidence that a policy asks for: "
-                + "; ".join(need.describe() for need in required[:5]),
+                + readiness.evidence.describe_required(),
                 field="override",
                 value=row.id,
                 hint="run these suites, or merge with an override, whose reason stays visible",
@@ -294,19 +298,17 @@ class ProposalService:
         proposals.end_proposal(session, row.id, "merged", by=by.name, override=override)
         self._note(session, row, "merge", by, override or "")
         people = (row.author, *(one.actor for one in row.approvals))
-        consent = Consent(row.id, people)
         about = {"override": override} if override else {}
-        revision = revisions.make_revision(
+        revisions.make_revision(
             session,
             row.edits,
             author=row.author,
             reason=row.reason,
             action=row.action,
             at=clock.now(),
-            proposal=row.id,
-            detail={**consent.to_detail(), "merged_by": by.name, "edits": row.digest, **about},
+            consent=Consent(row.id, people),
+            detail={"merged_by": by.name, "edits": row.digest, **about},
         )
-        consent.note(session, revision)
         return self._view(session, row.id)
 
     def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
@@ -319,10 +321,10 @@ class ProposalService:
         """
 
         def write(session: Session) -> ProposalView:
-            row = _require_open(proposals.find_proposal(session, number))
+            row = require_open(proposals.find_proposal(session, number))
             if row.identity != by.identity:
                 by.require("approve")
-                _require_reach(row.edits, by)
+                require_reach(row.edits, by)
             proposals.end_proposal(session, number, "closed", by=by.name)
             self._note(session, row, "close", by, text)
             return self._view(session, number)
@@ -352,7 +354,7 @@ class ProposalService:
 
         def write(session: Session) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
             revisions.require_revision(session, revision)
-            _require_reach(revisions.read_edits(session, revision), by.principal)
+            require_reach(revisions.read_edits(session, revision), by.principal)
             edits = tuple(drafting.make_reverting_edits(session, revision))
             drafting.check_together(session, edits)
             if propose:
@@ -373,10 +375,9 @@ class ProposalService:
                 reason=by.reason,
                 action="revert",
                 at=clock.now(),
-                proposal=consent.proposal,
-                detail={**consent.to_detail(), "reverts": revision},
+                consent=consent,
+                detail={"reverts": revision},
             )
-            consent.note(session, made)
             return made, None, edits
 
         return self._write(write)
@@ -394,10 +395,10 @@ class ProposalService:
             AccessRefused: the caller does not reach a target.
             Conflict: it is merged or closed, or a document that it changes has changed since.
         """
-        row = _require_open(self.show(number).row)
-        _require_reach(row.edits, by)
+        row = require_open(self.show(number).row)
+        require_reach(row.edits, by)
         with self._database.reading() as session:
-            self._require_unchanged(session, row)
+            require_unchanged(session, row)
         result = self._backtest(row.edits, days)
 
         def write(session: Session) -> ProposalView:
@@ -483,7 +484,7 @@ class ProposalService:
         by: Principal | Authorship,
         text: str,
     ) -> None:
-        _check_text(text)
+        check_comment(text)
         name = by.name if isinstance(by, Principal) else by.author
         proposals.add_event(
             session,
@@ -495,81 +496,7 @@ class ProposalService:
             text=text.strip(),
         )
 
-    def _require_unchanged(self, session: Session, row: ProposalRow) -> None:
-        found = list(drafting.find_conflicts(session, row))
-        if found:
-            kind, name, at = found[0]
-            now = "is deleted" if at is None else f"is at revision {at}"
-            raise Conflict(
-                f"the {kind} {name} has changed since {row.id} was made: it {now}",
-                field="id",
-                value=row.id,
-                hint=f"propose the change again: compatgate matrix propose --update {row.id} FILE",
-            )
-
     def _write(self, change: Callable[[Session], T]) -> T:
-        try:
-            with self._database.writing() as session:
-                result = change(session)
-        except ProposalNeeded as error:
-            if error.store is not None:
-                with self._database.writing() as session:
-                    error.store(session)
-            raise
+        result = write_or_propose(self._database, change)
         self._snapshots.refresh()
         return result
-
-
-def _check_text(text: str) -> None:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        size = _MOST_COMMENT * 5
-    if "\0" in text or size > _MOST_COMMENT * 4:
-        hint = f"Unicode text of at most {_MOST_COMMENT} characters, without NUL"
-        raise BadInput("is not text that can be stored", field="comment", hint=hint)
-
-
-def may_merge(row: ProposalRow, by: Principal) -> bool:
-    """Return whether the caller has the scope and the targets for the edits of a proposal."""
-    try:
-        _require_merger(row, by)
-    except AccessRefused:
-        return False
-    return True
-
-
-def _require_merger(row: ProposalRow, by: Principal) -> None:
-    if not by.may("operate"):
-        by.require("bless")
-    check_edits(row.edits, by)
-
-
-def _require_reach(edits: Sequence[Edit], by: Principal | None) -> None:
-    if by is not None:
-        by.require_targets(name for edit in edits for name in targets_of(edit))
-
-
-def _require_open(row: ProposalRow) -> ProposalRow:
-    if not row.is_open:
-        state = "has ended" if row.state == "open" else f"was {row.state}"
-        raise Conflict(
-            f"the proposal {row.id} {state}", field="id", value=row.id, hint="propose it again"
-        )
-    return row
-
-
-def _require_digest(row: ProposalRow, digest: str | None) -> None:
-    if digest is not None and digest != row.digest:
-        raise Conflict(
-            f"{row.id} has other edits than those that you saw",
-            field="digest",
-            value=digest,
-            hint=f"read it again: compatgate matrix show {row.id}",
-        )
-
-
-def _refused(principal: Principal | None, what: str, number: str) -> Exception:
-    if principal is None:
-        return Conflict(what, field="id", value=number)
-    return AccessRefused(what, principal=principal, field="id", value=number)

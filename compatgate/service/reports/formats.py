@@ -7,8 +7,8 @@ from typing import Any
 from compatgate.kit.sections import Item, Section, html_page, markdown_lines, markdown_text, shorten
 
 Body = dict[str, Any]
-_MOST_NAMES = 5
-_MOST_REASONS = 3
+_MAX_NAMES = 5
+_MAX_REASONS = 3
 
 
 def render_markdown(report: Body) -> str:
@@ -45,7 +45,7 @@ def _timeline(report: Body) -> Section:
             _minute(event["at"]),
             event["kind"],
             event["who"],
-            "; ".join([event["what"], *event["details"][:_MOST_REASONS]]),
+            "; ".join([event["what"], *event["details"][:_MAX_REASONS]]),
             event["ref"],
         )
         for event in report["timeline"]
@@ -70,11 +70,11 @@ def _asked(report: Body) -> Section:
     rows = [
         (
             _subject(one),
-            shorten(one["asked_by"], _MOST_NAMES),
+            shorten(one["asked_by"], _MAX_NAMES),
             str(one["decisions"]),
             _answer(one, "outcome", "allowed"),
             _answer(one, "today", "allowed_today") if one["today"] else one["why"],
-            "; ".join(one["reasons"][:_MOST_REASONS]),
+            "; ".join(one["reasons"][:_MAX_REASONS]),
             one["verdict_id"],
         )
         for one in report["asked"]

@@ -19,13 +19,13 @@ from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.reports.schemas import AskedQuestionBody, DifferentFindingBody
 
-MOST_DECISIONS = 10_000
+MAX_DECISIONS = 10_000
 """Decisions that a report reads, the newest of the period."""
-MOST_QUESTIONS = 300
+MAX_QUESTIONS = 300
 """Verdicts that a report re-evaluates."""
 _PAGE = 1000
-_MOST_REASONS = 5
-_MOST_NAMES = 20
+_MAX_REASONS = 5
+_MAX_NAMES = 20
 Body = dict[str, Any]
 
 
@@ -68,14 +68,14 @@ def collect_questions(
     for row in rows:
         groups.setdefault(row.verdict_id, []).append(row)
     ranked = sorted(groups.values(), key=lambda g: (g[0].allowed, -len(g), g[0].verdict_id))
-    if len(ranked) > MOST_QUESTIONS:
+    if len(ranked) > MAX_QUESTIONS:
         left_out.append(
-            f"{len(ranked)} different answers: only {MOST_QUESTIONS} were re-evaluated, denied "
+            f"{len(ranked)} different answers: only {MAX_QUESTIONS} were re-evaluated, denied "
             "ones first, then the most asked"
         )
     found = [
         (group, json.loads(decisions.find_verdict(session, group[0].verdict_id)))
-        for group in ranked[:MOST_QUESTIONS]
+        for group in ranked[:MAX_QUESTIONS]
     ]
     asked = tuple(_decide_again(group, body, snapshot, now) for group, body in found)
     return Questions(tuple(rows), asked, _list_facts(found), tuple(left_out))
@@ -86,7 +86,7 @@ def _read_decisions(
 ) -> tuple[list[DecisionRow], list[str]]:
     rows: list[DecisionRow] = []
     cursor = None
-    while len(rows) < MOST_DECISIONS:
+    while len(rows) < MAX_DECISIONS:
         page = decisions.list_decisions(
             session, target=target, since=since, until=until, cursor=cursor, limit=_PAGE
         )
@@ -95,7 +95,7 @@ def _read_decisions(
         if cursor is None:
             return rows, []
     oldest = rows[-1].decided_at.isoformat(timespec="seconds")
-    return rows, [f"more than {MOST_DECISIONS} decisions: those before {oldest} were not read"]
+    return rows, [f"more than {MAX_DECISIONS} decisions: those before {oldest} were not read"]
 
 
 def _list_facts(found: Iterable[tuple[Sequence[DecisionRow], Body]]) -> tuple[Any, ...]:
@@ -130,8 +130,8 @@ def _decide_again(
         newest.verdict_id,
         body["stack"],
         body.get("image"),
-        list(dict.fromkeys(row.asked_by for row in group))[:_MOST_NAMES],
-        list(dict.fromkeys(row.source for row in group))[:_MOST_NAMES],
+        list(dict.fromkeys(row.asked_by for row in group))[:_MAX_NAMES],
+        list(dict.fromkeys(row.source for row in group))[:_MAX_NAMES],
         len(group),
         oldest.decided_at,
         newest.decided_at,
@@ -152,7 +152,7 @@ def _list_reasons(findings: Iterable[Body]) -> list[str]:
     weighing = [f for f in findings if OUTCOME_RANK.get(f["outcome"], 0)]
     worst = max((OUTCOME_RANK[f["outcome"]] for f in weighing), default=0)
     said = [f"{f['rule']} {f['message']}" for f in weighing if OUTCOME_RANK[f["outcome"]] == worst]
-    return said[:_MOST_REASONS]
+    return said[:_MAX_REASONS]
 
 
 def _compare(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DAYS = 7
 """A report without a beginning covers so many days."""
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 
 
 def make_report(
@@ -97,8 +97,8 @@ def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, 
     for view in gate.nodes.each():
         if target in view.standing.targets:
             found.add((view.row.cluster, view.row.name))
-        if len(found) == MOST_NODES:
-            left_out.append(f"more than {MOST_NODES} nodes: events of the others are missing")
+        if len(found) == MAX_NODES:
+            left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
             break
     return found
 

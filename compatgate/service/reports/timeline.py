@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Change
+from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRow
@@ -24,11 +25,11 @@ from compatgate.service.reports.schemas import (
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import RunRow
 
-MOST_REVISIONS = 500
-MOST_RUNS = 500
-MOST_LINKS = 1000
+MAX_REVISIONS = 500
+MAX_RUNS = 500
+MAX_LINKS = 1000
 """Links of the audit log that are read for each kind of event, the newest."""
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 _PAGE = 100
 
 
@@ -59,10 +60,10 @@ def read_changes(
             ]
         count += len(page.items)
         cursor = page.next
-        if cursor is None or count >= MOST_REVISIONS:
+        if cursor is None or count >= MAX_REVISIONS:
             break
     if cursor is not None:
-        left_out.append(f"more than {MOST_REVISIONS} revisions: the older ones were not read")
+        left_out.append(f"more than {MAX_REVISIONS} revisions: the older ones were not read")
     return found[::-1]
 
 
@@ -90,7 +91,7 @@ def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEvent
             details.insert(0, f"reason: {one.reason}")
         what = f"{one.action} {one.kind} {one.name}"
         yield ReportEventBody(
-            one.at, "change", one.author, what, f"revision {one.revision}", details[:_MOST_NAMED]
+            one.at, "change", one.author, what, f"revision {one.revision}", details[:_MAX_NAMED]
         )
 
 
@@ -103,7 +104,9 @@ def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventB
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
         subject = one.image or ", ".join(f"{n} {_flat(v)}" for n, v in one.stack.items())
-        times = f", {one.decisions} times until {_second(one.last)}" if one.decisions > 1 else ""
+        times = (
+            f", {one.decisions} times until {clock.readable(one.last)}" if one.decisions > 1 else ""
+        )
         who = ", ".join(one.asked_by)
         what = f"{answer} ({one.outcome}): {subject}{times}"
         yield ReportEventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
@@ -111,10 +114,6 @@ def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventB
 
 def _flat(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _second(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def run_events(
@@ -132,10 +131,10 @@ def run_events(
         )
         found += page.items
         cursor = page.next
-        if cursor is None or len(found) >= MOST_RUNS:
+        if cursor is None or len(found) >= MAX_RUNS:
             break
     if cursor is not None:
-        left_out.append(f"more than {MOST_RUNS} canary runs: the older ones were not read")
+        left_out.append(f"more than {MAX_RUNS} canary runs: the older ones were not read")
     return len(found), [event for run in found for event in _of_run(run)]
 
 
@@ -169,11 +168,9 @@ def audit_events(
     """
 
     def read(action: str) -> list[AuditRow]:
-        page = audit.list_records(
-            session, action=action, since=since, until=until, limit=MOST_LINKS
-        )
+        page = audit.list_records(session, action=action, since=since, until=until, limit=MAX_LINKS)
         if page.next is not None:
-            left_out.append(f"more than {MOST_LINKS} events {action}: the older ones were not read")
+            left_out.append(f"more than {MAX_LINKS} events {action}: the older ones were not read")
         return list(page.items)
 
     reports = [event for row in read("nodes.report") for event in _of_report(row, nodes)]
@@ -197,8 +194,8 @@ def _of_report(row: AuditRow, nodes: Collection[tuple[str, str]]) -> Iterator[Re
         if (row.subject, name) in nodes:
             alike.setdefault(_describe_node(change), []).append(name)
     for text, names in alike.items():
-        many = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        yield _of_link(row, "nodes", f"{', '.join(names[:_MOST_NAMED])}{many}: {text}")
+        many = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        yield _of_link(row, "nodes", f"{', '.join(names[:_MAX_NAMED])}{many}: {text}")
 
 
 def _describe_node(change: Mapping[str, Any]) -> str:

@@ -203,6 +203,9 @@ _SHOWN_PARTS = 4
 
 def _follow_metrics(args: argparse.Namespace) -> int:
     """Print the changes of metrics over finished runs."""
+    import msgspec
+
+    from compatgate.canary.history import MetricHistory
     from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
     from compatgate.kit.cli.output import print_json
 
@@ -223,12 +226,8 @@ def _follow_metrics(args: argparse.Namespace) -> int:
     else:
         _print_changes(found)
     if any(len(one["points"]) >= MIN_HISTORY for one in found):
-        return int(any(map(_is_worse_now, found)))
+        return int(any(one.is_worse_now for one in msgspec.convert(found, list[MetricHistory])))
     return 3
-
-
-def _is_worse_now(history: dict[str, Any]) -> bool:
-    return any(one["worse"] and one["beyond"] and one["stands"] for one in history["changes"])
 
 
 def _print_changes(found: Sequence[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
@@ -59,7 +59,8 @@ def list_measured_steps(
         newest = newest.where(Run.gpu == gpu)
     if within is not None:
         newest = newest.where(in_limit(session, Run.target, within))
-    if workload is not None:
+    of_workload: ColumnElement[bool] = true()
+    if workload is not None:  # names of steps begin with that of their workload
         of_workload = RunStep.name.startswith(workload, autoescape=True)
         newest = newest.where(Run.id.in_(select(RunStep.run).where(of_workload)))
     newest = newest.order_by(Run.seq.desc()).limit(runs)
@@ -69,7 +70,7 @@ def list_measured_steps(
             RunStep.host, RunStep.name, RunStep.body,
         )
         .join(RunStep, RunStep.run == Run.id)
-        .where(Run.seq.in_(newest))
+        .where(Run.seq.in_(newest), of_workload)
         .order_by(Run.seq.desc(), RunStep.attempt.desc(), RunStep.position)
     )  # fmt: skip
     found: dict[tuple[str, str], MeasuredStep] = {}

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, Gone, NotFound, Unavailable
+from compatgate.kit import clock
 from compatgate.service.runs.models import PrunedLog
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
     """
     run = runs.get(run_id)
     if pruned := runs.pruned_log(run_id):
-        when = pruned.at.strftime("%Y-%m-%d %H:%M:%SZ")
+        when = clock.readable(pruned.at)
         raise Gone(
             f"its log was removed on {when} by {pruned.by}",
             field="run",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.history import PartChange, compare_parts
 from compatgate.canary.judge.paired.verdict import PairedMetric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.pairs import MetricPairs, PairsState
@@ -99,14 +100,6 @@ class MetricView(Struct, frozen=True):
     interval: IntervalChart | None = None
 
 
-class VersionChange(Struct, frozen=True):
-    """A component whose version differs between reference and candidate."""
-
-    component: str
-    reference: str
-    candidate: str
-
-
 class PairsView(Struct, frozen=True):
     """The pairs of a run, for its page.
 
@@ -117,7 +110,7 @@ class PairsView(Struct, frozen=True):
 
     state: PairsState
     metrics: tuple[MetricView, ...]
-    changes: tuple[VersionChange, ...]
+    changes: tuple[PartChange, ...]
     broken: tuple[StepRow, ...]
 
 
@@ -148,7 +141,7 @@ def _read_report(row: StepRow) -> Report | None:
     return msgspec.convert(row.body.get("report"), Report | None)
 
 
-def find_changes(blocks: Blocks) -> tuple[VersionChange, ...]:
+def find_changes(blocks: Blocks) -> tuple[PartChange, ...]:
     """Return the components that the last blocks of both arms loaded in different versions."""
     seen: dict[Arm, dict[str, str]] = {"A": {}, "B": {}}
     for row, report in blocks:
@@ -157,11 +150,7 @@ def find_changes(blocks: Blocks) -> tuple[VersionChange, ...]:
             seen[arm].update(report.env.versions)
             if report.env.driver:
                 seen[arm]["driver"] = report.env.driver
-    return tuple(
-        VersionChange(name, before, after)
-        for name in sorted(seen["A"].keys() | seen["B"].keys())
-        if (before := seen["A"].get(name, "none")) != (after := seen["B"].get(name, "none"))
-    )
+    return tuple(compare_parts(seen["A"], seen["B"]))
 
 
 def draw_pairs(metric: PairedMetric, pairs: MetricPairs, blocks: Blocks) -> PairChart | None:

@@ -16,7 +16,7 @@ from compatgate.core.matrix import ANY_TARGET, Evidence
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import iso
 from compatgate.service.audit import repository as audit
-from compatgate.service.gate.snapshot import MOST_POOLED, Snapshot
+from compatgate.service.gate.snapshot import MAX_POOLED, Snapshot
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.discards import Discard
@@ -114,7 +114,7 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     if row.bound is None:
         return
     found = evidence.list_evidence(session, suite=row.suite, sku=row.sku, content=row.content)
-    for one in found.items[:MOST_POOLED]:
+    for one in found.items[:MAX_POOLED]:
         if _is_pooled(one, row):
             yield one
 

@@ -145,7 +145,7 @@ def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
 
 
 _LONGEST = 2000
-_MOST_SESSIONS = 30
+_MAX_SESSIONS = 30
 """Sessions from which the noise of metrics is learned."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -297,7 +297,7 @@ class DatabaseQueue:
         run = lease.run
         with self._database.reading() as session:
             found = runs.list_earlier_pairs(
-                session, suite=run.suite, gpu=run.gpu, limit=_MOST_SESSIONS
+                session, suite=run.suite, gpu=run.gpu, limit=_MAX_SESSIONS
             )
         states = []
         for body in found:

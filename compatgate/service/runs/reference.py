@@ -30,8 +30,8 @@ from compatgate.service.runs.models import Run, RunRow, RunStep
 
 AUTO, NONE = "auto", "none"
 _RECENT = timedelta(days=180)
-_MOST_EVIDENCE = 500
-_MOST_DECISIONS = 20_000
+_MAX_EVIDENCE = 500
+_MAX_DECISIONS = 20_000
 
 
 class Found(Struct, frozen=True):
@@ -183,7 +183,7 @@ def _images_of_evidence(session: Session, entry: Entry, pools: Sequence[Pool]) -
             .where(EvidenceRecord.sku == pool.gpu.sku, EvidenceRecord.outcome == "passed")
             .where(Run.image.is_not(None))
             .order_by(EvidenceRecord.seq.desc())
-            .limit(_MOST_EVIDENCE)
+            .limit(_MAX_EVIDENCE)
         )
         for run_id, image, text in session.execute(query):
             measured = msgspec.json.decode(text, type=dict[str, str])
@@ -207,7 +207,7 @@ def _images_of_decisions(
     """Yield images of decisions that the entry allowed, newest first."""
     if run.target is None:
         return
-    asked = list_asked_stacks(session, [run.target], now - _RECENT, most=_MOST_DECISIONS)
+    asked = list_asked_stacks(session, [run.target], now - _RECENT, most=_MAX_DECISIONS)
     for one in asked.found:
         pools = one.body.get("entries") or {}
         named = pools.get(run.pool) if run.pool else next(iter(pools.values()), None)

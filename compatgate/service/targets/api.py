@@ -17,6 +17,7 @@ class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     """Filters of targets."""
 
     label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
+    owner: Filter | None = None
     gpu: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
     driver: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
     search: Search | None = None

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list targets")
     shown.add_argument("--label", metavar="KEY=VALUE", help="label")
+    shown.add_argument("--owner", help="owner")
     shown.add_argument("--gpu", metavar="GPU", help="GPU, as the target spells it")
     shown.add_argument("--driver", metavar="VERSION", help="driver")
     shown.add_argument("--search", metavar="TEXT", help="part of the name")
@@ -88,6 +89,7 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
         args.limit,
         Operations.list_targets,
         label=args.label,
+        owner=args.owner,
         gpu=args.gpu,
         driver=args.driver,
         search=args.search,

@@ -144,6 +144,7 @@ RECENT_DAYS = 7
 _COLUMNS = (
     Column("name", "Target"),
     Column("labels", "Labels"),
+    Column("owner", "Owner"),
     Column("gpus", "GPUs"),
     Column("drivers", "Drivers", "code"),
     Column("nodes", "Nodes", "number"),
@@ -164,6 +165,7 @@ class TargetQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_o
 
     search: Search | None = None
     label: Filter | None = None
+    owner: Filter | None = None
     gpu: Filter | None = None
     driver: Filter | None = None
 
@@ -184,6 +186,9 @@ def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
         "labels": choices(
             {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels_of(one).items()}
         ),
+        "owners": choices(
+            {one.metadata.owner for one in snapshot.documents.values() if one.metadata.owner}
+        ),
     }
     return HtmlPage("targets.html", "Targets", context, table=table)
 
@@ -199,6 +204,7 @@ def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[
     return (
         Cell(row.name, href=link("targets", row.name)),
         ", ".join(f"{key}={value}" for key, value in document.metadata.labels.items()),
+        document.metadata.owner,
         ", ".join(dict.fromkeys(pool.gpu for pool in pools)),
         ", ".join(dict.fromkeys(pool.driver for pool in pools)),
         sum(pool.count for pool in pools),
@@ -217,10 +223,10 @@ def document_of(row: StoredDocument) -> TargetDoc:
 
 
 CHART_DAYS = 30
-MOST_ENTRIES = 60
+MAX_ENTRIES = 60
 """Most entries on the page of a target; the list of entries shows all."""
-MOST_REVISIONS = 10
-MOST_DRIFTED_NODES = 20
+MAX_REVISIONS = 10
+MAX_DRIFTED_NODES = 20
 """Most drifted nodes on the page of a target."""
 
 
@@ -230,12 +236,10 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     name, gate = ask.args["name"], ask.gate
     row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
     document = document_of(row)
-    pairs, total = list_target_pairs(
-        snapshot, name, shared_fit_cache(gate.facts), now, MOST_ENTRIES
-    )
+    pairs, total = list_target_pairs(snapshot, name, shared_fit_cache(gate.facts), now, MAX_ENTRIES)
     target = snapshot.targets.get(name)
     fresh = assess_freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
-    history = gate.matrix.list_changes("Target", name, limit=MOST_REVISIONS)
+    history = gate.matrix.list_changes("Target", name, limit=MAX_REVISIONS)
     waivers = list_countdowns(snapshot.waivers.values(), clock.today(), target=name)
     context = {
         "row": row,
@@ -245,13 +249,13 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "policy": describe_policy(document.spec.policy),
         "match": describe_match(document.spec.match),
         "entries_total": total,
-        "entries_shown": MOST_ENTRIES,
+        "entries_shown": MAX_ENTRIES,
         "freshness": _evidence_table(fresh),
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": gate.history.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
         "reported": bool(gate.nodes.list(target=name, limit=1).items),
-        "drift": _drift_table(gate.nodes.drift(target=name, limit=MOST_DRIFTED_NODES), name),
+        "drift": _drift_table(gate.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
     }
     return HtmlPage("target.html", name, context, table=_entry_table(pairs, ask.query.sort))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PrincipalKind = Literal["anonymous", "token", "person", "job", "hook", "local"]
 TargetPatterns = tuple[str, ...]
 """Names of targets; ``*`` stands for any characters."""
-MOST_PATTERNS = 64
+MAX_PATTERNS = 64
 _PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,126}[A-Za-z0-9*])?")
 
 
@@ -194,9 +194,9 @@ def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
             raise BadInput(what, field="targets", value=pattern, hint=hint)
     if not found:
         raise BadInput("no target is given", field="targets", hint=hint)
-    if len(found) > MOST_PATTERNS:
+    if len(found) > MAX_PATTERNS:
         what = f"{len(found)} patterns are too many"
-        raise BadInput(what, field="targets", hint=f"at most {MOST_PATTERNS}")
+        raise BadInput(what, field="targets", hint=f"at most {MAX_PATTERNS}")
     return found
 
 

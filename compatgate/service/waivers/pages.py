@@ -35,7 +35,7 @@ from compatgate.service.waivers.service import (
     parse_waiver_form,
 )
 from compatgate.service.web.page import (
-    MOST_CHOICES,
+    MAX_CHOICES,
     HtmlPage,
     PageRequest,
     Redirect,
@@ -44,10 +44,10 @@ from compatgate.service.web.page import (
     page,
 )
 
-MOST_REVISIONS = 20
+MAX_REVISIONS = 20
 DEFAULT_DAYS = 7
 """Days until the last day that the form proposes."""
-_MOST_ENDED = 100
+_MAX_ENDED = 100
 _COLUMNS = (
     Column("name", "Waiver"),
     Column("left", "Days left", "number"),
@@ -94,10 +94,10 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
     names = snapshot.documents
     context = {
         "query": query,
-        "over": _waiver_table("ended", over[:_MOST_ENDED], None),
+        "over": _waiver_table("ended", over[:_MAX_ENDED], None),
         "over_total": len(over),
         "targets": choices(names),
-        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MOST_CHOICES],
+        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MAX_CHOICES],
     }
     return HtmlPage(
         "waivers.html", "Waivers", context, table=_waiver_table("waivers", wanted, query.sort)
@@ -137,7 +137,7 @@ def _waiver_page(
 ) -> HtmlPage:
     document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
-    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=MOST_REVISIONS)
+    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS)
     context = {
         "row": row,
         "one": count_down(to_waiver(document), clock.today()),
@@ -183,7 +183,7 @@ def _form_page(
         "error": error,
         "today": clock.today().isoformat(),
         "rules": RULES,
-        "targets": sorted(ask.gate.snapshot().documents)[:MOST_CHOICES],
+        "targets": sorted(ask.gate.snapshot().documents)[:MAX_CHOICES],
     }
     return HtmlPage("new-waiver.html", "New waiver", context, status=error.status if error else 200)
 

@@ -137,13 +137,13 @@ def parse_waiver_form(form: Mapping[str, str]) -> dict[str, Any]:
     match: dict[str, Any] = {}
     if image := form.get("image", "").strip():
         match["image"] = image
-    if components := _parse_components(form.get("components", "")):
+    if components := parse_components(form.get("components", "")):
         match["components"] = components
     if form.get("everything"):
         match["everything"] = True
     spec: dict[str, Any] = {
-        "rules": [rule.upper() for rule in _split_words(form.get("rules", ""))],
-        "targets": _split_words(form.get("targets", "")),
+        "rules": [rule.upper() for rule in split_words(form.get("rules", ""))],
+        "targets": split_words(form.get("targets", "")),
         "owner": form.get("owner", "").strip(),
         "reason": form.get("why", "").strip(),
         "expires": form.get("expires", "").strip(),
@@ -163,10 +163,13 @@ def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
     begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
     if verdict["image"]:
         return {**begun, "image": verdict["image"]}
-    lines = [
-        f"{name} =={value}" for name, value in verdict["stack"].items() if _can_match(name, value)
-    ]
-    return {**begun, "components": "\n".join(lines)}
+    matched = match_versions(verdict["stack"])
+    return {**begun, "components": "\n".join(f"{n} {said}" for n, said in matched.items())}
+
+
+def match_versions(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the constraints that exactly the versions of a stack satisfy, by component."""
+    return {name: f"=={value}" for name, value in stack.items() if _can_match(name, value)}
 
 
 def _can_match(name: str, value: Any) -> bool:
@@ -179,11 +182,17 @@ def _can_match(name: str, value: Any) -> bool:
         return False
 
 
-def _split_words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """Return words that commas, semicolons or spaces separate."""
     return [word for word in _SEPARATOR.split(text) if word]
 
 
-def _parse_components(text: str) -> dict[str, str]:
+def parse_components(text: str) -> dict[str, str]:
+    """Read constraints, one component per line: ``torch ~=2.4.0``.
+
+    Raises:
+        BadInput: a line without a constraint, or a component twice.
+    """
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         parts = _COMPONENT_LINE.fullmatch(line)

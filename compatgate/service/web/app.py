@@ -30,6 +30,9 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
+from compatgate.service.finder.service import Hit
+from compatgate.service.finder.suggestions import suggest_places
+from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
@@ -38,6 +41,7 @@ from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.call import Service
+from compatgate.service.web.kept_form import keep_form
 from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
@@ -109,6 +113,7 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
+_NOT_FOUND = 404
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -190,16 +195,28 @@ def refuse_page(
     auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
-    shown = HtmlPage(
+    shown = keep_form(error, page, principal) or HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
-        {"error": error, "problem": replies.to_problem(error)},
+        {
+            "error": error,
+            "problem": replies.to_problem(error),
+            "places": _suggest(error, principal, service),
+        },
         status=error.status,
     )
     response = to_http(shown, page, principal, service)
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
+
+
+def _suggest(error: CompatgateError, viewer: Principal, service: Service) -> tuple[Hit, ...]:
+    """Return pages that a mistyped address may have meant."""
+    if error.status != _NOT_FOUND or request.method != "GET":
+        return ()
+    path = request.path.removeprefix(f"{UI_PREFIX}/")
+    return suggest_places(service.gate, path, viewer)
 
 
 JWKS = "/.well-known/jwks.json"
@@ -211,12 +228,22 @@ def install_short_links(app: Flask, service: Service) -> None:
     """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
-        """Redirect to the page or route of a verdict, which checks access."""
-        if not _VERDICT_ID.fullmatch(id):
+        """Redirect to the page or route of a verdict, which checks access.
+
+        A signed link shows the verdict at once. The page finds short ids, and suggests others for
+        a mistyped one.
+        """
+        if "key" in request.args and service.settings.verdict_links is not None:
+            return open_link(id, request.args["key"], service, page=wants_page())
+        if not _VERDICT_ID.fullmatch(id) and not wants_page():
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
-        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{id}"
+        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
+
+    def picture(id: str, name: str) -> Response:  # noqa: A002 - the name in the path
+        """Return the badge or the card of a verdict to whoever has its link."""
+        return open_image(id, name, request.args.get("key", ""), service)
 
     def jwks() -> Response:
         """Return the public keys at their well-known address."""
@@ -232,7 +259,12 @@ def install_short_links(app: Flask, service: Service) -> None:
             raise NotFound
         return to_response(Reply(keys, media=PEM_MEDIA))
 
-    views = (("/v/<id>", "verdict_link", verdict), (JWKS, "jwks", jwks), (PEM, "pem", pem))
+    views: tuple[tuple[str, str, Callable[..., Response]], ...] = (
+        ("/v/<id>", "verdict_link", verdict),
+        ("/v/<id>/<name>", "verdict_picture", picture),
+        (JWKS, "jwks", jwks),
+        (PEM, "pem", pem),
+    )
     for path, name, view in views:
         app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
 
@@ -259,6 +291,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     """
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
     app.url_map.merge_slashes = False
     service = Service(
         gate,
@@ -275,6 +308,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
+    gate.notices.options = settings.notices
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -307,6 +341,7 @@ def create_front(
     """
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
+    gate.watch_incidents()
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 

@@ -37,6 +37,7 @@ from compatgate.service.web.auth import (
     note_refusal,
     remember_decision,
 )
+from compatgate.service.web.call import add_link
 from compatgate.service.web.hook_app import HOOK_PATH, HookApp
 from compatgate.service.web.log_waiters import LogWaiters
 from compatgate.service.web.metrics import ALIVE_BODY
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
 _ORPHAN_SECONDS = 0.25
-_MOST_DRAINED = 64 * 1024 * 1024
+_MAX_DRAINED = 64 * 1024 * 1024
 
 
 class Front:
@@ -196,7 +197,7 @@ async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -
 
 
 async def _drain(receive: Receive) -> None:
-    left, more = _MOST_DRAINED, True
+    left, more = _MAX_DRAINED, True
     with suppress(TimeoutError):
         async with asyncio.timeout(connection.RECEIVE_SECONDS):
             while more and left > 0:
@@ -235,7 +236,8 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     remember_decision(answer.verdict)
-    return mark_degraded(answer.body, service.gate.degraded())
+    body = add_link(answer.body, answer.verdict.id, service)
+    return mark_degraded(body, service.gate.degraded())
 
 
 class QuestionApp:
@@ -299,7 +301,8 @@ class QuestionApp:
         verdict = decided.answer.verdict
         self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
         note.identity, note.verdicts = decided.decision.asked_by, (verdict,)
-        return mark_degraded(decided.answer.body, self._service.gate.degraded())
+        body = add_link(decided.answer.body, verdict.id, self._service)
+        return mark_degraded(body, self._service.gate.degraded())
 
     def _known(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)

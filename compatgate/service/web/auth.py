@@ -273,11 +273,15 @@ def set_visit_cookie(response: Response) -> None:
         )
 
 
+class StaleForm(Forbidden):
+    """The form was made for another session of the same browser."""
+
+
 def check_form() -> dict[str, str]:
     """Return a posted form of this site.
 
     Raises:
-        Forbidden: the form is of another site or session.
+        Forbidden: the form is of another site, or of another session (`StaleForm`).
         BadInput: the body is not a form.
     """
     if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
@@ -290,7 +294,7 @@ def check_form() -> dict[str, str]:
     except HTTPException as error:
         raise _too_large(error) from None
     if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
-        raise Forbidden(
+        raise StaleForm(
             "this form belongs to another session", hint="reload the page and send it again"
         )
     return form

@@ -13,6 +13,7 @@ from flask import request
 from msgspec import Struct, field
 
 from compatgate.errors import Conflict, PreconditionFailed
+from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.connection import CertificatePair
 from compatgate.kit.http.rate import Rate
@@ -22,8 +23,10 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
+from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.notices.options import NoticeOptions, read_options
 from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_SIZE = 1024 * 1024
 MAX_DEPTH = 32
+_BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that its documents may hold; an entry has about 26 values."""
 METRIC_TARGETS = 100
 
 
@@ -67,6 +72,8 @@ class Settings(Struct, frozen=True):
         failed: failed authentications of a peer in each process; None: no limit.
         rate: requests of a caller in each process; None: no limit.
         sessions: the ends of browser sessions.
+        notices: where notices may go, and the mail relay.
+        verdict_links: makes links to verdicts that need no token; None: there are none.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -85,6 +92,13 @@ class Settings(Struct, frozen=True):
     failed: Rate | None = None
     rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
+    notices: NoticeOptions = field(default_factory=read_options)
+    verdict_links: VerdictLinks | None = None
+
+    @property
+    def max_values(self) -> int:
+        """Return how many values the documents of a request may hold."""
+        return self.max_request_size // _BYTES_OF_VALUE
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -253,3 +267,28 @@ def verdict_link(base: str, verdict_id: str) -> str:
         verdict_id: ``vd_...``.
     """
     return f"{base}/v/{verdict_id}"
+
+
+def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | None = None) -> str:
+    """Return the link for whoever was answered: without a token if the operator allows that.
+
+    Args:
+        service: has the settings.
+        verdict_id: of a verdict that is stored.
+        environ: of the request; None: of this thread's.
+    """
+    if (links := service.settings.verdict_links) is not None:
+        return links.link(verdict_id, clock.now())
+    return verdict_link(base_url(service, environ), verdict_id)
+
+
+def add_link(body: bytes, verdict_id: str, service: Service) -> bytes:
+    """Return the JSON object of a verdict with its ``link``, where links need no token.
+
+    The stored verdict never has it.
+    """
+    links = service.settings.verdict_links
+    if links is None:
+        return body
+    link = links.link(verdict_id, clock.now()).encode()  # needs no escape in JSON
+    return b"".join((body[:-1], b',"link":"', link, b'"}'))

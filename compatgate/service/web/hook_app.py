@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
 _ROUTE = "validate_kubernetes"
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 """Larger objects are read and placed in a thread."""
 
 
@@ -77,7 +77,7 @@ class HookApp:
         await send_whole(send, problem.status, sent, problem.body)
 
     async def _answer(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
-        sender = self._desk.known_sender(environ) if len(raw) <= _MOST_BYTES else None
+        sender = self._desk.known_sender(environ) if len(raw) <= _MAX_BYTES else None
         if sender is None:
             return await self._run(self._desk.answer, raw, environ)
         begin_budget()

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
 _REQUEST_SECONDS = (*_SECONDS, 10.0, 30.0)
-_MOST_NAMESPACES = 50
-_MOST_VERDICTS = 4096
+_MAX_NAMESPACES = 50
+_MAX_VERDICTS = 4096
 _OTHER = "other"
 _log = logging.getLogger("compatgate.web")
 
@@ -139,7 +139,7 @@ class Metrics:
             found = self._of_verdict.get(key)
             if found is None:
                 found = self._counters_of(verdict, source)
-                if len(self._of_verdict) >= _MOST_VERDICTS:
+                if len(self._of_verdict) >= _MAX_VERDICTS:
                     self._of_verdict.clear()
                 self._of_verdict[key] = found
             for counter in found:
@@ -214,7 +214,7 @@ class Metrics:
     def _namespace(self, name: str) -> str:
         """Return the label of a namespace."""
         if name not in self._namespaces:
-            if len(self._namespaces) >= _MOST_NAMESPACES:
+            if len(self._namespaces) >= _MAX_NAMESPACES:
                 return _OTHER
             self._namespaces.add(name)
         return name

@@ -143,7 +143,7 @@ def page(
     return make
 
 
-MOST_CHOICES = 200
+MAX_CHOICES = 200
 """Maximum number of choices in a form."""
 _DIGITS = 9
 
@@ -163,7 +163,7 @@ def expected_revision(form: Mapping[str, str]) -> int:
 def choices(values: Iterable[str]) -> list[str] | None:
     """Return the choices of a form; None: too many choices, so the user types."""
     found = sorted(set(values))
-    return found if len(found) <= MOST_CHOICES else None
+    return found if len(found) <= MAX_CHOICES else None
 
 
 class NavigationItem(Struct, frozen=True):
@@ -198,6 +198,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         "Gate",
         (
             NavigationItem("home", "Home", "h"),
+            NavigationItem("incidents", "Incidents", "j"),
             NavigationItem("matrix", "Matrix", "m"),
             NavigationItem("ask", "Ask", "a", "gate"),
             NavigationItem("what-if", "What if", "w", "gate"),
@@ -236,6 +237,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("decisions", "Decisions", "d"),
             NavigationItem("audit", "Audit", "l"),
+            NavigationItem("notices", "Notices", "q"),
         ),
     ),
     NavigationGroup(

@@ -37,7 +37,7 @@ from compatgate.service.web.auth import (
     remember_decision,
     verify_secret,
 )
-from compatgate.service.web.call import Call, Service, base_url, verdict_link
+from compatgate.service.web.call import Call, Service, answer_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
 from compatgate.service.webhooks.questions import KEYS, Decision, question_of
@@ -199,7 +199,7 @@ def decide_hook(
     ).verdict
     call.service.metrics.decided(verdict, source, perf_counter() - began)
     remember_decision(verdict)
-    return _with_state(verdict.to_json(), call), verdict_link(base_url(call.service), verdict.id)
+    return _with_state(verdict.to_json(), call), answer_link(call.service, verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:

@@ -10,7 +10,8 @@ from playwright.sync_api import expect
 def test_the_drifted_node(open_page):
     """One pool of 512 nodes reports another driver: which, since when, what no longer holds."""
     page = open_page("")
-    expect(page.locator("ul.notices")).to_contain_text("3 of 512 nodes report driver 550.54.15")
+    drift = "3 of 512 nodes report driver 550.54.15 instead of 535.183.01"
+    expect(page.locator("#attention")).to_contain_text(drift)
     page.keyboard.press("g")
     page.keyboard.press("y")
     page.wait_for_url("**/ui/drift")

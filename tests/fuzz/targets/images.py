@@ -42,13 +42,13 @@ def targets() -> dict[str, Target]:
     return {**_images(), **_databases(), **_files()}
 
 
-_MOST_BYTES = 64 * 1024**2
+_MAX_BYTES = 64 * 1024**2
 
 
 def _files() -> dict[str, Target]:
     """Images in files, by how they begin; limits are small, so that zeros end soon."""
     stored = DISCOVERY / "image" / "stored"
-    limits = Limits(unpacked=_MOST_BYTES, ratio_from=8 * 1024**2, members=10_000)
+    limits = Limits(unpacked=_MAX_BYTES, ratio_from=8 * 1024**2, members=10_000)
 
     def read(ending: str, data: bytes) -> object:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import prepared
 import pytest
 from cuda_toolkit import toolkit
 
@@ -57,7 +59,7 @@ def shell(database: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedP
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
 
-    program("compatgate", f'#!/bin/sh\nexec {sys.executable} -m compatgate "$@"\n')
+    shutil.copy2(prepared.program(), folder)
 
     def run(
         example: str, programs: dict[str, str] | None = None, **variables: str
@@ -68,6 +70,7 @@ def shell(database: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedP
         kept = {k: os.environ[k] for k in ("HOME", "LANG", "TMPDIR") if k in os.environ}
         environment = {
             **kept,
+            **prepared.of_interpreter(),
             "PATH": f"{folder}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": str(ROOT),
             "COMPATGATE_DATABASE": str(database),

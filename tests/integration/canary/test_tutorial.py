@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import prepared
 import pytest
 from canary_programs import torch_python
 from staging import until
@@ -106,7 +107,7 @@ def place(folder: Path) -> Path:
 def call(command: str, place: Path, **more: str) -> tuple[int, str]:
     """Exit status of a command of the page, and what it said."""
     own = {"COMPATGATE_DATABASE": str(place / "gate.db"), "PYTHONPATH": str(ROOT), **more}
-    program = f"{sys.executable} -m compatgate "
+    program = f"{prepared.program()} "
     done = subprocess.run(
         ["sh", "-c", re.sub(r"^compatgate ", program, command)],
         capture_output=True,

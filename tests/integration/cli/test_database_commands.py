@@ -101,7 +101,7 @@ def test_lists_are_filtered_and_limited(stocked: Run) -> None:
     assert len(_json(stocked("matrix", "list", "--limit", "3", "--format", "json"))) == 3
     _, out, _ = stocked("matrix", "list", "waivers", "--owner", "team-ocr")
     assert out.splitlines()[1].startswith("legacy-ocr  CG803")
-    assert stocked("matrix", "list", "targets", "--owner", "x")[0] == 2
+    assert stocked("matrix", "list", "targets", "--component", "cudnn")[0] == 2
     assert stocked("matrix", "list", "--component", "cudn")[0] == 2
 
 

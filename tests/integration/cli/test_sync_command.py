@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_a_pull_request_is_told_what_changes_and_who_would_be_denied(
         "<!-- compatgate matrix: fleet -->\n## The matrix would change: 1 changed"
     )
     assert "- change Entry torch24\n    - `spec.components.torch`: `~=2.4.0` → `~=2.5.0`" in said
-    assert "**Backtest:** 1 newly denied (of 1 question, 1 decisions)" in said
+    assert "**Backtest:** 1 newly denied (of 1 question, 1 decision)" in said
     status, said = run("matrix", "backtest", str(folder), "--format", "json")
     assert status == 1
     assert json.loads(said)["groups"][0]["rule"] == "CG801"
@@ -124,6 +125,18 @@ def test_a_pull_request_is_told_what_changes_and_who_would_be_denied(
     assert (status, "Newly denied: 1 question, 1 decision, 16 nodes" in said) == (1, True)
     assert run("matrix", "backtest", "--delete", "torch24")[0] == 2
     assert run("matrix", "backtest")[0] == 2
+
+
+def test_documents_on_standard_input_are_compared_and_backtested(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("matrix", "sync", str(folder), "--name", "fleet")
+    run("check", "--target", "prod", "--stack", "torch=2.4.1+cu124,python=3.11")
+    text = FILE.replace("~=2.4.0", "~=2.5.0").encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    status, said = run("matrix", "diff", "-", "--sync", "fleet", "--format", "markdown")
+    assert status == 0
+    assert "**Backtest:** 1 newly denied" in said
 
 
 @pytest.mark.parametrize(

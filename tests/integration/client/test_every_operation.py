@@ -208,6 +208,7 @@ def test_targets(call: Call, form: str) -> None:
     assert (refused.value.status, refused.value.field) == (412, "If-Match")
     assert call("show_target", name) == changed
     assert [t.metadata.name for t in call("list_targets", label="tier=lab", search=form)] == [name]
+    assert call("list_targets", owner="nobody") == []
     assert [p.name for p in call("list_target_pools", name)] == ["l4"]
     assert name in {p.target for p in call("list_pools", gpu="L4", driver="550.54.15")}
     revision = call("delete_target", name, reason="gone", if_match=f'"r{changed.revision}"')
@@ -229,6 +230,7 @@ def test_entries(call: Call, form: str) -> None:
     assert call("show_entry", name).promotion.state == "waiting"
     found = call("list_entries", target="prod-a100", status="candidate", component="cuda")
     assert name in {e.metadata.name for e in found}
+    assert call("list_entries", label="tier=lab", owner="nobody") == []
     blessed = {"metadata": {"name": name}, "spec": {"targets": ["prod-a100"],
                "components": {"cuda": "12.4.*"}, "status": "blessed"}}  # fmt: skip
     assert call("change_entry", name, blessed, reason="bless").spec.status == "blessed"
@@ -391,6 +393,32 @@ def test_proposals(call: Call, form: str, worker: Gate) -> None:
     (pool,) = call("list_target_pools", name)
     assert pool.driver == "550.54.15"
     assert made.id in {one.id for one in call("list_proposals", state="merged")}
+
+
+def test_incidents_and_notices(call: Call, form: str, worker: Gate) -> None:
+    worker.incidents.survey()
+    found = call("list_incidents", kind="driver-branch", state="open", snoozed=False)[0]
+    assert call("show_incident", found.id).members
+    assert call("snooze_incident", found.id, duration="2h", comment="Monday").snoozed
+    assert not call("reopen_incident", found.id).snoozed
+    assert call("resolve_incident", found.id, comment="on order").state == "resolved"
+    call("reopen_incident", found.id, comment="not on order")
+    name = f"ops-{form}"
+    made = call("set_channel", name, {"kind": "webhook", "url": "http://127.0.0.1:9/hook/secret"})
+    assert len(made.key) == 64
+    assert call("show_channel", name) in call("list_channels")
+    assert call("show_channel", name).place == "http://127.0.0.1:9"
+    tested = call("test_channel", name)
+    assert tested.state == "failed"
+    assert tested.answer.startswith("127.0.0.1 is not a public address")
+    assert tested in call("list_deliveries", channel=name, state="failed")
+    wanted = {"channel": name, "owners": ["team-a"], "urgency": "page"}
+    assert call("set_subscription", name, wanted).digest_s == 0
+    assert call("show_subscription", name) in call("list_subscriptions")
+    with pytest.raises(Conflict, match="has subscriptions"):
+        call("delete_channel", name)
+    assert call("delete_subscription", name).owners == ["team-a"]
+    assert call("delete_channel", name).name == name
 
 
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:

@@ -32,7 +32,7 @@ def over_rest(gate: Gate) -> Iterator[str]:
     """Serve a gate, and give its URL."""
     settings = Settings(anonymous=frozenset({"gate", "read"}), overlays=())
     server = make_server("127.0.0.1", 0, create_app(gate, settings))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -61,7 +61,7 @@ def gate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Ga
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     here = f"https://localhost:{server.server_address[1]}"
     monkeypatch.setattr(webhook, "_url", lambda client, name: here)
     monkeypatch.setattr(webhook, "_PAUSE_S", 0.02)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import forked
 from slurm_cluster import Cluster
 
 from compatgate.canary.engine.drive import drive
@@ -196,7 +196,7 @@ def test_a_worker_killed_in_mid_run_leaves_a_job_that_the_next_one_ends(
     once = f"time.sleep(0 if os.path.exists({str(mark)!r}) else 600)"
     here = bed(made(GOOD + once))
     run = here.submit()
-    first = multiprocessing.get_context("spawn").Process(
+    first = forked().Process(
         target=_work_on,
         args=(str(tmp_path / "gate.db"), here.host, list(here.library.workloads.values())),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from processes import forked
 
 from compatgate.errors import Conflict
 from compatgate.service.gate.service import Gate
@@ -49,7 +49,7 @@ def _increment(url: str, worker: int) -> None:
 
 
 def _together(work: Callable[[str, int], None], url: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
+    spawn = forked()
     workers = [spawn.Process(target=work, args=(url, index)) for index in range(PROCESSES)]
     for worker in workers:
         worker.start()

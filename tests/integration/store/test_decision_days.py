@@ -10,11 +10,16 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.gate.repository import (
+    BarRow,
     DayRow,
     Decision,
     Verdict,
+    count_bars,
     count_by_day,
     count_stopped_by_target,
+    find_verdict_ids,
+    list_decisions,
+    list_denied_verdicts,
 )
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -91,3 +96,48 @@ def test_history_has_every_day_up_to_today(database: Database) -> None:
     assert len(found.days) == 30
     assert found.days[-1].denied == 1
     assert found.days[0].day == clock.today() - timedelta(days=29)
+
+
+def test_spans_of_any_length_are_counted_and_narrowed_by_the_beginning_of_a_target(
+    database: Database,
+) -> None:
+    _decide(
+        database,
+        (START, ALLOWED, "prod"),
+        (START + timedelta(minutes=59), DENIED, "prod"),
+        (START + timedelta(hours=1), STOPPED, "dev"),
+        (START + timedelta(hours=3), DENIED, "dev"),  # where the last span ends
+    )
+    edges = [START + timedelta(hours=n) for n in range(4)]
+    with database.reading() as session:
+        counted = count_bars(session, edges, texts={})
+        assert counted.complete
+        assert counted.bars == (BarRow(allowed=1, denied=1), BarRow(undecided=1), BarRow())
+        of_dev = count_bars(session, edges, texts={"target": "de"}).bars
+        assert of_dev == (BarRow(), BarRow(undecided=1), BarRow())
+        assert not any(map(_total, count_bars(session, edges, texts={}, verdict_ids=[]).bars))
+
+
+def _total(bar: BarRow) -> int:
+    return bar.allowed + bar.denied + bar.undecided
+
+
+def test_denied_verdicts_and_ids_are_found_by_time_and_beginning(database: Database) -> None:
+    _decide(
+        database,
+        (START, DENIED, "prod"),
+        (START + timedelta(hours=1), DENIED, "prod"),
+        (START + timedelta(hours=2), ALLOWED, "prod"),
+    )
+    until = START + timedelta(days=1)
+    with database.reading() as session:
+        (found,) = list_denied_verdicts(session, START, until, limit=5)
+        assert (found.verdict_id, found.target, found.count) == ("vd_1", "prod", 2)
+        assert found.last == START + timedelta(hours=1)
+        assert list_denied_verdicts(session, until, until, limit=5) == []
+        assert find_verdict_ids(session, "vd_1", limit=5) == ["vd_1"]
+        assert find_verdict_ids(session, "vd_2", limit=5) == []
+        narrowed = list_decisions(session, target="pr", source="re", beginnings=True)
+        assert len(narrowed.items) == 3
+        assert not list_decisions(session, target="ro", beginnings=True).items
+        assert not list_decisions(session, target="pr").items

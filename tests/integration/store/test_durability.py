@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -12,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from processes import forked
 from sqlalchemy import text
 
 from compatgate.errors import Unavailable
@@ -38,7 +38,7 @@ def _answer_until_killed(url: str, answered: Connection) -> None:
 
 
 def test_every_decision_that_was_answered_survives_a_kill(gate: Gate, database_url: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
+    spawn = forked()
     reading, writing = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_answer_until_killed, args=(database_url, writing))
     process.start()

@@ -54,6 +54,23 @@ def test_targets_are_filtered_by_label_gpu_driver_and_name(stocked: Gate) -> Non
     assert _names(targets(driver="580.95.05", search="h100")) == ["staging-h100"]
 
 
+def test_targets_and_entries_are_filtered_by_label_and_owner(
+    stocked: Gate, by: Authorship, entry_body: Body
+) -> None:
+    about = {"name": "owned", "labels": {"team": "ml", "tier": "prod"}, "owner": "Team 50%"}
+    pools = [{"name": "l4", "gpu": "L4", "driver": "550.54.15"}]
+    stocked.matrix.create("Entry", {**entry_body("owned"), "metadata": about}, by)
+    stocked.matrix.create("Target", {"metadata": about, "spec": {"pools": pools}}, by)
+    for documents in (stocked.matrix.list_entries, stocked.matrix.list_targets):
+        assert _names(documents(label="team=ml", owner="Team 50%")) == ["owned"]
+        assert _names(documents(label="team=m")) == _names(documents(owner="Team 5")) == []
+    given = {**about, "owner": None, "labels": {}}
+    body = {key: value for key, value in given.items() if value}
+    stocked.matrix.change("Entry", "owned", {**entry_body("owned"), "metadata": body}, by)
+    assert _names(stocked.matrix.list_entries(owner="Team 50%")) == []
+    assert _names(stocked.matrix.list_entries(label="team=ml")) == []
+
+
 def test_waivers_are_filtered_by_target_owner_and_day(stocked: Gate) -> None:
     waivers = stocked.matrix.list_waivers
     assert _names(waivers(target="prod-a100", owner="team-ocr")) == ["legacy-ocr"]

@@ -47,7 +47,7 @@ def test_the_first_attempt_is_written_at_once_and_the_rest_of_the_minute_togethe
 def test_callers_beyond_the_limit_are_counted_together(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "MOST_CALLERS", 3)
+    monkeypatch.setattr(refusals, "MAX_CALLERS", 3)
     log = RefusalLog(gate.database)
     for number in range(10):
         log.note(f"token:t{number}", f"t{number}", "POST /targets", "no")

@@ -7,17 +7,20 @@ import json
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from sqlalchemy.orm import Session
 
-from compatgate.documents.specs import decode
+from compatgate.documents.specs import API_VERSION, decode
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix import revisions
 from compatgate.service.tokens.repository import find_session
 from compatgate.service.tokens.service import Tokens, digest_of
@@ -64,6 +67,51 @@ def test_an_embedded_database_is_migrated_when_it_is_opened(tmp_path: Path) -> N
     Gate.open(str(path), overlays=[]).close()
     database = Database.open(str(path))
     assert tables.current_version(database) == tables.expected_version()
+    database.close()
+
+
+_AT = "2026-11-01T00:00:00.000000Z"
+
+
+def _insert_document(
+    session: Session, table: str, name: str, document: dict[str, Any], **columns: str
+) -> None:
+    """Write a document as a program of an older schema did."""
+    row = {"name": name, "document": json.dumps(document), "revision": 1, **columns}
+    row |= {"created_at": _AT, "updated_at": _AT}
+    values = ", ".join(f":{column}" for column in row)
+    session.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"), row)
+
+
+def test_owners_and_labels_that_documents_hold_are_found_after_the_upgrade(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    tables.migrate_schema(database, "0014")
+    about = {"name": "x", "owner": "a b", "labels": {"t": "1"}}
+    specs: tuple[tuple[str, str, dict[str, str], dict[str, Any]], ...] = (
+        (
+            "targets",
+            "Target",
+            {"labels": " t=1 "},
+            {"pools": [{"name": "p", "gpu": "L4", "driver": "550.54.15"}]},
+        ),
+        (
+            "entries",
+            "Entry",
+            {"status": "blessed", "components": " cuda "},
+            {"targets": ["x"], "components": {"cuda": "12.4"}, "status": "blessed"},
+        ),
+    )
+    with database.writing() as session:
+        made = "INSERT INTO revisions VALUES (1, :at, 'a', 'why', 'import', 2, NULL)"
+        session.execute(text(made), {"at": _AT})
+        for table, kind, columns, spec in specs:
+            document = {"apiVersion": API_VERSION, "kind": kind, "metadata": about, "spec": spec}
+            _insert_document(session, table, "x", document, **columns)
+    tables.migrate_schema(database)
+    with database.reading() as session:
+        for documents in (lists.list_targets, lists.list_entries):
+            assert [row.name for row in documents(session, owner="a b", label="t=1").items] == ["x"]
+    tables.migrate_schema(database, "0014")
     database.close()
 
 
@@ -144,9 +192,16 @@ def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> Non
         made = datetime(2026, 11, 1, tzinfo=UTC)
         edit = revisions.Edit(None, stored)
         revisions.make_revision(
-            session, [edit], author="ada", reason="first", action="import", at=made
+            session,
+            [edit],
+            author="ada",
+            reason="first",
+            action="import",
+            at=made,
+            write=lambda session, edits, *, revision, at: _insert_document(
+                session, "targets", "prod", body, labels="  "
+            ),
         )
-        session.execute(text("UPDATE targets SET document = :old"), {"old": json.dumps(body)})
     tables.migrate_schema(database)
     with database.reading() as session:
         target = decode("Target", session.execute(text("SELECT document FROM targets")).scalar())

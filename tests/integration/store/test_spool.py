@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from postgresql import Cluster
+from processes import forked
 from sqlalchemy import text
 
 from compatgate.catalog import load_facts
@@ -216,10 +216,8 @@ def test_the_spool_of_a_killed_process_is_delivered_by_another(
     monkeypatch.setattr("compatgate.service.gate.delivery._OTHERS_SECONDS", 0.1)
     spool = tmp_path / "spool"
     other = open_gate(database_url, spool)
-    reading, writing = multiprocessing.get_context("spawn").Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(
-        target=_answer_until_killed, args=(database_url, spool, writing)
-    )
+    reading, writing = forked().Pipe(duplex=False)
+    process = forked().Process(target=_answer_until_killed, args=(database_url, spool, writing))
     process.start()
     writing.close()
     received = b""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 from ui_forms import form_token, post
+from werkzeug.datastructures import MultiDict
 
 
 def test_who_may_not_read_is_asked_to_sign_in(pages):
@@ -158,3 +162,60 @@ def test_files_are_packed_and_kept_for_ever(pages):
     assert answer.headers["Content-Encoding"] == "gzip"
     assert "immutable" in answer.headers["Cache-Control"]
     assert client.get("/ui/static/x/../../pyproject.toml").status_code == 404
+
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+FILLED = [("name", "night & day"), ("why", "two\r\nlines"), ("rules", "CG801"), ("rules", "CG802")]
+
+
+def hidden_fields(page):
+    form = page.partition("Send again")[0].rpartition("<form")[2]
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form)
+    return [(name, html.unescape(value)) for name, value in found]
+
+
+def send(client, path, fields, **headers):
+    return client.post(path, data=MultiDict(fields), headers=headers or OWN)
+
+
+def test_a_form_that_outlives_its_session_keeps_every_field_and_is_sent_again(pages, stocked):
+    client = pages("read", "bless")
+    typed = [("form_token", form_token(client)), *FILLED]
+    stocked.sessions.sign_out(client.get_cookie("compatgate_session").value)
+    over = send(client, "/ui/new-waiver", typed)
+    assert (over.status_code, "Your session is over" in over.text) == (401, True)
+    assert hidden_fields(over.text)[1:] == FILLED
+    secret = stocked.tokens.create("again", ["read", "bless"], by="tester").secret
+    post(client, "sign-in", token=secret)
+    again = send(client, "/ui/new-waiver", hidden_fields(over.text))
+    assert "signed in as again" in again.text  # made for the session before
+    taken = send(client, "/ui/new-waiver", hidden_fields(again.text))
+    assert taken.status_code == 400  # the form itself, with its own complaint
+    assert "night &amp; day" in taken.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
+        {"Origin": "https://evil.example"},
+        {"Accept": "text/html"},
+        {**OWN, "HX-Request": "true"},
+    ],
+    ids=["another site", "another origin", "no origin", "a fragment"],
+)
+def test_words_of_other_sites_are_not_put_into_a_form(pages, headers):
+    answer = send(pages(), "/ui/new-waiver", FILLED, **headers)
+    assert answer.status_code in (401, 403)
+    assert "night" not in answer.text
+
+
+def test_a_form_without_tls_is_known_by_its_origin(pages):
+    answer = send(pages(), "/ui/new-waiver", FILLED, Origin="http://localhost")
+    assert hidden_fields(answer.text)[1:] == FILLED
+
+
+def test_a_token_typed_to_sign_in_is_never_shown(pages):
+    answer = send(pages(), "/ui/sign-in", [("token", "cg_secret"), ("form_token", "00")])
+    assert answer.status_code == 403
+    assert "cg_secret" not in answer.text

@@ -22,7 +22,39 @@ def test_the_log_is_newest_first_and_each_row_leads_to_its_verdict(pages, stocke
     second = _decide(stocked, source="hook:kubernetes", target="dev-rtx")
     shown = pages().get("/ui/decisions").text
     assert shown.index(f"/ui/verdicts/{second.id}") < shown.index(f"/ui/verdicts/{first.id}")
-    assert 'data-chart="stacked"' in shown
+    assert "CG201" in shown
+    assert "cuda=12.4" in shown
+    assert '<svg viewBox="0 0 960 90"' in shown
+
+
+def test_a_bar_of_the_histogram_narrows_the_time_to_itself(pages, stocked):
+    _decide(stocked)
+    client = pages()
+    narrowed = client.get("/ui/decisions")
+    for _ in ("a day", "an hour", "a minute"):
+        drawn = narrowed.text.partition('<svg viewBox="0 0 960 90"')[2]
+        place = drawn.partition('<a href="')[2].partition('"')[0]
+        narrowed = client.get(place.replace("&amp;", "&"))
+        assert narrowed.status_code == 200
+        assert "1 decisions" in narrowed.text
+    assert "Decisions by minute" in narrowed.text
+
+
+def test_denials_are_grouped_by_cause_and_lead_to_their_decisions(pages, stocked):
+    for image in ("a:1", "a:2", "b:1"):
+        _decide(stocked, image=image)
+    client = pages()
+    shown = client.get("/ui/decisions?group=cause").text
+    assert "1 causes" in shown
+    place = shown.partition("<tbody>")[2].partition('<a href="')[2].partition('"')[0]
+    assert "3 decisions" in client.get(place.replace("&amp;", "&")).text
+
+
+def test_the_list_follows_live_without_and_with_scripts(pages, stocked):
+    shown = pages().get("/ui/decisions?follow=yes").text
+    assert 'hx-trigger="every 5s"' in shown
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in shown
+    assert "every 5s" not in pages().get("/ui/decisions").text
 
 
 @pytest.mark.parametrize(
@@ -36,6 +68,12 @@ def test_the_log_is_newest_first_and_each_row_leads_to_its_verdict(pages, stocke
         ("source=hook:kubernetes", 1),
         ("asked_by=nobody", 0),
         ("image=a:1", 1),
+        ("image=a", 1),
+        ("target=dev", 1),
+        ("target=rtx", 0),
+        ("source=hook", 1),
+        ("rule=CG201", 1),
+        ("rule=CG101", 0),
         ("since=2020-01-01&until=2020-01-02", 0),
         ("since=2020-01-01", 2),
     ],
@@ -137,3 +175,18 @@ def test_hostile_text_is_text(pages, stocked):
     shown = pages("read", "bless").get(f"/ui/verdicts/{verdict.id}").text
     assert "<script>alert" not in shown
     assert "<img src=x" not in shown
+
+
+def test_a_mistyped_link_to_a_verdict_is_a_page_with_suggestions(pages, stocked):
+    verdict = _decide(stocked).id
+    client = pages()
+    html = {"Accept": "text/html"}
+    wrong = f"{verdict[:-1]}{'0' if verdict[-1] != '0' else '1'}"
+    for given in (wrong, f"{verdict}f", f"{verdict[:12]}xyz"):
+        answer = client.get(f"/v/{given}", headers=html, follow_redirects=True)
+        assert answer.status_code == 404
+        assert f"/ui/verdicts/{verdict}" in answer.text
+    short = client.get(f"/v/{verdict[:10]}", headers=html, follow_redirects=True)
+    assert short.status_code == 200
+    assert client.get("/v/nonsense", headers={"Accept": "application/json"}).status_code == 404
+    assert "Show the latest denials" in client.get("/ui/verdicts/nonsense").text

@@ -170,3 +170,21 @@ def test_needs_of_a_gpu_are_shown_with_entry_question_and_answer(pages, gate_of_
     ).text
     assert "needs fp8" in asked
     assert "does not compute in FP8" in asked
+
+
+def test_blessing_without_required_evidence_asks_for_a_reason_that_stays(pages, stocked, by):
+    target = stocked.matrix.get("Target", "prod-a100").document
+    target["spec"]["policy"]["canary"] = {"require": True}
+    stocked.matrix.change("Target", "prod-a100", target, by)
+    spec = {"targets": ["prod-a100"], "components": {"cuda": "12.9.*"}, "status": "candidate"}
+    stocked.matrix.create("Entry", {"metadata": {"name": "bold"}, "spec": spec}, by)
+    client = pages("read", "bless")
+    sent = {"status": "blessed", "revision": str(stocked.snapshot().revision)}
+    refused = _send(client, "bold", **sent)
+    assert refused.status_code == 409
+    assert "has not passed: suite smoke for bold" in refused.text
+    assert "Why blessed without the required evidence" in refused.text
+    assert _send(client, "bold", **sent, override="the fan is broken").status_code == 303
+    shown = client.get("/ui/entries/bold").text
+    assert "Blessed without the required evidence:</strong> the fan is broken" in shown
+    assert "overridden" in client.get("/ui/entries").text

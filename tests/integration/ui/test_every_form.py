@@ -20,22 +20,33 @@ NAMES = {
     "proposals/id": "pr_0",
     "revisions/number": "1",
     "nodes/name": "gpu-17",
+    "incidents/id": "1",
 }
 FORMS = pages("POST")
 SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
 INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
 NEEDS = {
     "/ask/paste": "gate",
+    "/find/paste": "gate",
     "/ask/keep": "gate",
     "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
+    "/new-target": "bless",
+    "/new-entry": "bless",
+    "/import": "bless",
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",
     "/proposals/<id>/review": "approve",
     "/proposals/<id>/discuss": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
+    "/incidents/<id>/act": "operate",
+    "/notices/channels": "admin",
+    "/notices/subscriptions": "operate",
+    "/notices/test": "operate",
+    "/notices/delete-channel": "admin",
+    "/notices/unsubscribe": "operate",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",

@@ -134,3 +134,27 @@ def test_every_page_has_the_palette(pages):
     for path in ("", "entries", "ask"):
         shown = pages().get(f"/ui/{path}").text
         assert re.search(r'<form class="find" action="/ui/find"', shown)
+
+
+def test_the_page_ask_takes_words_and_says_what_it_took_them_for(pages):
+    client = pages("read", "gate")
+    words = {"target": "prod-a100", "stack": "torch 2.4\ncu124"}
+    shown = client.get("/ui/ask", query_string=words).text
+    assert "2.4.1 was taken" in shown
+    assert 'name="stack" value="torch=2.4.1+cu124"' in shown
+    assert ">torch=2.4.1+cu124</textarea>" in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"target": "prod-a100", "stack": "troch 2.4"}, "did you mean torch?"),
+        ({"target": "dev-rtx", "stack": "torch 2.4.1 @ prod-a100"}, "remove one of them"),
+    ],
+)
+def test_words_that_ask_cannot_read_leave_no_answer_and_stay_typed(pages, fields, hint):
+    shown = pages("read", "gate").get("/ui/ask", query_string=fields)
+    assert shown.status_code == 400
+    assert hint in shown.text
+    assert f">{fields['stack']}</textarea>" in shown.text
+    assert 'class="panel answer' not in shown.text

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from ui_forms import post
+
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import EXAMPLE, Report
@@ -53,11 +57,43 @@ def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
     assert "/ui/drift?target" not in client.get("/ui/").text
 
 
-def test_all_that_needs_attention_can_be_seen(kept_pages, kept, monkeypatch):
-    monkeypatch.setattr("compatgate.service.home.pages._USUAL_NOTICES", 1)
-    client = kept_pages()
-    few, whole = client.get("/ui/").text, client.get("/ui/?all=yes").text
-    assert 'href="/ui/?all=yes"' in few
-    assert few.count("<li><span class=") == 1
-    assert whole.count("<li><span class=") > 1
-    assert "?all=yes" not in whole.partition("<main")[2]
+def test_each_kind_has_a_ceiling_and_leads_to_all_of_it(kept_pages, kept, monkeypatch):
+    monkeypatch.setattr("compatgate.service.home.pages._EACH_KIND", 1)
+    text = kept_pages().get("/ui/").text
+    assert re.search(r'href="/ui/incidents\?kind=[a-z-]+">\d+ more', text)
+    assert text.count('class="incident"') == text.count('class="kind"') > 1
+
+
+def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages, stocked):
+    client = pages("read", "operate")
+    text = client.get("/ui/").text
+    number = re.search(r'/ui/incidents/(\d+)"', text)[1]
+    assert f'/ui/incidents/{number}"' in text
+    gone = post(client, f"incidents/{number}/act", what="snooze", days="1", back="home")
+    assert (gone.status_code, gone.location) == (303, "/ui/")
+    text = client.get("/ui/").text
+    assert f'/ui/incidents/{number}"' not in text
+    assert "1 snoozed" in text
+    assert f"/ui/incidents/{number}" in client.get("/ui/incidents?state=snoozed").text
+    shown = f"incidents/{number}/act"
+    assert post(client, shown, what="snooze", days="many").status_code == 400
+    assert post(client, shown, what="praise").status_code == 400
+    assert post(client, shown, what="reopen").status_code == 303
+    assert post(client, shown, what="resolve", reason="").status_code == 400
+    assert post(client, shown, what="resolve", reason="ordered new nodes").status_code == 303
+    assert post(client, shown, what="resolve", reason="twice").status_code == 409
+    assert "ordered new nodes" in client.get(f"/ui/incidents/{number}").text
+    assert f'/ui/incidents/{number}"' not in client.get("/ui/").text
+    assert client.get("/ui/incidents/999").status_code == 404
+    actions = [link.action for link in stocked.history.list_audit(action="incident.").items]
+    assert actions == ["incident.resolve", "incident.reopen", "incident.snooze"]
+    assert ">Resolve<" not in pages("read").get(f"/ui/incidents/{number}").text
+
+
+def test_a_quiet_fleet_needs_nobody(gate):
+    from compatgate.service.web.app import create_app
+    from compatgate.service.web.call import Settings
+
+    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    assert "Nothing needs you." in client.get("/ui/").text
+    assert "Nothing needs you." in client.get("/ui/incidents").text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -33,6 +34,7 @@ _SAYS_NOTHING = {
     "/suites",
     "/workloads",
     "/workloads/<name>",
+    "/workloads/<name>/history",
     "/runs/<id>/log",
     "/sign-in",
     "/sign-in/issuer",
@@ -44,11 +46,19 @@ _SAYS_NOTHING = {
     "/ask",
     "/runs/new",
     "/new-waiver",
+    "/new-target",
+    "/new-entry",
+    "/import",
     "/matrix",
+    "/matrix/cells",
     "/runs/compare",
     "/waivers",
 }
 """Pages that show nothing of it until something is asked of them (below), or are our own words."""
+
+
+_COMPUTED = re.compile(r"(?<![0-9a-f])1337(?![0-9a-f])")
+"""What templates in the hostile text would make of themselves; digests may hold the digits."""
 
 
 class Hostile(NamedTuple):
@@ -75,7 +85,7 @@ def looked_at(hostile: Hostile, path: str) -> Marks:
     assert answer.mimetype == "text/html", path
     marks = Marks(answer.text)
     assert list(marks.active()) == [], path
-    assert "1337" not in marks.text, path
+    assert not _COMPUTED.search(marks.text), path
     assert "\u202e" not in answer.text, path
     return marks
 
@@ -95,6 +105,9 @@ QUERIES = (
     "matrix?row=told&column=prod",
     "matrix?q={}&places={}",
     "matrix?row={}&column={}",
+    "matrix/cells?q={}&stack={}&rows={}",
+    "matrix/cells?row={}&column={}",
+    "matrix/cells?row=told&column=prod",
     "ask?target=prod&stack=cuda%3D12.4&image={}&pick=cudnn",
     "ask?driver={}&gpu={}&stack={}&set={}&at={}",
     "ask?target={}&stack=%7B%22cuda%22:%22{}%22%7D",
@@ -106,6 +119,7 @@ QUERIES = (
     "targets/prod/plan?driver=580",
     "find?q={}",
     "find?q=told",
+    "new-entry?targets={}&components=torch+%3D%3D{}&gpus={}",
     "sign-in?next={}",
     "sign-in?next=javascript:hostile()",
     "sign-in?next=//hostile.example/ui/",

@@ -210,7 +210,7 @@ def test_hostile_text_is_text(pages, tell):
         "nodes/n1",
         "drift",
         "drift?what=gpu",
-        "search?q=n1",
+        "find?q=n1",
         "targets/prod-a100",
         f"nodes?driver={HOSTILE}",
         f"nodes?search={HOSTILE}&gpu={HOSTILE}&cluster={HOSTILE}&target={HOSTILE}",

@@ -29,7 +29,7 @@ def test_the_list_counts_what_was_not_allowed_lately(pages, stocked):
 def test_the_list_is_filtered_sorted_and_exported(pages):
     client = pages()
     lines = client.get("/ui/targets?label=tier%3Dprod&sort=-nodes&format=csv").text.splitlines()
-    assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Denied, 7 d",Usable'
+    assert lines[0] == 'Target,Labels,Owner,GPUs,Drivers,Nodes,Mode,Entries,"Denied, 7 d",Usable'
     assert [line.partition(",")[0] for line in lines[1:]] == ["prod-a100", "inference-l4"]
     nothing = client.get("/ui/targets?search=nowhere").text
     assert "No matches." in nothing

@@ -152,7 +152,7 @@ class _Stand:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.host, self.port = "127.0.0.1", self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import prepared
 import pytest
 import yaml
 from tables import read_table
@@ -44,9 +44,7 @@ def shell(tmp_path: Path) -> Shell:
     """Runs commands where ``compatgate`` is this one."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    program = programs / "compatgate"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m compatgate "$@"\n')
-    program.chmod(0o755)
+    shutil.copy2(prepared.program(), programs)
 
     def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         path = f"{programs}:{os.environ['PATH']}"

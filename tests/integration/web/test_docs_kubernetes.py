@@ -7,10 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import prepared
 import pytest
 import yaml
 
@@ -45,10 +45,9 @@ def test_the_examples_print_what_the_page_says(server: Any, tmp_path: Path) -> N
         pytest.skip("no curl")
     address = f"http://127.0.0.1:{server.port}"
     for command, expected in commands():
-        program = f"{sys.executable} -m compatgate"
         text = command.replace(HOST, address)
         done = subprocess.run(
-            ["sh", "-c", re.sub(r"^compatgate ", f"{program} ", text)],
+            ["sh", "-c", re.sub(r"^compatgate ", f"{prepared.program()} ", text)],
             capture_output=True,
             text=True,
             timeout=60,

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import prepared
 import pytest
 
 from compatgate.service.cluster import labels
@@ -36,7 +36,7 @@ def test_the_examples_print_what_the_page_says(server: Any, tmp_path: Path) -> N
         pytest.skip("no curl")
     address = f"http://127.0.0.1:{server.port}"
     own = {"PYTHONPATH": str(PAGE.parents[1]), "COMPATGATE_SERVER": address}
-    program = f"{sys.executable} -m compatgate"
+    program = prepared.program()
     for command, expected in commands():
         done = subprocess.run(
             ["sh", "-c", re.sub(r"^compatgate ", f"{program} ", command.replace(HOST, address))],

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import prepared
 import pytest
 from image_blobs import distribution, layer_of
 
@@ -42,7 +42,7 @@ def test_the_examples_print_what_the_page_says(serve: Any, registry: Any, tmp_pa
             options = ("--signing-key", str(tmp_path / "gate.pem"), "--registry", registry.host)
             address = f"http://127.0.0.1:{serve(*options, **own).port}"
         text = command.replace(HOST, address).replace(f"{IMAGE}:1.2", f"{name}:{tag}")
-        text = re.sub(r"^compatgate ", f"{sys.executable} -m compatgate ", text)
+        text = re.sub(r"^compatgate ", f"{prepared.program()} ", text)
         done = subprocess.run(
             ["sh", "-c", text],
             capture_output=True,

@@ -26,7 +26,7 @@ class _Elsewhere(BaseHTTPRequestHandler):
 def elsewhere() -> Iterator[str]:
     """A server on this machine that leads to one without TLS on another."""
     with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/jwks.json"
         server.shutdown()
 

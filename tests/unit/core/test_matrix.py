@@ -79,6 +79,16 @@ def test_the_nearest_entry_is_for_the_same_product_where_there_is_one(slice_of_a
     assert index.nearest("t", parse_stack(STACK), slice_of_a100).name == "slice"
 
 
+def test_the_nearest_entry_shares_a_framework_however_much_else_differs(pool):
+    other = entry("ort", cuda="12.*", cudnn="9.*", **{"onnxruntime-gpu": "1.23.*"})
+    same = entry("vllm", cuda="12.8.*", torch="2.9.*", vllm="0.14.*")
+    index = EntryIndex([other, same])
+    stack = parse_stack({"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1"})
+    assert index.nearest("t", stack, pool).name == "vllm"
+    bare = EntryIndex([other, entry("cuda", cuda="13.*")])
+    assert bare.nearest("t", stack, pool).name == "cuda", "no framework is nearer than another"
+
+
 # --- which entry speaks ----------------------------------------------------------------------
 
 

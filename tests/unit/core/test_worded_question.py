@@ -104,6 +104,7 @@ def test_what_cannot_be_read_is_an_error_with_the_way_out(
         ("torch 2.4", True),
         ("cu124", True),
         ("torch=2.4", True),
+        ("troch 2.4", True),
         ("prod-a100", False),
         ("vd_00ff", False),
         ("CG101", False),

@@ -124,7 +124,7 @@ def test_what_does_not_get_better_soon_is_tried_again_after_an_hour(index, askin
 
 
 def test_failures_that_are_remembered_are_bounded(index, asking, monkeypatch):
-    monkeypatch.setattr(wheels, "_MOST_FAILURES", 1)
+    monkeypatch.setattr(wheels, "_MAX_FAILURES", 1)
     index.open.set()
     ask = asking()
     for name in ("none-one", "none-two"):

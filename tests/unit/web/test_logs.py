@@ -114,7 +114,7 @@ def test_nobody_waits_for_a_log_that_is_not_read(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, written = pipe
-    monkeypatch.setattr(logs, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(logs, "MAX_BYTES", 200_000)
     writer = LineWriter(written)
     for _ in range(1000):
         writer.put(b"x" * 999 + b"\n", urgent=True)

@@ -70,7 +70,7 @@ def test_targets_beyond_the_limit_count_together(make_client: Callable[..., Flas
 def test_namespaces_beyond_the_limit_count_together(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.service.web.metrics._MOST_NAMESPACES", 3)
+    monkeypatch.setattr("compatgate.service.web.metrics._MAX_NAMESPACES", 3)
     container = {"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     for number in range(6):
         request = {

@@ -93,6 +93,14 @@ def _proposal(client: FlaskClient, gate: Gate, operation: str) -> str:
     return made.row.id
 
 
+def _incident(gate: Gate, operation: str) -> str:
+    """The number of an incident with which an operation can be asked."""
+    number = gate.incidents.survey()[0]
+    if operation == "reopen_incident":
+        gate.incidents.resolve(number, Authorship("somebody else", "for the test"))
+    return str(number)
+
+
 @pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
 def test_every_example_is_accepted(
     client: FlaskClient, gate: Gate, route: Route, name: str
@@ -113,6 +121,11 @@ def test_every_example_is_accepted(
         path = path.format(name="ci")
     elif route.tag == "proposals" and "{id}" in path:
         path = path.format(id=_proposal(client, gate, route.name))
+    elif route.tag == "notices":
+        channel = {"kind": "email", "to": ["gpu@example.com"]}
+        client.put("/api/v1/notices/channels/oncall", json=channel)
+        number = _incident(gate, route.name) if "{id" in path else ""
+        path = path.format(id=number, name="oncall")
     elif "{number}" in path:
         path = path.format(number=gate.snapshot().revision)
     elif "{name}" in path:

@@ -213,3 +213,43 @@ def test_values_of_a_far_gate_that_cannot_be_used_are_named(
     args = parse(*(word for pair in {**usual, **given}.items() for word in pair))
     with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
         serve_far.prepare(args, timedelta(seconds=100))
+
+
+def test_links_to_verdicts_are_off_and_take_a_key(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 32)
+    assert serve_access.verdict_links(parse(), "https://gate.example") is None
+    words = ("--verdict-link-key", f"a={tmp_path}/key", "--verdict-link-validity", "24h")
+    links = serve_access.verdict_links(parse(*words), "https://gate.example/")
+    assert links is not None
+    assert (links.base, links.valid_for) == ("https://gate.example", timedelta(hours=24))
+    assert "kkkk" not in repr(links)
+
+
+@pytest.mark.parametrize(
+    ("words", "url", "far", "field"),
+    [
+        ([], "", False, "--verdict-link-key"),
+        ([], "https://gate.example", True, "--verdict-link-key"),
+        (
+            ["--verdict-link-validity", "1m"],
+            "https://gate.example",
+            False,
+            "--verdict-link-validity",
+        ),
+        (
+            ["--verdict-link-validity", "2y"],
+            "https://gate.example",
+            False,
+            "--verdict-link-validity",
+        ),
+        (["--verdict-link-key", "a"], "https://gate.example", False, "--verdict-link-key"),
+    ],
+)
+def test_links_that_could_not_work_are_refused_at_the_start(
+    tmp_path: Path, words: list[str], url: str, far: bool, field: str
+) -> None:
+    (tmp_path / "key").write_text("k" * 32)
+    args = parse("--verdict-link-key", f"first={tmp_path}/key", *words)
+    with pytest.raises(BadInput) as caught:
+        serve_access.verdict_links(args, url, far=far)
+    assert caught.value.field == field

@@ -17,7 +17,7 @@ from compatgate.canary.judge.paired.looks import SIGNS, Look, look_at, measure_l
 from compatgate.canary.judge.statistics import compute_tail_chance
 from compatgate.canary.workload import Better, MetricSpec
 
-MOST_NEEDED = 200
+MAX_NEEDED = 200
 """Number of pairs beyond which more pairs are no advice."""
 _EVENTS_PRIOR = (0.5, 4.5)
 """Expectation of blocks with events: one in ten, with the weight of five blocks."""
@@ -42,7 +42,7 @@ class Course(Protocol):
         """Return whether the pairs after ``since`` show the suspected change by themselves."""
 
     def count_needed(self, level: Callable[[int], float]) -> int:
-        """Return the number of pairs that would settle it, or `MOST_NEEDED` + 1.
+        """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1.
 
         Args:
             level: one-sided level of a false alarm of this metric at a look.
@@ -92,12 +92,12 @@ class RatioCourse:
         look = self.look(self.pairs)
         limit = min(measure_limit(self.spec.tolerance, s) for s in SIGNS[self.spec.better])
         pairs = self.pairs
-        while (pairs := find_next_look(pairs)) <= MOST_NEEDED:
+        while (pairs := find_next_look(pairs)) <= MAX_NEEDED:
             df = float(round(look.df + pairs - self.pairs))
             reach = find_t_quantile(level(pairs), df) + find_t_quantile(passing_level(pairs), df)
             if reach * look.deviation / pairs**0.5 <= limit:
                 return pairs
-        return MOST_NEEDED + 1
+        return MAX_NEEDED + 1
 
 
 class CountCourse:
@@ -140,11 +140,11 @@ class CountCourse:
         """Return the pairs at which the same share of blocks with events would be no chance."""
         before, of_before, after, of_after = self.count(self.pairs)
         pairs = self.pairs
-        while (pairs := find_next_look(pairs)) <= MOST_NEEDED:
+        while (pairs := find_next_look(pairs)) <= MAX_NEEDED:
             grown = [n * pairs // self.pairs for n in (before, of_before, after, of_after)]
             if not level(pairs) < self._predict(*grown) <= _EVENTS_CLEAR:
                 return pairs
-        return MOST_NEEDED + 1
+        return MAX_NEEDED + 1
 
     def _count(self, since: int, pairs: int) -> tuple[int, int, int, int]:
         marks = self._marks[since:pairs]

@@ -23,7 +23,7 @@ from compatgate.canary.judge.paired.blocks import (
     summarize_events,
 )
 from compatgate.canary.judge.paired.courses import (
-    MOST_NEEDED,
+    MAX_NEEDED,
     CountCourse,
     Course,
     RatioCourse,
@@ -167,9 +167,9 @@ def _add_needs(found: PairedMetric, course: Course, decision: Decision, rule: Ru
     wanted = course.count_needed(
         lambda pairs: rule.level(max(pairs, rule.first_look(found.metric)))
     )
-    if wanted > MOST_NEEDED:
+    if wanted > MAX_NEEDED:
         return replace(
-            found, missing=f"less noise: otherwise more than {MOST_NEEDED} pairs are needed"
+            found, missing=f"less noise: otherwise more than {MAX_NEEDED} pairs are needed"
         )
     return _ask(found, wanted)
 

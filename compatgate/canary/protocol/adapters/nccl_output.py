@@ -84,7 +84,7 @@ _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values : (\d+) (OK|FAILED)")
 _AVERAGE = re.compile(r"# Avg bus bandwidth    : (\S+) ?(OK|FAILED)?")
 _BEGUN_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\b")
 _SIDE = ("algbw", "busbw")
-_MOST_STEPS = 100_000
+_MAX_STEPS = 100_000
 
 
 def read_table(text: str, found: ToolResults) -> list[Run]:
@@ -209,7 +209,7 @@ def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:
     if not factor:
         return (most - least) // step + 1
     count = 0
-    while least <= most and count < _MOST_STEPS:
+    while least <= most and count < _MAX_STEPS:
         count, least = count + 1, least * step
     return count
 

@@ -138,7 +138,7 @@ _NETWORK = re.compile(r"NCCL INFO Using network (?P<name>[^\n]+?)\s*$", re.MULTI
 _VERSION = re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)(?:\+cuda(?P<cuda>\d+\.\d+))?")
 _WARNING = re.compile(r"NCCL WARN (?P<text>[^\n]+)")
 _NUMBER = re.compile(r"\d+(?:\(\d+\))?|Shared")
-_MOST_WARNINGS = 20
+_MAX_WARNINGS = 20
 
 
 class NcclLog(Struct, frozen=True):
@@ -181,7 +181,7 @@ def read_nccl_log(text: str) -> NcclLog:
         cuda=version["cuda"] if version else None,
         transports=dict(sorted(transports.items())),
         network=", ".join(sorted(networks)) or None,
-        warnings=tuple(m["text"] for m in _WARNING.finditer(text))[:_MOST_WARNINGS],
+        warnings=tuple(m["text"] for m in _WARNING.finditer(text))[:_MAX_WARNINGS],
     )
 
 

@@ -75,7 +75,7 @@ class ToolResults:
 
     def problem(self, text: str) -> None:
         """Record that output is damaged, or that data is missing."""
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(text[:_MESSAGE])
         else:
             self._unsaid += 1
@@ -204,7 +204,7 @@ ToolReader = Callable[[str, ToolResults], None]
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:", re.MULTILINE)
 _PROTOCOL_LINE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
-_MOST_IN_MEMORY = 256 << 20
+_MAX_IN_MEMORY = 256 << 20
 """Maximum number of bytes to read, whatever ``limits.output`` says; more is only counted."""
 
 
@@ -214,8 +214,8 @@ class ToolOutput:
     def __init__(self, read: ToolReader, workload: Workload | None = None) -> None:
         self._read = read
         self._found = ToolResults(workload)
-        most = workload.limits.output if workload else _MOST_IN_MEMORY
-        self._most = min(most, _MOST_IN_MEMORY)
+        most = workload.limits.output if workload else _MAX_IN_MEMORY
+        self._most = min(most, _MAX_IN_MEMORY)
         self._data = bytearray()
         self._dropped = 0
 
@@ -279,7 +279,7 @@ def _read_protocol_line(body: dict[str, object], found: ToolResults) -> None:
         )
 
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 _MESSAGE = 2000
 
 _MAX_DOCUMENTS = 10_000

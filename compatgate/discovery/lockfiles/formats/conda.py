@@ -29,7 +29,7 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
-    MOST_PACKAGES,
+    MAX_PACKAGES,
     read_tables,
     read_text,
     read_yaml,
@@ -38,7 +38,7 @@ from compatgate.discovery.lockfiles.text import (
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.errors import BadInput, InconclusiveInput
 
-_MOST_DEPENDENCIES = 5_000
+_MAX_DEPENDENCIES = 5_000
 """Dependencies that an environment states."""
 _ENVIRONMENT_NAME = re.compile(r".*environment.*\.ya?ml|conda.*\.ya?ml", re.IGNORECASE)
 _ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
@@ -62,8 +62,8 @@ class CondaEnvironment:
         if not isinstance(stated, list):
             hint = "a conda environment has a list of dependencies"
             raise BadInput("is not a conda environment", field=file.name, hint=hint)
-        if len(stated) > _MOST_DEPENDENCIES:
-            what = f"has more than {_MOST_DEPENDENCIES} dependencies"
+        if len(stated) > _MAX_DEPENDENCIES:
+            what = f"has more than {_MAX_DEPENDENCIES} dependencies"
             raise BadInput(what, field=file.name)
         packages: list[ListedPackage] = []
         pip: list[str] = []
@@ -157,8 +157,8 @@ class CondaExplicit:
                 )
             packages.append(package)
             subdirs.add(stack_components.conda_subdir(line))
-            if len(packages) > MOST_PACKAGES:
-                raise BadInput(f"has more than {MOST_PACKAGES} packages", field=file.name)
+            if len(packages) > MAX_PACKAGES:
+                raise BadInput(f"has more than {MAX_PACKAGES} packages", field=file.name)
         subdirs.discard("noarch")
         if subdirs and platform.conda not in subdirs:
             problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"

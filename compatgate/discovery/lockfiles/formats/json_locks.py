@@ -25,7 +25,7 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.text import (
-    MOST_PACKAGES,
+    MAX_PACKAGES,
     read_tables,
     read_text,
     refuse_variable,
@@ -260,8 +260,8 @@ def _check_environment(document: dict[str, Any], file: str, platform: Platform) 
 
 def _entries(value: Any, where: str, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     listed = read_table(value, where, file)
-    if len(listed) > MOST_PACKAGES:
-        raise BadInput(f"has more than {MOST_PACKAGES} items", field=f"{file}: {where}")
+    if len(listed) > MAX_PACKAGES:
+        raise BadInput(f"has more than {MAX_PACKAGES} items", field=f"{file}: {where}")
     for name, entry in listed.items():
         yield refuse_variable(name, file), read_table(entry, f"{where}.{name}", file)
 

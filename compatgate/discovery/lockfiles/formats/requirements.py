@@ -30,11 +30,11 @@ from compatgate.discovery.lockfiles.text import decode_text, refuse_variable
 from compatgate.discovery.lockfiles.wheel_builds import LockedWheel, select_wheels
 from compatgate.errors import BadInput
 
-_MOST_INCLUDE_LEVELS = 8
-_MOST_FILES = 32
-_MOST_REQUIREMENTS = 5_000
+_MAX_INCLUDE_LEVELS = 8
+_MAX_FILES = 32
+_MAX_REQUIREMENTS = 5_000
 """Requirements and options of a file and its includes."""
-_MOST_LINES = 1_000_000
+_MAX_LINES = 1_000_000
 """Lines of a file; each hash of a wheel has one."""
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(
@@ -125,7 +125,7 @@ class RequirementLines:
         if (path, constraint) in self._seen:
             return
         self._seen.add((path, constraint))
-        if depth > _MOST_INCLUDE_LEVELS or len(self._seen) > _MOST_FILES:
+        if depth > _MAX_INCLUDE_LEVELS or len(self._seen) > _MAX_FILES:
             raise BadInput("includes too many files", field=origin)
         try:
             data = self._file.beside(path)
@@ -141,7 +141,7 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     pending: list[str] = []
     first = 1
     for number, raw in enumerate(text.splitlines(), 1):
-        if number > _MOST_LINES:
+        if number > _MAX_LINES:
             raise BadInput("has too many lines", field=str(number))
         if not pending:
             first = number
@@ -207,8 +207,8 @@ class RequirementsTxt:
         default, more = "", list[str]()
         constraints: dict[str, list[ListedPackage]] = {}
         for number, line in enumerate(lines, 1):
-            if number > _MOST_REQUIREMENTS:
-                what = f"has more than {_MOST_REQUIREMENTS} requirements"
+            if number > _MAX_REQUIREMENTS:
+                what = f"has more than {_MAX_REQUIREMENTS} requirements"
                 raise BadInput(what, field=file.name)
             if line.option in INDEX:
                 indexes.append(refuse_variable(line.text, line.origin))

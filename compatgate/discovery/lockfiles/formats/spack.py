@@ -27,7 +27,7 @@ from compatgate.discovery.lockfiles.interface import (
     describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.text import MOST_PACKAGES, read_tables, read_text
+from compatgate.discovery.lockfiles.text import MAX_PACKAGES, read_tables, read_text
 from compatgate.errors import BadInput, InconclusiveInput
 
 _SHAPE = re.compile(r'"file-type"\s*:\s*"spack-lockfile"')
@@ -111,8 +111,8 @@ def _environments(document: dict[str, Any], file: str, depth: int = 0) -> Iterat
 def _nodes(places: list[dict[str, Any]], file: str) -> Iterator[tuple[str, _Node]]:
     for place in places:
         listed = read_table(place.get("concrete_specs"), "concrete_specs", file)
-        if len(listed) > MOST_PACKAGES:
-            raise BadInput(f"has more than {MOST_PACKAGES} items", field=f"{file}: concrete_specs")
+        if len(listed) > MAX_PACKAGES:
+            raise BadInput(f"has more than {MAX_PACKAGES} items", field=f"{file}: concrete_specs")
         for key, value in listed.items():
             entry = read_table(value, f"concrete_specs.{key}", file)
             if "name" not in entry and len(entry) == 1:  # versions 1 to 3 nest nodes by name

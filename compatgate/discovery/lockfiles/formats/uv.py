@@ -33,7 +33,7 @@ _NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
 _SHAPE = re.compile(r"^\[\[package\]\]$[^\[]*?^source = \{", re.MULTILINE)
 _ROOT_SOURCES = ("virtual", "editable", "directory")
 _NEWEST_VERSION = 1
-_MOST_SELECTIONS = 30
+_MAX_SELECTIONS = 30
 
 
 class PackagePath(Struct, frozen=True):
@@ -233,7 +233,7 @@ class _Graph:
                 if isinstance(table, dict):
                     found.update({(kind, name): None for name in table if name not in asked})
         found.update({("member", self._name(n)): None for n in self._members() if n not in roots})
-        return list(found)[:_MOST_SELECTIONS]
+        return list(found)[:_MAX_SELECTIONS]
 
     def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
         """Return markers with uv's extras of conflicts: ``extra-7-trainer-cu124``."""

@@ -28,7 +28,8 @@ const isOrder = (elt) => elt.matches("th[aria-sort] a");
 const refreshesItself = (request) => request.elt === request.target;
 
 function setAside(region, text) {
-  if (region.matches(LISTS)) return region.setAttribute("aria-busy", "true");
+  const answers = region.querySelector(".said") !== null; // the palette answers, too
+  if (region.matches(LISTS) && !answers) return region.setAttribute("aria-busy", "true");
   const line = document.createElement("p");
   line.className = "panel muted";
   line.setAttribute("role", "status");

@@ -48,6 +48,28 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+/* Arrow keys go from cell to cell of a map; a link that is followed keeps the place. */
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+document.addEventListener("keydown", (event) => {
+  const step = STEPS[event.key];
+  const from = step && !event.altKey && !event.ctrlKey && !event.metaKey && event.target.closest?.(".map td a");
+  if (!from) return;
+  const rows = [...from.closest("tbody").rows];
+  let [row, column] = [rows.indexOf(from.closest("tr")), from.closest("td").cellIndex];
+  for (;;) {
+    row += step[0];
+    column += step[1];
+    const cell = rows[row]?.cells[column];
+    if (!cell || cell.tagName === "TH") return;
+    const next = cell.querySelector("a");
+    if (next) {
+      event.preventDefault();
+      next.focus();
+      return;
+    }
+  }
+});
+
 document.addEventListener("click", (event) => {
   const found = document.getElementById("found");
   if (!event.target.closest(".find")) found.replaceChildren();
@@ -129,7 +151,10 @@ function draw(figure) {
   const above = (i, row) => numbers.slice(i).reduce((sum, column) => sum + column[row], 0);
   const data = stacked ? numbers.map((column, i) => (i ? column.map((_, row) => above(i, row)) : column)) : numbers;
   const half = data[0].length > 1 ? (data[0][1] - data[0][0]) / 2 : 0.5; // room for the outer bars
-  const dayOf = (at) => new Date(at * 1000).toISOString().slice(0, 10);
+  const isoOf = (at) => new Date(at * 1000).toISOString();
+  const dayOf = (at) => isoOf(at).slice(0, 10);
+  const timeOf = (at) => `${isoOf(at).slice(0, 19).replace("T", " ")} UTC`; // as pages write it
+  const tickOf = (step) => (at) => (step < 86400 ? isoOf(at).slice(5, 16).replace("T", " ") : isoOf(at).slice(5, 10));
   const room = figure.querySelector(".chart");
   const isTime = figure.dataset.x === "time";
   const bars = stacked || figure.dataset.chart === "bars";
@@ -150,8 +175,8 @@ function draw(figure) {
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     width: room.clientWidth || 600,
     height: Number(figure.dataset.height || 180),
-    series: [{ label: columns[0], ...(stacked && { value: (_, at) => (at == null ? "–" : dayOf(at)) }) }, ...series],
-    axes: [{ ...axis, ...(stacked && { values: (_, days) => days.map((at) => dayOf(at).slice(5)) }) }, { ...axis, size: 60 }],
+    series: [{ label: columns[0], ...(isTime && { value: (_, at) => (at == null ? "–" : stacked ? dayOf(at) : timeOf(at)) }) }, ...series],
+    axes: [{ ...axis, ...(isTime && { values: (_, ticks, _axis, _space, step) => ticks.map(tickOf(stacked ? 86400 : step)) }) }, { ...axis, size: 60 }],
     scales: { x: { time: isTime, ...(bars && { range: (_, low, high) => [low - half, high + half] }) }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
     legend: { show: columns.length > 2 && !figure.dataset.quiet },
     cursor: { drag: { x: false, y: false } },

@@ -32,6 +32,8 @@ def bless(
 
     def make(name: str = "torch24", status: str = "blessed") -> None:
         spec = {"targets": ["prod"], "components": {"torch": "~=2.4.0"}, "status": status}
+        if status == "blessed":
+            spec["evidenceOverride"] = "known good; the tests run it again"
         gate.matrix.create("Entry", entry_body(name, **spec), by)
 
     return make

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import Counter
 
 from canary_runs import host, suites
+from processes import forked
 
 from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
@@ -35,7 +35,7 @@ def test_hundreds_of_runs_are_finished_once_each_by_four_processes(
     gate.runs.catalogue = suites
     for _ in range(RUNS):
         gate.runs.submit(Submission("hello", host="cpu"), by="tester")
-    spawn = multiprocessing.get_context("spawn")
+    spawn = forked()
     workers = [
         spawn.Process(target=_work, args=(database_url, f"w{index}", served))
         for index in range(WORKERS)

@@ -9,7 +9,7 @@ from wheels import make_wheel
 
 from compatgate.core.facts.records import Library
 from compatgate.discovery.wheels.archive import Archive
-from compatgate.discovery.wheels.members import FEW_FILES, MOST_LINES, group_kernels, read_kernels
+from compatgate.discovery.wheels.members import FEW_FILES, MAX_LINES, group_kernels, read_kernels
 
 PTX = (
     b"//\n// Cuda compilation tools, release 12.6, V12.6.85\n//\n"
@@ -83,6 +83,6 @@ def test_thousands_of_folders_are_put_together_until_they_can_be_read():
     files = [cubin(f"pkg/cubins/{n:x}/{m}/k.cubin") for n in range(300) for m in range(3)]
     files += [Library(f"pkg/ptx/{n}/k.ptx", ptx={"compute_90": 1}, units=1) for n in range(60)]
     found = group_kernels(files).libraries
-    assert len(found) <= MOST_LINES
+    assert len(found) <= MAX_LINES
     assert {library.path for library in found} >= {"pkg/ptx/*.ptx"}
     assert sum(library.sass.get("sm_90a", 0) for library in found) == 900

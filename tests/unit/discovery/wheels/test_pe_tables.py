@@ -218,8 +218,8 @@ def test_more_exports_than_ordinals_are_damage():
 
 
 def test_endless_imports_are_damage(monkeypatch):
-    monkeypatch.setattr(library_tables, "MOST_PE_LIBRARIES", 8)
-    monkeypatch.setattr(library_tables, "MOST_PE_SYMBOLS", 8)
+    monkeypatch.setattr(library_tables, "MAX_PE_LIBRARIES", 8)
+    monkeypatch.setattr(library_tables, "MAX_PE_SYMBOLS", 8)
     many = [(f"a{n}.dll", ["f"]) for n in range(9)]
     with pytest.raises(BadInput, match="more than 8 imported libraries"):
         read(make_dll(imports=many))

@@ -135,7 +135,7 @@ def test_a_stalled_cluster_holds_up_nobody_and_what_does_not_fit_is_counted(
     counted: Counter[str], written: Callable[..., DenialEvents], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled = threading.Event()
-    monkeypatch.setattr(events, "_MOST_WAITING", 3)
+    monkeypatch.setattr(events, "_MAX_WAITING", 3)
     monkeypatch.setattr(cluster_api.ClusterApi, "ask", lambda *_, **__: stalled.wait(30))
     teller = written()
     teller.tell(review("first"), OUTCOME)

@@ -46,7 +46,7 @@ def test_a_report_that_is_out_of_date_decides_no_more(seen: Any) -> None:
     )
     assert line(found, "Driver").decides == "labels"
     assert "more than a day older than the labels" in found.why[0]
-    assert "2026-11-19 11:00Z" in found.why[0]
+    assert "2026-11-19 11:00:00 UTC" in found.why[0]
 
 
 def test_where_only_one_tells_it_decides(seen: Any) -> None:

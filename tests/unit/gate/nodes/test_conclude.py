@@ -78,7 +78,10 @@ def test_a_report_of_the_driver_that_is_long_out_of_date_decides_no_more(conclud
     found = concluded(labels=LABELS, probe=own, later=timedelta(days=9))
     assert found.driver == "535.183.01"
     assert "its own report" not in found.disagreements[0]
-    assert "is of 2026-11-21 12:00Z, long before the labels, which decide" in found.disagreements[0]
+    assert (
+        "is of 2026-11-21 12:00:00 UTC, long before the labels, which decide"
+        in found.disagreements[0]
+    )
 
 
 def test_what_one_witness_leaves_open_another_tells(concluded: Any) -> None:

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts import Facts
+from compatgate.core.incidents import Condition
 from compatgate.documents.validation import read_body
 from compatgate.service.gate.snapshot import Snapshot, build
-from compatgate.service.home.pages import count_levels, list_notices, run_notices
 from compatgate.service.matrix.pairs import FitCache
+from compatgate.service.notices.conditions import (
+    find_ending_waivers,
+    find_evidence,
+    find_failed_runs,
+    find_impossible_entries,
+    find_old_branches,
+    find_unusable_targets,
+)
 from compatgate.service.runs.models import RunRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -36,9 +44,22 @@ def snapshot_of(facts: Facts):
     return make
 
 
+def conditions(snapshot: Snapshot, facts: Facts) -> list[Condition]:
+    return [
+        *find_unusable_targets(snapshot),
+        *find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).found,
+        *find_evidence(snapshot, NOW),
+        *find_ending_waivers(snapshot, NOW.date()),
+        *find_old_branches(snapshot, NOW),
+    ]
+
+
 def said(snapshot: Snapshot, facts: Facts) -> list[tuple[str, str, str]]:
-    found = list_notices(snapshot, FitCache(facts), NOW, 5.0)
-    return [(notice.level, notice.name, notice.message) for notice in found]
+    return [
+        (one.level, member.name, member.note)
+        for one in conditions(snapshot, facts)
+        for member in one.members
+    ]
 
 
 def test_a_healthy_fleet_needs_none(snapshot_of, facts):
@@ -96,8 +117,8 @@ def test_evidence_that_is_asked_for_and_missing_is_named_for_each_suite(snapshot
     policy = {"canary": {"require": True, "suites": ["smoke", "dl-core"]}}
     found = said(snapshot_of(("Target", "prod", {"pools": [POOL], "policy": policy})), facts)
     assert [message for _, _, message in found] == [
-        "suite smoke on L4, driver 580.95.05: no judged run yet",
-        "suite dl-core on L4, driver 580.95.05: no judged run yet",
+        "requires suite smoke on L4, driver 580.95.05: no judged run yet",
+        "requires suite dl-core on L4, driver 580.95.05: no judged run yet",
     ]
 
 
@@ -124,12 +145,21 @@ def test_a_waiver_that_ends_soon_is_named_with_its_owner(snapshot_of, facts, exp
     )
 
 
-def test_levels_are_counted(snapshot_of, facts):
-    old = {**POOL, "driver": "470.82.01"}
-    found = list_notices(
-        snapshot_of(("Target", "prod", {"pools": [old]})), FitCache(facts), NOW, 5.0
-    )
-    assert count_levels(found) == {"fail": 0, "warn": 1}
+def test_targets_without_the_same_evidence_are_one_condition(snapshot_of, facts):
+    policy = {"canary": {"require": True, "suites": ["smoke"]}}
+    spec = {"pools": [POOL], "policy": policy}
+    (found,) = conditions(snapshot_of(("Target", "a", spec), ("Target", "b", spec)), facts)
+    assert [member.name for member in found.members] == ["a", "b"]
+    assert found.message == "suite smoke on L4, driver 580.95.05: no judged run yet"
+
+
+def test_entries_that_were_not_evaluated_in_time_leave_the_answer_incomplete(snapshot_of, facts):
+    entry = {"targets": ["prod"], "components": {"cuda": "13.0.*"}, "status": "blessed"}
+    old = {**POOL, "driver": "535.183.01"}
+    snapshot = snapshot_of(("Target", "prod", {"pools": [old]}), ("Entry", "bad", entry))
+    hasty = find_impossible_entries(snapshot, FitCache(facts), NOW, -1.0)
+    assert hasty == ([], False)
+    assert find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).complete
 
 
 def ended(number: int, state: str, hours: float = 1, **fields: Any) -> RunRow:
@@ -151,13 +181,14 @@ def ended(number: int, state: str, hours: float = 1, **fields: Any) -> RunRow:
 
 
 def of(*runs: RunRow) -> list[tuple[str, str, str]]:
-    found = run_notices(sorted(runs, key=lambda run: -run.seq), NOW)
-    return [(notice.level, notice.name, notice.message) for notice in found]
+    found = find_failed_runs(sorted(runs, key=lambda run: -run.seq), NOW, {})
+    return [(one.level, member.name, member.note) for one in found for member in one.members]
 
 
 def test_a_run_of_the_last_day_that_did_not_pass_is_named_with_its_reason():
-    assert of(ended(1, "failed")) == [("fail", "run_1", "smoke on prod failed: gemm: slower")]
-    assert of(ended(1, "timeout", reason=""))[0] == ("warn", "run_1", "smoke on prod took too long")
+    assert of(ended(1, "failed")) == [("fail", "run_1", "of smoke on prod failed: gemm: slower")]
+    late = ("warn", "run_1", "of smoke on prod took too long")
+    assert of(ended(1, "timeout", reason=""))[0] == late
     assert of(ended(1, "passed"), ended(2, "cancelled", stack={})) == []
     assert of(ended(1, "failed", hours=25)) == []
 

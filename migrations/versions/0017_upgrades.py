@@ -1,6 +1,6 @@
 """Upgrades with their waves, nodes and events; freezes; known-good states; the health of nodes.
 
-Revision 0015, after 0014.
+Revision 0017, after 0016.
 """
 
 import sqlalchemy as sa
@@ -8,8 +8,8 @@ from alembic import op
 
 from compatgate.kit.database.tables import BigKey, UtcTime
 
-revision = "0015"
-down_revision = "0014"
+revision = "0017"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,198 @@
+"""Answer the cells of a table of stacks and places, by the evaluation that answers the gate.
+
+A row is one stack: that of a question, of a published build of a framework, or the newest stack
+that an entry allows. A column is one or more targets, each with all or some of its pools. The
+state of a cell says what stands between the stack and a pass, and never more than the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from compatgate.core.entry_stacks import represent
+from compatgate.core.evaluate import assess
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.matrix import Entry, Matrix
+from compatgate.core.request import Target
+from compatgate.core.rule import Finding, Outcome, Verdict
+from compatgate.core.stack import Stack, parse_stack, stack_of
+from compatgate.core.versions import format_parts
+from compatgate.errors import BadInput
+
+CellState = Literal["works", "note", "unblessed", "unknown", "fails"]
+"""From best to worst. ``works``: the verdict is pass; ``note``: warn; ``unblessed``: nothing but
+an entry or a canary run is missing; ``unknown``: something is not known; ``fails``: a rule fails,
+an entry is revoked or a canary run failed."""
+STATE_RANK: dict[CellState, int] = {state: n for n, state in enumerate(get_args(CellState))}
+TO_BE_DONE = frozenset(("CG801", "CG811", "CG812"))
+"""Rules that object until somebody blesses the stack or runs its canaries."""
+
+
+class StackRow(Struct, frozen=True):
+    """A row: one stack, and what it stands for.
+
+    Attributes:
+        key: unique among the rows.
+        label: heading.
+        note: what the stack is, in words.
+        stack: None: no stack can be made, for the reasons in ``open``.
+        group: rows of one group follow each other, ``CUDA 12.8``.
+        entry: the entry that the stack represents.
+        open: what is left open, in words.
+    """
+
+    key: str
+    label: str
+    note: str
+    stack: Stack | None
+    group: str = ""
+    entry: Entry | None = None
+    open: tuple[str, ...] = ()
+
+
+class CellAnswer(Struct, frozen=True):
+    """The answer of a cell.
+
+    Attributes:
+        verdict: the gate's; None: the question cannot be asked.
+        rule: id of the rule that decides; empty where every rule holds.
+        why: its message.
+        valid_until: ISO time from which the answer may differ; None: as long as the matrix.
+        mixed: the places of the column differ; this is the worst of them.
+        target: the target that decides.
+    """
+
+    state: CellState
+    verdict: Outcome | None = None
+    rule: str = ""
+    why: str = ""
+    valid_until: str | None = None
+    mixed: bool = False
+    target: str = ""
+
+
+def classify_verdict(verdict: Verdict) -> CellState:
+    """Return the state that a verdict makes of a cell."""
+    if verdict.verdict == "pass":
+        return "works"
+    if verdict.verdict == "warn":
+        return "note"
+    objecting = _list_objections(verdict)
+    if objecting and all(finding.rule in TO_BE_DONE for finding in objecting):
+        return "unblessed"
+    # What is owed by people does not hide what the facts leave open.
+    if any(f.outcome == "fail" and f.rule not in TO_BE_DONE for f in objecting):
+        return "fails"
+    return "unknown"
+
+
+def answer_cell(
+    stack: Stack, target: Target, *, facts: Facts, matrix: Matrix, now: datetime
+) -> CellAnswer:
+    """Return the answer for a stack on a target.
+
+    Args:
+        stack: of the row.
+        target: with the pools of the column.
+        facts: the catalog.
+        matrix: entries, waivers and evidence.
+        now: for ends of life, waivers and the age of evidence.
+    """
+    verdict = assess(stack, target, facts=facts, matrix=matrix, now=now, with_fixes=False)
+    state = classify_verdict(verdict)
+    decisive = _find_decisive(verdict, state)
+    return CellAnswer(
+        state,
+        verdict.verdict,
+        decisive.rule if decisive else "",
+        decisive.message if decisive else "",
+        verdict.valid_until,
+        target=target.name,
+    )
+
+
+def join_answers(answers: list[CellAnswer]) -> CellAnswer:
+    """Return the worst of several answers; there is at least one."""
+    worst = max(answers, key=lambda one: STATE_RANK[one.state])
+    differ = any(one.state != worst.state for one in answers)
+    until = min((one.valid_until for one in answers if one.valid_until), default=None)
+    return CellAnswer(
+        worst.state, worst.verdict, worst.rule, worst.why, until, differ, worst.target
+    )
+
+
+def _list_objections(verdict: Verdict) -> list[Finding]:
+    return [f for f in verdict.findings if f.outcome in ("fail", "unknown")]
+
+
+def _find_decisive(verdict: Verdict, state: CellState) -> Finding | None:
+    """Return the finding that makes the state, worst first as the verdict lists them."""
+    if state == "works":
+        return None
+    if state == "note":
+        return next((f for f in verdict.findings if f.outcome == "warn"), None)
+    objecting = _list_objections(verdict)
+    if state == "unblessed":
+        return objecting[0]
+    outcome = "fail" if state == "fails" else "unknown"
+    return next((f for f in objecting if f.outcome == outcome and f.rule not in TO_BE_DONE), None)
+
+
+def make_entry_row(entry: Entry, facts: Facts) -> StackRow:
+    """Return an entry as a row: the newest stack that it allows, where there is one."""
+    found = represent(entry, facts)
+    stack = found.stacks[0] if found.stacks else None
+    note = format_versions(stack) if stack else "; ".join(found.open)
+    cuda = stack.get("cuda") if stack else None
+    group = f"CUDA {format_parts(cuda.major_minor)}" if cuda else "CUDA not named"
+    return StackRow(entry.name, entry.name, note, stack, group, entry, found.open)
+
+
+def list_release_rows(facts: Facts, name: str) -> Iterator[StackRow]:
+    """Yield the published builds of a framework, newest release first.
+
+    Args:
+        facts: the catalog.
+        name: canonical name of the framework.
+
+    Raises:
+        BadInput: the facts list no releases of it; names those with releases.
+    """
+    table = facts.framework(name)
+    if table is None:
+        known = ", ".join(sorted(facts.framework_names))
+        raise BadInput("has no list of releases", field="rows", value=name, hint=f"one of {known}")
+    for release in sorted(table.releases, key=lambda one: one.version, reverse=True):
+        labels = [build for build in release.builds if build.label and not build.channel]
+        for build in sorted(labels, key=lambda one: one.cuda or (0, 0), reverse=True):
+            if row := _make_build_row(name, release, build):
+                yield row
+        if not labels:
+            stack = stack_of({name: release.version})
+            text = release.version.text
+            yield StackRow(text, text, "the package index's own wheel", stack, _series(text))
+
+
+def _make_build_row(name: str, release: Release, build: Build) -> StackRow | None:
+    """Return a build as a row; None: its label is no part of a version, as those of channels."""
+    text = f"{release.version.text}+{build.label}"
+    try:
+        stack = parse_stack({name: text})
+    except BadInput:
+        return None
+    note = build.kind + (", the default" if build.default else "")
+    return StackRow(text, text, note, stack, _series(text))
+
+
+def _series(text: str) -> str:
+    return ".".join(text.split("+")[0].split(".")[:2])
+
+
+def format_versions(stack: Stack) -> str:
+    """Return the components of a stack as text, ``cuda 12.4 · torch 2.4.1``."""
+    return " · ".join(f"{name} {version.text}" for name, version in stack.components.items())

@@ -1,0 +1,214 @@
+"""Keep incidents: what needs attention, grouped by cause, from when it was first seen to its end.
+
+A survey finds conditions, such as nodes that drifted; each condition has a cause and members (the
+targets, entries or runs concerned). `reconcile` compares conditions with the incidents known before
+and says what changed. It is a pure function: the same survey never opens an incident twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+IncidentKind = Literal[
+    "target-unusable",
+    "drift",
+    "entry-contradicted",
+    "entry-impossible",
+    "entry-revoked",
+    "verdict-flipped",
+    "evidence",
+    "run-failed",
+    "channel-failing",
+    "evidence-ending",
+    "waiver-ending",
+    "driver-branch",
+    "baseline-proposed",
+    "release",
+]
+"""In the order in which a person on duty wants them: broken things first."""
+KINDS: tuple[IncidentKind, ...] = get_args(IncidentKind)
+TITLES: dict[IncidentKind, str] = {
+    "target-unusable": "Targets that cannot be used",
+    "drift": "Drifted nodes",
+    "entry-contradicted": "Entries that a run contradicts",
+    "entry-impossible": "Blessed entries that cannot work",
+    "entry-revoked": "Revoked entries in use",
+    "verdict-flipped": "Verdicts that flipped since they were asked",
+    "evidence": "Required evidence that failed, is old or is missing",
+    "run-failed": "Canary runs that did not pass",
+    "channel-failing": "Notice channels that cannot be reached",
+    "evidence-ending": "Evidence that ends soon",
+    "waiver-ending": "Waivers that end soon",
+    "driver-branch": "Driver branches at their end of life",
+    "baseline-proposed": "Baselines to approve",
+    "release": "New releases in the facts",
+}
+IncidentLevel = Literal["fail", "warn", "info"]
+LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
+"""The worst first."""
+IncidentState = Literal["open", "resolved", "ended"]
+"""``resolved``: a person said that it is dealt with; ``ended``: the condition is gone."""
+Subject = Literal[
+    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release"
+]
+MAX_MEMBERS = 500
+"""Members of an incident that are kept; all are counted."""
+FLAPPING = timedelta(minutes=15)
+"""A condition that comes back within so long after its end continues the same incident."""
+
+
+class Member(Struct, frozen=True):
+    """An object that a condition concerns.
+
+    Attributes:
+        note: what is wrong with it, as the end of a sentence that begins with its name.
+        targets: that it belongs to; of a target, its own name.
+        count: how much of it is concerned, such as nodes.
+    """
+
+    about: Subject
+    name: str
+    note: str
+    owner: str | None = None
+    labels: Mapping[str, str] = {}
+    targets: tuple[str, ...] = ()
+    count: int = 1
+
+
+class Condition(Struct, frozen=True):
+    """Something that needs attention now.
+
+    Attributes:
+        cause: what its members have in common; with the kind, its identity.
+        message: a sentence about all members.
+        members: at most `MAX_MEMBERS`.
+        left: how much is concerned that no member stands for.
+        since: when it began, where that is known.
+    """
+
+    kind: IncidentKind
+    cause: str
+    level: IncidentLevel
+    message: str
+    members: tuple[Member, ...]
+    left: int = 0
+    since: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the identity, short whatever the cause."""
+        digest = hashlib.sha256(self.cause.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{self.kind}:{digest[:24]}"
+
+    @property
+    def count(self) -> int:
+        """Return how much is concerned."""
+        return sum(member.count for member in self.members) + self.left
+
+
+class KnownIncident(Struct, frozen=True):
+    """What the survey before left of an incident.
+
+    Attributes:
+        episode: 1, 2, 3, ...; one more each time that it happens again.
+        told: names of all members that it had in this episode.
+        settled: count by name when a person resolved it.
+        ended_at: when its condition was gone.
+    """
+
+    key: str
+    kind: IncidentKind
+    level: IncidentLevel
+    state: IncidentState
+    episode: int
+    told: Collection[str] = ()
+    settled: Mapping[str, int] = {}
+    ended_at: datetime | None = None
+
+
+Action = Literal["open", "grow", "refresh", "end"]
+"""``open``: it is new or happens again; ``grow``: it became worse or has new members; ``refresh``:
+it goes on; ``end``: its condition is gone."""
+
+
+class IncidentChange(Struct, frozen=True):
+    """What a survey means for an incident.
+
+    Attributes:
+        state: of the incident from now on.
+        condition: None: it is gone.
+        told: members that are news in this episode.
+    """
+
+    key: str
+    action: Action
+    state: IncidentState
+    episode: int
+    condition: Condition | None = None
+    told: tuple[Member, ...] = ()
+
+
+def reconcile(
+    known: Mapping[str, KnownIncident],
+    found: Iterable[Condition],
+    covered: Collection[IncidentKind],
+    now: datetime,
+) -> list[IncidentChange]:
+    """Return what changed between incidents and the conditions of a survey.
+
+    Args:
+        known: incidents by key.
+        found: conditions; of several with one key, the first counts.
+        covered: kinds that the survey looked for completely; incidents of others do not end.
+        now: the time of the survey.
+    """
+    changes = []
+    seen = set()
+    for condition in found:
+        if condition.key not in seen:
+            seen.add(condition.key)
+            changes.append(_compare(known.get(condition.key), condition, now))
+    for key, before in known.items():
+        if key not in seen and before.kind in covered and before.state != "ended":
+            changes.append(IncidentChange(key, "end", "ended", before.episode))
+    return changes
+
+
+def _compare(before: KnownIncident | None, condition: Condition, now: datetime) -> IncidentChange:
+    if before is None:
+        return _opened(condition, 1)
+    if before.state == "ended":
+        flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
+        if not flaps or before.settled:
+            return _opened(condition, before.episode + 1)
+        return _continued(before, condition)
+    if before.state == "resolved":
+        if _is_new(condition, before):
+            return _opened(condition, before.episode + 1)
+        return IncidentChange(condition.key, "refresh", "resolved", before.episode, condition)
+    return _continued(before, condition)
+
+
+def _opened(condition: Condition, episode: int) -> IncidentChange:
+    return IncidentChange(condition.key, "open", "open", episode, condition, condition.members)
+
+
+def _continued(before: KnownIncident, condition: Condition) -> IncidentChange:
+    """Return the change of an incident that goes on: all its members are told when it is worse."""
+    worse = LEVELS.index(condition.level) < LEVELS.index(before.level)
+    new = tuple(one for one in condition.members if one.name not in before.told)
+    told = condition.members if worse else new
+    action: Action = "grow" if told else "refresh"
+    return IncidentChange(condition.key, action, "open", before.episode, condition, told)
+
+
+def _is_new(condition: Condition, before: KnownIncident) -> bool:
+    """Return whether a resolved incident happened again: worse, another member, or more of one."""
+    if LEVELS.index(condition.level) < LEVELS.index(before.level):
+        return True
+    return any(one.count > before.settled.get(one.name, 0) for one in condition.members)

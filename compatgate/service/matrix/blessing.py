@@ -1,0 +1,152 @@
+"""Hold blessings to the canary evidence that the policies of their targets ask for.
+
+The gate asks for the evidence again with each question; this tells whoever blesses that it is
+missing, while they can still do something about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from compatgate.core.entry_evidence import NeededRun, index_runs, judge_candidate
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.core.request import Target
+from compatgate.documents.convert import to_entry, to_target
+from compatgate.documents.specs import EntryDoc, TargetDoc
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit import clock
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.revisions import Edit
+
+_MAX_NAMED = 5
+"""Missing runs that a refusal names."""
+
+
+class EvidenceNeeded(Conflict):
+    """A policy asks for canary evidence that a blessed entry lacks."""
+
+    slug = "evidence-needed"
+
+
+class EntryNeed(Struct, frozen=True):
+    """A canary run that a blessed entry lacks.
+
+    Attributes:
+        required: the target's policy asks for it, and the entry does not state why it goes without.
+    """
+
+    entry: str
+    run: NeededRun
+    required: bool
+
+    def describe(self) -> str:
+        """Return the need in words."""
+        one = self.run
+        where = (
+            f"suite {one.suite} for {self.entry} on {one.target}, {one.sku}, driver {one.driver}"
+        )
+        return f"run {one.failed} failed: {where}" if one.failed else f"has not passed: {where}"
+
+
+class EvidenceState(Struct, frozen=True):
+    """The canary evidence for the entries that edits bless.
+
+    Attributes:
+        runs: that passed and count.
+    """
+
+    runs: tuple[str, ...] = ()
+    needs: tuple[EntryNeed, ...] = ()
+
+    @property
+    def required(self) -> tuple[EntryNeed, ...]:
+        """Return the needs that stand in the way of a blessing."""
+        return tuple(need for need in self.needs if need.required)
+
+    def describe_required(self) -> str:
+        """Return the first of the needs that stand in the way, in words."""
+        required = self.required
+        more = f"; and {len(required) - _MAX_NAMED} more" if len(required) > _MAX_NAMED else ""
+        return "; ".join(need.describe() for need in required[:_MAX_NAMED]) + more
+
+
+def list_blessed(edits: Iterable[Edit]) -> list[EntryDoc]:
+    """Return the entries that edits bless, or whose scope they change while blessed."""
+    return [
+        edit.after
+        for edit in edits
+        if isinstance(edit.after, EntryDoc) and edit.after.spec.status == "blessed" and _new(edit)
+    ]
+
+
+def _new(edit: Edit) -> bool:
+    before, after = edit.before, edit.after
+    if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
+        return True
+    old, new = before.spec, after.spec
+    return old.status != "blessed" or any(
+        getattr(old, name) != getattr(new, name)
+        for name in ("targets", "components", "gpus", "needs")
+    )
+
+
+def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:
+    """Return the evidence for the entries that edits bless, on the targets after the edits."""
+    blessed = list_blessed(edits)
+    if not blessed:
+        return EvidenceState()
+    targets = _targets_after(edits, snapshot, facts)
+    index = index_runs(snapshot.matrix.evidence)
+    now, suites = clock.now().timestamp(), snapshot.matrix.suites
+    runs: dict[str, None] = {}
+    needs: list[EntryNeed] = []
+    for document in blessed:
+        entry = to_entry(document, facts.gpus, snapshot.revision)
+        everywhere = ANY_TARGET in entry.targets
+        named = [one for one in targets.values() if everywhere or one.name in entry.targets]
+        found = judge_candidate(entry, named, index, now, suites)
+        runs.update((run, None) for run in found.runs)
+        needs += [
+            EntryNeed(
+                entry.name,
+                need,
+                targets[need.target].policy.canary.require
+                and document.spec.evidence_override is None,
+            )
+            for need in found.needs
+        ]
+    return EvidenceState(tuple(runs), tuple(dict.fromkeys(needs)))
+
+
+def _targets_after(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> dict[str, Target]:
+    targets = dict(snapshot.targets)
+    for edit in edits:
+        if isinstance(edit.after, TargetDoc):
+            try:
+                targets[edit.after.metadata.name] = to_target(edit.after, facts.gpus)
+            except BadInput:  # a GPU that the facts no longer know: nothing can run there
+                targets.pop(edit.after.metadata.name, None)
+        elif isinstance(edit.before, TargetDoc):
+            targets.pop(edit.before.metadata.name, None)
+    return targets
+
+
+def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> None:
+    """Refuse to bless entries directly without the evidence that a policy asks for.
+
+    Raises:
+        EvidenceNeeded: runs are missing or failed, and an entry does not state
+            ``evidenceOverride``; names them.
+    """
+    state = assess_evidence(edits, snapshot, facts)
+    if state.required:
+        raise EvidenceNeeded(
+            "a policy asks for canary runs before this is blessed: " + state.describe_required(),
+            field="spec.evidenceOverride",
+            value=state.required[0].entry,
+            hint="keep the entry a candidate until these suites have passed, or state in"
+            " spec.evidenceOverride why it is blessed without them",
+        )
