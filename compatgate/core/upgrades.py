@@ -117,9 +117,7 @@ def decide(
     return Decision("start", place, phase, (text,), None)
 
 
-def _decide_over(
-    upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: Phase
-) -> Decision:
+def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: Phase) -> Decision:
     """Return the answer about a wave of which nothing is left, or about the end of the last one."""
     if wave is not None and not wave.finished:
         text = f"every node of wave {wave.number} is left out"
@@ -208,9 +206,7 @@ def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_
             yield _Blocker(f"{text}: {freeze.reason}", freeze.until, starting=True)
 
 
-def _find_soak(
-    upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]
-) -> Iterator[_Blocker]:
+def _find_soak(upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]) -> Iterator[_Blocker]:
     """Yield that the last of some waves soaks; one without nodes has no soak of its own."""
     last = next((wave for wave in reversed(waves) if wave.expected), None)
     end = last.finished + timedelta(seconds=upgrade.soak_s) if last and last.finished else None
@@ -317,9 +313,9 @@ def notice(upgrade: Upgrade, known: Knowledge) -> tuple[Event, ...]:
         if wave.started and not wave.is_over and not list_lacking(wave, known):
             times = [known.nodes[node].since for node in wave.expected]
             found.append(Event("finish", max(wave.started, *times), wave.number))
-    if upgrade.state == "rolling" and not found and upgrade.next_wave is None:
-        if _decide_over(upgrade, known, None, "soak").answer == "done":
-            found.append(Event("complete", known.now))
+    rests = upgrade.state == "rolling" and not found and upgrade.next_wave is None
+    if rests and _decide_over(upgrade, known, None, "soak").answer == "done":
+        found.append(Event("complete", known.now))
     return tuple(found)
 
 

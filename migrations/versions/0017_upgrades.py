@@ -18,6 +18,7 @@ def upgrade() -> None:
     op.create_table(
         "upgrades",
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False, comment="By time"),
         sa.Column("target", sa.Text(), nullable=False),
         sa.Column("driver", sa.Text(), nullable=False, comment="The new one"),
         sa.Column(
@@ -45,9 +46,10 @@ def upgrade() -> None:
             "before",
             sa.Text(),
             nullable=True,
-            comment="JSON: decisions before it started, for their rate",
+            comment="JSON: stacks asked about and denied before it started",
         ),
         sa.PrimaryKeyConstraint("name", name="pk_upgrades"),
+        sa.UniqueConstraint("number", name="uq_upgrades_number"),
     )
     op.create_index("ix_upgrades_target_state", "upgrades", ["target", "state"])
     op.create_table(
@@ -57,6 +59,8 @@ def upgrade() -> None:
         sa.Column("pools", sa.Text(), nullable=False, comment="JSON: names"),
         sa.Column("started_at", UtcTime(), nullable=True),
         sa.Column("finished_at", UtcTime(), nullable=True),
+        sa.Column("holder", sa.Text(), nullable=True, comment="Who rolls it"),
+        sa.Column("held_until", UtcTime(), nullable=True, comment="End of the lease"),
         sa.PrimaryKeyConstraint("upgrade", "number", name="pk_upgrade_waves"),
         sa.ForeignKeyConstraint(["upgrade"], ["upgrades.name"], name="fk_upgrade_waves_upgrade"),
     )
@@ -84,7 +88,7 @@ def upgrade() -> None:
             "action",
             sa.Text(),
             nullable=False,
-            comment="propose, approve, start, begin, finish, leave out, stop, roll back, complete",
+            comment="propose, approve, start, finish, ...",
         ),
         sa.Column("wave", sa.Integer(), nullable=True),
         sa.Column("text", sa.Text(), nullable=False),
@@ -119,20 +123,27 @@ def upgrade() -> None:
         "node_health",
         sa.Column("cluster", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("since", UtcTime(), nullable=False),
+        sa.Column("until", UtcTime(), nullable=False),
+        sa.Column("driver", sa.Text(), nullable=False, comment="Loaded in all of it"),
+        sa.Column("seconds", sa.Integer(), nullable=False, comment="Observed, without short gaps"),
+        sa.PrimaryKeyConstraint("cluster", "name", "since", name="pk_node_health"),
+    )
+    op.create_table(
+        "node_xids",
+        sa.Column("cluster", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("at", UtcTime(), nullable=False),
+        sa.Column("xid", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("driver", sa.Text(), nullable=False),
-        sa.Column("day", sa.Text(), nullable=False, comment="2027-03-01, UTC"),
-        sa.Column("seconds", sa.Integer(), nullable=False, comment="Observed"),
-        sa.Column("fatal", sa.Integer(), nullable=False, comment="Reports of a fatal Xid code"),
-        sa.Column("warning", sa.Integer(), nullable=False, comment="Reports of another Xid code"),
-        sa.Column("xids", sa.Text(), nullable=False, comment="JSON: lines by code"),
-        sa.Column("until", UtcTime(), nullable=False, comment="End of the last period"),
-        sa.PrimaryKeyConstraint("cluster", "name", "driver", "day", name="pk_node_health"),
+        sa.Column("fatal", sa.Boolean(), nullable=False, comment="NVIDIA's table says so"),
+        sa.PrimaryKeyConstraint("cluster", "name", "at", "xid", name="pk_node_xids"),
     )
 
 
 def downgrade() -> None:
     for table in (
-        "node_health", "known_good", "freezes", "upgrade_events", "upgrade_nodes",
+        "node_xids", "node_health", "known_good", "freezes", "upgrade_events", "upgrade_nodes",
         "upgrade_waves", "upgrades",
     ):  # fmt: skip
         op.drop_table(table)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct
 from sqlalchemy import Boolean, ForeignKey, Index, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from compatgate.core.upgrades import State, Upgrade
+from compatgate.core.upgrade_state import State, Upgrade
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
 
 EventAction = Literal[
-    "propose", "approve", "start", "begin", "finish", "leave out", "stop", "roll back", "complete"
-]
+    "propose", "approve", "retract", "start", "take over", "finish", "leave out", "stop", "resume",
+    "roll back", "complete",
+]  # fmt: skip
+WATCH = timedelta(days=1)
+"""How long an upgrade that is done is still watched for triggers."""
 
 
 class UpgradeRecord(Base):
@@ -24,6 +27,9 @@ class UpgradeRecord(Base):
     __table_args__ = (Index(None, "target", "state"),)
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
+    number: Mapped[int] = mapped_column(
+        Integer, unique=True, comment="In the order of their making"
+    )
     target: Mapped[str] = mapped_column(Text)
     driver: Mapped[str] = mapped_column(Text, comment="The new one")
     state: Mapped[str] = mapped_column(
@@ -41,7 +47,7 @@ class UpgradeRecord(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
     plan: Mapped[str] = mapped_column(Text, comment="JSON: what the plan said of it")
     before: Mapped[str | None] = mapped_column(
-        Text, comment="JSON: decisions before it started, for their rate"
+        Text, comment="JSON: stacks asked about and denied before it started"
     )
 
 
@@ -55,6 +61,8 @@ class UpgradeWaveRecord(Base):
     pools: Mapped[str] = mapped_column(Text, comment="JSON: names")
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    holder: Mapped[str | None] = mapped_column(Text, comment="Who rolls it")
+    held_until: Mapped[datetime | None] = mapped_column(UtcTime, comment="End of the lease")
 
 
 class UpgradeNode(Base):
@@ -83,9 +91,7 @@ class UpgradeEvent(Base):
     at: Mapped[datetime] = mapped_column(UtcTime)
     actor: Mapped[str] = mapped_column(Text, comment="Empty: the gate noticed it")
     identity: Mapped[str] = mapped_column(Text)
-    action: Mapped[str] = mapped_column(
-        Text, comment="propose, approve, start, begin, finish, leave out, stop, roll back, complete"
-    )
+    action: Mapped[str] = mapped_column(Text, comment="propose, approve, start, finish, ...")
     wave: Mapped[int | None] = mapped_column(Integer)
     text: Mapped[str] = mapped_column(Text)
 
@@ -133,9 +139,10 @@ class UpgradeRow(Struct, frozen=True):
 
     Attributes:
         upgrade: its state and waves, as the state machine takes them.
-        domains: failure domains by wave: kind, name and number of nodes.
+        domains: failure domains by wave: kind with name, and number of nodes.
+        left_out: why nodes are left out, by key.
         plan: what the plan said of it.
-        before: number of decisions and denials before it started; None: it has not.
+        before: stacks that were asked about, and denied; None: it has not started.
     """
 
     upgrade: Upgrade
@@ -149,6 +156,7 @@ class UpgradeRow(Struct, frozen=True):
     plan: dict[str, Any]
     before: dict[str, int] | None
     domains: dict[int, tuple[tuple[str, int], ...]]
+    left_out: dict[str, str]
     events: tuple[EventRow, ...] = ()
 
     @property
@@ -163,13 +171,18 @@ class UpgradeRow(Struct, frozen=True):
 
     @property
     def approvals(self) -> tuple[EventRow, ...]:
-        """Return the approvals, each person once; never of the author."""
-        found = {
+        """Return the approvals: the last word of each person; never of the author."""
+        last = {
             event.identity: event
             for event in self.events
-            if event.action == "approve" and event.identity != self.identity
+            if event.action in ("approve", "retract") and event.identity != self.identity
         }
-        return tuple(found.values())
+        return tuple(one for one in last.values() if one.action == "approve")
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a wave of it may still start."""
+        return self.state in ("proposed", "rolling", "stopped")
 
 
 class FreezeRow(Struct, frozen=True):
@@ -191,7 +204,7 @@ class KnownGood(Struct, frozen=True):
     Attributes:
         revision: of the matrix.
         drivers: by pool.
-        upgrade: that marked it, when it started or was done.
+        upgrade: that marked it, when it began or was done.
     """
 
     target: str
