@@ -109,7 +109,10 @@ class Fleet:
 
     def act(self, what: str, who: Headers | None = None, name: str = "roll", **body: Any) -> Any:
         path = f"{API}/upgrades/{name}/{what}"
-        return self.client.post(path, json=body, headers=who or self.tool)
+        sent: dict[str, Any] = {"json": body}
+        if what in ("stop", "resume", "roll-back"):
+            sent = {"query_string": body}
+        return self.client.post(path, headers=who or self.tool, **sent)
 
     def show(self, name: str = "roll") -> Any:
         return self.client.get(f"{API}/upgrades/{name}").get_json()

@@ -27,7 +27,6 @@ from compatgate.service.upgrades.schemas import (
     KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
-    ReasonRequest,
     StateName,
     UpgradeBody,
     UpgradeComment,
@@ -105,19 +104,19 @@ def retract_upgrade(name: str, *, comment: str | None = None) -> Request[Upgrade
 @Operation
 def stop_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """Stop an upgrade: every wave waits until somebody resumes it."""
-    return _act(name, "stop", ReasonRequest, reason=reason)
+    return _change(name, "stop", reason)
 
 
 @Operation
 def resume_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """Resume a stopped upgrade."""
-    return _act(name, "resume", ReasonRequest, reason=reason)
+    return _change(name, "resume", reason)
 
 
 @Operation
 def roll_back_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """End an upgrade for good: `may_start` answers ``roll back`` for every wave."""
-    return _act(name, "roll-back", ReasonRequest, reason=reason)
+    return _change(name, "roll-back", reason)
 
 
 @Operation
@@ -135,6 +134,10 @@ def leave_out_nodes(name: str, nodes: Sequence[str], *, reason: str) -> Request[
 def _act(name: str, action: str, reads: Any, **body: Any) -> Request[UpgradeBody]:
     path = f"/upgrades/{{name}}/{action}"
     return post(path, UpgradeBody, body=members(**body), reads=reads, name=name)
+
+
+def _change(name: str, action: str, reason: str) -> Request[UpgradeBody]:
+    return post(f"/upgrades/{{name}}/{action}", UpgradeBody, name=name, reason=reason)
 
 
 @Listing

@@ -24,7 +24,6 @@ from compatgate.service.upgrades.schemas import (
     KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
-    ReasonRequest,
     StateName,
     UpgradeBody,
     UpgradeComment,
@@ -65,8 +64,8 @@ class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     ended: Annotated[bool, Meta(description="list those that are over, too")] = False
 
 
-class DeletionQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of a deletion."""
+class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a change without a body."""
 
     reason: Annotated[str, Meta(description="why; or in the header")] | None = None
 
@@ -197,14 +196,13 @@ def retract_upgrade(call: Call[NoQuery]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    body=Body(ReasonRequest, examples={"stop": {"reason": "jobs hang on the first rack"}}),
-    reason="body",
+    query=ReasonQuery,
+    reason="query",
     returns=Returns(UpgradeBody, "The stopped upgrade"),
     errors=(404, 409),
 )
-def stop_upgrade(call: Call[NoQuery]) -> Reply:
+def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
     """Stop an upgrade: every wave waits until somebody resumes it."""
-    to_struct(call.document(), ReasonRequest)
     return _reply(call.gate.upgrades.stop(call.args["name"], call.by()))
 
 
@@ -214,14 +212,13 @@ def stop_upgrade(call: Call[NoQuery]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    body=Body(ReasonRequest, examples={"resume": {"reason": "it was the switch"}}),
-    reason="body",
+    query=ReasonQuery,
+    reason="query",
     returns=Returns(UpgradeBody, "The upgrade"),
     errors=(404, 409),
 )
-def resume_upgrade(call: Call[NoQuery]) -> Reply:
+def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
     """Resume a stopped upgrade. One that was rolled back stays so (409)."""
-    to_struct(call.document(), ReasonRequest)
     return _reply(call.gate.upgrades.resume(call.args["name"], call.by()))
 
 
@@ -231,14 +228,13 @@ def resume_upgrade(call: Call[NoQuery]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    body=Body(ReasonRequest, examples={"roll back": {"reason": "convolutions are slower"}}),
-    reason="body",
+    query=ReasonQuery,
+    reason="query",
     returns=Returns(UpgradeBody, "The upgrade, which has ended"),
     errors=(404, 409),
 )
-def roll_back_upgrade(call: Call[NoQuery]) -> Reply:
+def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
     """End an upgrade for good: `may-start` answers `roll back` for every wave."""
-    to_struct(call.document(), ReasonRequest)
     return _reply(call.gate.upgrades.roll_back(call.args["name"], call.by()))
 
 
@@ -297,12 +293,12 @@ def set_freeze(call: Call[NoQuery]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    query=DeletionQuery,
+    query=ReasonQuery,
     reason="query",
     returns=Returns(FreezeBody, "The deleted freeze"),
     errors=(404,),
 )
-def delete_freeze(call: Call[DeletionQuery]) -> Reply:
+def delete_freeze(call: Call[ReasonQuery]) -> Reply:
     """Delete a freeze."""
     return Reply(describe_freeze(call.gate.freezes.delete(call.args["name"], call.by())))
 

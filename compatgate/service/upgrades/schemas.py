@@ -67,17 +67,10 @@ class UpgradeComment(Struct, frozen=True, forbid_unknown_fields=True):
     comment: Comment = ""
 
 
-class ReasonRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason of whoever stops, resumes or rolls back."""
-
-    reason: Reason | None = None
-
-
 class LeaveOutRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes that take no part any longer."""
 
     nodes: Annotated[list[NodeKey], Meta(min_length=1, max_length=1000)]
-    reason: Reason | None = None
 
 
 class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,10 +83,9 @@ class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Pattern, ...],
         Meta(min_length=1, max_length=200, description="names; `*` stands for any characters"),
     ] = ("*",)
-    reason: Reason | None = None
 
 
-class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
+class WaveDecision(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a wave may start."""
 
     answer: AnswerName
@@ -115,7 +107,7 @@ class KnownGoodBody(Struct, frozen=True, forbid_unknown_fields=True):
     marked_at: datetime
 
 
-class MayStartBody(DecisionBody, frozen=True, forbid_unknown_fields=True):
+class MayStartBody(WaveDecision, frozen=True, forbid_unknown_fields=True):
     """Whether a wave may start, and what whoever rolls it needs to know."""
 
     upgrade: str
@@ -183,7 +175,7 @@ class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
     ended_at: datetime | None
 
 
-class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
+class UpgradeNeed(Struct, frozen=True, forbid_unknown_fields=True):
     """An entry to edit, or canary evidence, that the driver needs."""
 
     text: str
@@ -203,7 +195,7 @@ class RateBody(Struct, frozen=True, forbid_unknown_fields=True):
 class UpgradeBody(UpgradeSummary, frozen=True, forbid_unknown_fields=True):
     """An upgrade with its waves, and what holds it."""
 
-    decision: DecisionBody
+    decision: WaveDecision
     soak_s: int
     health: bool
     accepts: list[str]
@@ -211,7 +203,7 @@ class UpgradeBody(UpgradeSummary, frozen=True, forbid_unknown_fields=True):
     wave_list: list[WaveBody]
     approvals: Annotated[list[str], Meta(description="who has approved it")]
     missing_approvals: list[str]
-    needs: list[NeedBody]
+    needs: list[UpgradeNeed]
     rates: list[RateBody]
     freezes: Annotated[list[str], Meta(description="open or coming ones, by name")]
     left_out: Annotated[dict[str, str], Meta(description="nodes, with the reason")]

@@ -274,13 +274,26 @@ def test_a_target_without_nodes_has_nothing_to_upgrade(fleet: Fleet) -> None:
 
 def test_a_caller_that_is_limited_to_targets_meets_only_their_upgrades(fleet: Fleet) -> None:
     fleet.propose()
+    assert fleet.answer(1) == "start"
     limited = fleet.who("dev", "read", "upgrade", "approve", targets=["dev-*"])
     for path in ("", "/may-start"):
         answer = fleet.client.get(f"{API}/upgrades/roll{path}", headers=limited)
         assert answer.status_code == 403
-    for what in ("stop", "resume", "roll-back", "approve"):
-        body = {} if what == "approve" else {"reason": "x"}
+    for what in ("stop", "resume", "roll-back", "leave-out", "approve", "retract"):
+        body = {} if what in ("approve", "retract") else {"reason": "x"}
+        body |= {"nodes": ["n1"]} if what == "leave-out" else {}
         assert fleet.act(what, limited, **body).status_code == 403
-    assert fleet.client.get(f"{API}/upgrades", headers=limited).get_json()["items"] == []
+    assert fleet.client.get(f"{API}/known-good/prod-a100", headers=limited).status_code == 403
+    for listed in ("upgrades", "known-good"):
+        found = fleet.client.get(f"{API}/{listed}", headers=limited).get_json()
+        assert found["items"] == []
+    freeze = {
+        "since": "2026-12-18T00:00:00Z", "until": "2027-01-04T00:00:00Z", "owner": "x",
+        "targets": ["*"], "reason": "x",
+    }  # fmt: skip
+    path = f"{API}/freezes/all"
+    assert fleet.client.put(path, json=freeze, headers=limited).status_code == 403
+    assert fleet.client.put(path, json=freeze, headers=fleet.tool).status_code == 200
+    assert fleet.client.delete(f"{path}?reason=x", headers=limited).status_code == 403
     fleet.tool = limited
     assert fleet.propose("mine").status_code == 403
