@@ -31,7 +31,7 @@ Answer = Literal["start", "wait", "roll back", "done"]
 Action = Literal["finish", "trigger", "complete"]
 
 POLL_S = 60
-"""Seconds until the next question, where nobody knows what will change the answer, and when."""
+"""Seconds until the next question, where it is not known what will change the answer, and when."""
 LONGEST_POLL_S = 300
 """Most seconds until the next question: whoever polls also notices triggers."""
 _NAMED = 3
@@ -146,7 +146,7 @@ def _find_other_holder(wave: Wave, known: Knowledge, asker: str) -> _Blocker | N
 
 
 def take_wave(upgrade: Upgrade, number: int, asker: str, now: datetime) -> Upgrade:
-    """Return the upgrade after an asker was let start a wave, or goes on with it."""
+    """Return the upgrade after an asker was let start a wave, or continues it."""
     held = {"holder": asker, "held_until": now + LEASE}
     waves = tuple(
         replace(wave, started=wave.started or now, **held) if wave.number == number else wave

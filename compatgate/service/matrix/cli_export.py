@@ -14,7 +14,7 @@ from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.files import replacing
 from compatgate.service.matrix.cli_files import find_revision
@@ -101,6 +101,9 @@ def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
     names = [target]
     if target == ANY_TARGET:
         names = [one.target for one in gate.list_known_good()]
+        if not names:
+            hint = "the first wave of an upgrade marks the state before it"
+            raise NotFound("no target has a known-good state", field="--known-good", hint=hint)
     found: dict[Key, dict[str, Any]] = {}
     for name in names:
         for body in gate.export_known_good(name):
