@@ -33,7 +33,6 @@ from compatgate.errors import (
     NotFound,
     PreconditionFailed,
 )
-from compatgate.kit import clock
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.far.log import make_requests
@@ -398,7 +397,7 @@ def test_proposals(call: Call, form: str, worker: Gate) -> None:
 
 
 def test_upgrades(call: Call, form: str, worker: Gate) -> None:
-    name = f"roll-{form}"
+    name, now = f"roll-{form}", datetime.now(UTC)
     spec = TargetSpec(
         (PoolSpec("l4", "L4", "550.54.15"),), match=MatchSpec(node_labels={"fleet": name})
     )
@@ -410,7 +409,7 @@ def test_upgrades(call: Call, form: str, worker: Gate) -> None:
     }
     nodes = [{"name": f"{form}-{number}", "labels": labels} for number in (1, 2)]
     call("report_nodes", nodes, cluster="roll")
-    period = {"name": f"{form}-1", "since": clock.now() - timedelta(hours=1)}
+    period = {"name": f"{form}-1", "since": now - timedelta(hours=1)}
     report = {"cluster": "roll", "nodes": [{**period, "driver": "550.54.15"}]}
     watched = call("report_health", report)
     assert watched.nodes[0].seconds == pytest.approx(3600, abs=60)
@@ -422,7 +421,7 @@ def test_upgrades(call: Call, form: str, worker: Gate) -> None:
         call("approve_upgrade", name)
     with pytest.raises(Conflict, match="has not approved"):
         call("retract_upgrade", name)
-    window = {"since": clock.now() - timedelta(hours=1), "until": clock.now() + timedelta(hours=1)}
+    window = {"since": now - timedelta(hours=1), "until": now + timedelta(hours=1)}
     call("set_freeze", f"f-{form}", **window, owner="sre", targets=[name], reason="stop")
     assert [one.name for one in call("list_freezes", target=name)] == [f"f-{form}"]
     assert call("may_start", name, wave=1, dry_run=True).answer == "wait"
