@@ -217,7 +217,9 @@ def _find_soak(upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]) -> I
 def _find_open_rates(known: Knowledge) -> Iterator[_Blocker]:
     for rate in known.rates:
         if rate.is_open:
-            yield _Blocker(f"no rate from before to judge by: {rate.words}; look, then leave out")
+            yield _Blocker(
+                f"no rate from before to judge by: {rate.words}; look, or leave nodes out"
+            )
 
 
 def _find_unfinished(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:

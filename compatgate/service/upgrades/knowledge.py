@@ -165,9 +165,12 @@ def _compare_errors(
 
 
 def _compare_denials(session: Session, row: UpgradeRow, now: datetime) -> Iterator[Comparison]:
-    """Yield the share of denied stacks since the upgrade began, against the share before."""
+    """Yield the share of denied stacks since the upgrade began, against the share before.
+
+    Nothing where nobody asked before: no stack that ran there can be denied since.
+    """
     began, before = row.upgrade.began, row.before
-    if began is None or before is None or began >= now:
+    if began is None or began >= now or not (before and before["asked"]):
         return
     since = upgrades.count_stacks(session, row.upgrade.target, began)
     yield Comparison(

@@ -27,9 +27,7 @@ class UpgradeRecord(Base):
     __table_args__ = (Index(None, "target", "state"),)
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
-    number: Mapped[int] = mapped_column(
-        Integer, unique=True, comment="In the order of their making"
-    )
+    number: Mapped[int] = mapped_column(Integer, unique=True, comment="By time")
     target: Mapped[str] = mapped_column(Text)
     driver: Mapped[str] = mapped_column(Text, comment="The new one")
     state: Mapped[str] = mapped_column(

@@ -185,6 +185,29 @@ def test_a_fatal_error_on_changed_nodes_rolls_back_and_errors_as_before_do_not(
     assert found["reasons"][0].startswith("higher rate of fatal Xid errors of changed nodes: 2 in")
 
 
+def test_more_denied_stacks_than_before_roll_back_and_a_stack_asked_often_counts_once(
+    fleet: Fleet,
+) -> None:
+    def ask_gate(cuda: str, image: int) -> None:
+        stack = {"cuda": cuda, "torch": "2.4.1+cu124", "cudnn": "9.1.0", "arch": ["sm_80"]}
+        question = {"target": "prod-a100", "stack": stack, "image": f"registry.example/a:{image}"}
+        fleet.gate.decide(question, asked_by="ci", source="rest")
+
+    for image in range(30):
+        ask_gate("12.4.1", image)
+    fleet.pass_time(minutes=1)
+    fleet.propose()
+    fleet.roll(1, "n1")
+    for _ in range(50):
+        ask_gate("11.8", 0)
+    assert fleet.answer(1) == "done"
+    (rate,) = (one for one in fleet.show()["rates"] if one["text"].startswith("denied stacks"))
+    assert rate["text"].endswith(": 1 in 1 asked since, 0 in 30 before")
+    for image in range(4):
+        ask_gate("11.8", image)
+    assert fleet.answer(1) == "roll back"
+
+
 def test_people_stop_resume_and_roll_back_with_a_reason(fleet: Fleet) -> None:
     fleet.propose()
     assert fleet.act("stop").status_code == 400
