@@ -80,7 +80,7 @@ def compile_table(
         raise CatalogError(
             f"cannot be read into its table: {type(error).__name__} {error}",
             field=build.table(name).source,
-            hint="compatgate facts verify names the place",
+            hint="run: compatgate facts verify",
         ) from error
     return CompiledTable(SCHEMA, name, code, digests, msgspec.msgpack.encode(table))
 

@@ -384,7 +384,7 @@ def complete_decider(args: argparse.Namespace) -> None:
         )
     for option, value in (("--key", args.key), ("--max-stale", args.max_stale)):
         if value and not args.bundle:
-            raise BadInput("goes with a bundle", field=option, hint="name it with --bundle")
+            raise BadInput("needs a bundle", field=option, hint="name it with --bundle")
     if args.bundle and args.facts:
         raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server

@@ -134,7 +134,9 @@ def read_solve_pools(args: argparse.Namespace) -> list[Json]:
 
 def _read_question(args: argparse.Namespace, decider: Decider, pools: Sequence[Json]) -> Json:
     if not args.want:
-        raise BadInput("nothing is wanted", field="--want", hint='like --want "torch>=2.6"')
+        raise BadInput(
+            "must name at least one part", field="--want", hint='like --want "torch>=2.6"'
+        )
     body: Json = {"want": args.want}
     if args.target:
         body["targets"] = args.target

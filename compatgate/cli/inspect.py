@@ -141,7 +141,7 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if _is_dockerfile(what):
         return _inspect_dockerfile(what, args)
     if args.build_arg or args.build_stage:
-        raise BadInput("is no Dockerfile", field=what, hint="--build-arg is for a Dockerfile")
+        raise BadInput("is not a Dockerfile", field=what, hint="--build-arg is for a Dockerfile")
     for kind in KINDS:
         if kind.is_one(what):
             return kind.inspect(what)

@@ -168,8 +168,7 @@ def add_logging(parser: argparse.ArgumentParser) -> None:
         "--access-log",
         choices=("off", "errors", "all"),
         default="errors",
-        help="requests that have a line in the log: errors are those with a status of 400 and"
-        " above (default: errors)",
+        help="which requests to log; errors: those with a status of 400 or above (default: errors)",
     )
     group.add_argument(
         "--metrics-targets",
@@ -238,7 +237,7 @@ def add_state(group: argparse._ArgumentGroup) -> None:
         "--state",
         metavar="DIR",
         help="folder of this replica for what it needs while the database, or the central gate of"
-        " --bundle, is away: the last snapshot, and decisions to deliver (default:"
+        " --bundle, is unavailable: the last snapshot, and decisions to deliver (default:"
         " $COMPATGATE_STATE, else a folder next to the SQLite file, else one in the user's state"
         " folder)",
     )
@@ -247,7 +246,7 @@ def add_state(group: argparse._ArgumentGroup) -> None:
         default="24h",
         metavar="DURATION",
         help="how old the snapshot may become while the database, or the central gate of --bundle,"
-        " is away, for example 90m or 7d; with an older one there is no decision; 0 means no"
+        " is unavailable, for example 90m or 7d; with an older one there is no decision; 0 means no"
         " decision without the database (default: 24h)",
     )
     group.add_argument(
@@ -258,7 +257,7 @@ def add_state(group: argparse._ArgumentGroup) -> None:
 
 
 def max_stale(args: argparse.Namespace) -> timedelta:
-    """Return the greatest age of a snapshot while the database is away.
+    """Return the greatest age of a snapshot while the database is unavailable.
 
     Raises:
         BadInput: the option is not a duration.

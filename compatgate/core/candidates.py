@@ -434,7 +434,7 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
                 raise BadInput(what, field="want", value=text, hint="like torch>=2.6")
             name = match[1]
             if canonical_key(name) in map(canonical_key, bodies):
-                what = f"{name} is wanted twice"
+                what = f"names {name} twice"
                 raise BadInput(what, field="want", value=text, hint="join its constraints: a>=1,<2")
             bodies[name] = item[match.end() :].strip()
     return read_wants(bodies)
@@ -450,7 +450,7 @@ def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
     for key, text in bodies.items():
         name = canonical_key(key)
         if name in found:
-            raise BadInput(f"{name} is wanted twice", field=f"want.{key}", hint="state it once")
+            raise BadInput(f"names {name} twice", field=f"want.{key}", hint="state it once")
         if name == "driver":
             what = "the driver belongs to the pool, not to the stack"
             raise BadInput(what, field=f"want.{key}", hint="choose a target or pool with it")

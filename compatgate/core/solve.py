@@ -55,7 +55,7 @@ def solve(
         evaluations: limit of work.
 
     Raises:
-        BadInput: nothing is wanted, too much is wanted, or a target has no pools.
+        BadInput: no part or too many parts are wanted, or a target has no pools.
     """
     _check(problem)
     search = Search(problem, facts, matrix, now, evaluations)
@@ -75,7 +75,7 @@ def solve(
 def _check(problem: Problem) -> None:
     if not problem.wants:
         hint = 'like {"torch": ">=2.6", "flash-attn": "*"}'
-        raise BadInput("nothing is wanted", field="want", hint=hint)
+        raise BadInput("must name at least one part", field="want", hint=hint)
     for what, count, most in (
         ("want", len(problem.wants), MAX_WANTS),
         ("targets", len(problem.targets), MAX_TARGETS),

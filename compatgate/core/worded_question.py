@@ -243,9 +243,7 @@ class _Reader:
         hint = f"write {component.component.name} and a release"
         if known:
             hint += f", like {', '.join(version.text for version in known)}"
-        raise BadInput(
-            f"{word!r} has no version behind it", field="question", value=word, hint=hint
-        )
+        raise BadInput(f"{word!r} has no version", field="question", value=word, hint=hint)
 
     def _read_place(self, words: Sequence[str]) -> int:
         if len(words) == 1:
@@ -285,7 +283,7 @@ class _Reader:
         shown = [self._targets.get(one, one) for one in near]
         hint = f"did you mean {', '.join(shown)}?" if shown else "write names with versions"
         hint += "" if shown else ", like torch 2.7.1 cu128 @ TARGET"
-        raise BadInput(f"{word!r} means nothing here", field="question", value=word, hint=hint)
+        raise BadInput(f"{word!r} is not recognised", field="question", value=word, hint=hint)
 
     def _set_target(self, name: str) -> None:
         self._target = self._once("target", self._target, name)

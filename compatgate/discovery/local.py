@@ -99,7 +99,7 @@ def find_in_wheel(path: str) -> Findings:
     Memory is bounded as `read_gpu_code` says, plus the wheel's table of contents.
 
     Raises:
-        BadInput: the file cannot be read, is damaged, or is no wheel.
+        BadInput: the file cannot be read, is damaged, or is not a wheel.
     """
     found = Findings()
     label = os.path.basename(path)
@@ -108,12 +108,15 @@ def find_in_wheel(path: str) -> Findings:
         libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
         if len(members) > MAX_MEMBERS or total > LARGEST_TOTAL:
-            what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
+            what = (
+                f"holds {len(members)} files and {total} bytes of libraries"
+                f" (max {MAX_MEMBERS} and {LARGEST_TOTAL})"
+            )
             raise BadInput(what, field=path)
         metadata = list(_metadata(wheel, members))
         packages = dict(named for text in metadata if (named := read_name_and_version(text)))
         if not packages:
-            raise BadInput("has no *.dist-info/METADATA: it is no wheel", field=path)
+            raise BadInput("has no *.dist-info/METADATA: it is not a wheel", field=path)
         found.add_packages(packages, label)
         found.observations += [o for text in metadata for o in _runtime(text, label)]
         for member in libraries:
@@ -168,7 +171,7 @@ def _wheel_errors(path: str) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise BadInput(f"is no wheel, or a damaged one: {error}", field=path) from None
+        raise BadInput(f"is not a wheel, or a damaged one: {error}", field=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
 
@@ -192,7 +195,7 @@ def find_in_folder(
         facts: toolkits and their PTX.
 
     Raises:
-        BadInput: the folder cannot be read, or holds more than is read.
+        BadInput: the folder cannot be read, or holds more than the limit.
     """
     found = Findings()
     root = os.path.realpath(path)

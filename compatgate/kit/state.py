@@ -1,6 +1,6 @@
 """Find the folder of a replica's own files, which must outlive the database's absence.
 
-The folder holds what a replica needs to go on while its database is away.
+The folder holds what a replica needs to go on while its database is unavailable.
 """
 
 from __future__ import annotations
@@ -69,5 +69,7 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
         if given or os.environ.get(ENVIRONMENT):
             raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
         if url.drivername != "sqlite" or folder.parent.is_dir():  # else the database says it
-            _log.warning("%s; without one, nothing is decided while the database is away", what)
+            _log.warning(
+                "%s; without one, nothing is decided while the database is unavailable", what
+            )
     return folder

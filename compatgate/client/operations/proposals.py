@@ -102,7 +102,7 @@ def approve_proposal(
     digest: str | None = None,
     comment: str | None = None,
 ) -> Request[ProposalBody]:
-    """Approve the edits of somebody else's proposal.
+    """Approve the edits of another person's proposal.
 
     Args:
         id: of the proposal.

@@ -174,7 +174,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     inside the container; a run of a framework counts for stacks with this framework only. With
     `canary.bind: image` only runs of the image's own digest count, with `versions` all runs with
     these versions. The GPU SKU must be the same (a MIG slice is a SKU of its own). A run that was
-    inconclusive is no evidence, nor is one outside a container (the process executor, for
+    inconclusive is not evidence, nor is one outside a container (the process executor, for
     development) where the policy does not say `canary.acceptDevelopment: true`, nor one that a
     person has discarded. A result that was imported from another tool counts where
     `canary.imported` names its source for the suite. With `canary.assurance` a passed run counts

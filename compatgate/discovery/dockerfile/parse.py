@@ -94,7 +94,7 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
         name: name of the file in messages.
 
     Raises:
-        BadInput: a line is no instruction, or a here-document does not end.
+        BadInput: a line is not an instruction, or a here-document does not end.
     """
     lines = text.splitlines()
     escape = _escape_character(lines)
@@ -160,7 +160,7 @@ def _instruction(text: str, body: str, line: int, name: str) -> Instruction:
     if match is None or word not in _KNOWN:
         shown = text.strip()[:60]
         hint = f"an instruction is one of {', '.join(sorted(_KNOWN))}"
-        raise BadInput(f"{shown!r} is no instruction", field=f"{name}:{line}", hint=hint)
+        raise BadInput(f"{shown!r} is not an instruction", field=f"{name}:{line}", hint=hint)
     rest = text[match.end() :]
     flags: dict[str, str] = {}
     while flag := _FLAG.match(rest):

@@ -103,7 +103,7 @@ def read_dockerfile(
         target: stage to build; empty for the last one.
 
     Raises:
-        BadInput: the file is no Dockerfile, or has no such stage.
+        BadInput: the file is not a Dockerfile, or has no such stage.
         InconclusiveInput: the file is empty, or names an image by a variable without a value.
     """
     name = os.path.basename(path_or_name) or "Dockerfile"

@@ -189,7 +189,7 @@ class _Reader:
         if transport == LAYOUT:
             if not is_layout(self._path):
                 os.stat(self._path)
-                raise BadInput("is no OCI layout: it has no file oci-layout", field=self._path)
+                raise BadInput("is not an OCI layout: it has no file oci-layout", field=self._path)
             return self._layered(self._layout(FolderFiles(self._path)))
         archive = self._archive()
         if transport == LAYOUT_ARCHIVE:
@@ -204,8 +204,8 @@ class _Reader:
         if kind in ("sif", "squashfs"):
             return self._squashed(kind)
         if kind != "tar":
-            problem = "is no image that is read from a file"
-            raise BadInput(problem, field=self._path, hint=f"read are {READ_FORMS}")
+            problem = "is not an image file"
+            raise BadInput(problem, field=self._path, hint=f"use one of: {READ_FORMS}")
         archive = self._archive()
         if archive.is_root:
             return self._rootfs(archive)

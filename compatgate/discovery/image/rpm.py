@@ -334,4 +334,4 @@ def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[s
                 if found := package_of_header(header):
                     yield found
             return
-    raise ValueError("it is no SQLite, Berkeley DB or ndb database")
+    raise ValueError("it is not an SQLite, Berkeley DB or ndb database")

@@ -61,7 +61,9 @@ def find_partition(file: BinaryIO, size: int) -> SifPartition:
     count, place = fields[8], fields[9]
     if version != b"01":
         shown = version.decode("ascii", "replace")
-        raise BadInput(f"is SIF of version {shown!r}", field="image", hint="version 01 is read")
+        raise BadInput(
+            f"is SIF of version {shown!r}", field="image", hint="only version 01 is supported"
+        )
     if not 0 <= count <= _MAX_DESCRIPTORS or not 0 <= place <= size:
         raise damaged_error(f"the SIF header states {count} descriptors at byte {place}")
     file.seek(place)

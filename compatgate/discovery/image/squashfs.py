@@ -96,7 +96,7 @@ class SquashFs:
         major, minor = fields[9:11]
         if magic != MAGIC or (major, minor) != (4, 0):
             what = f"is SquashFS of version {major}.{minor}" if magic == MAGIC else "is no SquashFS"
-            raise BadInput(what, field="image", hint="version 4.0 of SquashFS is read")
+            raise BadInput(what, field="image", hint="only SquashFS 4.0 is supported")
         if not 4096 <= self._block <= _LARGEST_BLOCK:
             raise damaged_error(f"the SquashFS image has blocks of {self._block} bytes")
         self._root, self._used = fields[11], fields[12]

@@ -266,7 +266,7 @@ def _small(files: Files, path: str, largest: int) -> bytes:
     if part is None:
         raise _missing(path)
     if part.size > largest:
-        raise BadInput(f"{path} has {part.size} bytes, more than is read", field="image")
+        raise BadInput(f"{path} has {part.size} bytes (max {largest})", field="image")
     with files.open(part) as stream:
         parts = []
         while data := stream.read(1024 * 1024):

@@ -111,7 +111,7 @@ class Registry:
             Damaged: the blob does not match its descriptor.
         """
         if descriptor.size > LARGEST_CONFIG:
-            what = f"the config has {descriptor.size} bytes, more than is read"
+            what = f"the config has {descriptor.size} bytes (max {LARGEST_CONFIG})"
             raise BadInput(what, field="image")
         parts = bytearray()
         with self.blob(descriptor) as blob:

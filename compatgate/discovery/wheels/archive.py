@@ -120,7 +120,7 @@ class Archive:
         limits: limits on the wheel's content.
 
     Raises:
-        BadInput: the file is no wheel, is damaged, or exceeds the limits.
+        BadInput: the file is not a wheel, is damaged, or exceeds the limits.
     """
 
     def __init__(self, file: ByteFile, label: str, limits: WheelLimits | None = None) -> None:
@@ -176,7 +176,7 @@ class Archive:
         limits = self._limits
         for member in members:
             if member.file_size > limits.member:
-                raise self._refused(member, f"has {member.file_size} bytes: more than is read")
+                raise self._refused(member, f"has {member.file_size} bytes (max {limits.member})")
             most = limits.ratio * max(member.compress_size, 1)
             if member.file_size > max(limits.ratio_from, most):
                 what = f"has {member.file_size} bytes compressed to {member.compress_size}"
@@ -185,11 +185,12 @@ class Archive:
                 raise self._refused(member, f"is compressed by method {member.compress_type}")
         total = sum(member.file_size for member in members)
         if total > limits.total:
-            raise BadInput(f"holds {total} bytes of libraries: more than is read", field=self.label)
+            what = f"holds {total} bytes of libraries (max {limits.total})"
+            raise BadInput(what, field=self.label)
 
     def _checked(self, members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
         if len(members) > self._limits.members:
-            what = f"holds {len(members)} files: more than are read"
+            what = f"holds {len(members)} files (max {self._limits.members})"
             raise BadInput(what, field=self.label)
         members = sorted(members, key=lambda member: member.header_offset)
         for member, following in pairwise(members):
@@ -204,7 +205,7 @@ class Archive:
     def _metadata(self) -> bytes:
         found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
         if len(found) != 1:
-            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is no wheel"
+            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is not a wheel"
             raise BadInput(what, field=self.label)
         return self._small(found[0], LARGEST_METADATA)
 
@@ -224,7 +225,7 @@ class Archive:
 
     def _small(self, member: zipfile.ZipInfo, largest: int) -> bytes:
         if member.file_size > largest:
-            raise self._refused(member, f"has {member.file_size} bytes: more than is read")
+            raise self._refused(member, f"has {member.file_size} bytes (max {largest})")
         self.check_sizes([member])
         with wheel_errors(f"{self.label}: {member.filename}"), self._zip.open(member) as opened:
             return opened.read()
@@ -261,7 +262,7 @@ def wheel_errors(label: str) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise BadInput(f"is no wheel, or a damaged one: {error}", field=label) from None
+        raise BadInput(f"is not a wheel, or a damaged one: {error}", field=label) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=label) from None
 

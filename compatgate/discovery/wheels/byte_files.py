@@ -85,7 +85,7 @@ class SeekableFile(RawIOBase):
         """Return how many bytes a read of ``size`` gives."""
         count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
         if count > LARGEST_READ:
-            raise ValueError(f"{count} bytes are more than are read at once")
+            raise ValueError(f"a read of {count} bytes is too large (max {LARGEST_READ})")
         return count
 
 
@@ -365,7 +365,7 @@ class RangeFile(SeekableFile):
         if self.size not in (-1, size):
             raise self._damaged(f"the server has {size} bytes, the index states {self.size}")
         if size > LARGEST_FILE:
-            raise self._damaged(f"{size} bytes are more than are read")
+            raise self._damaged(f"{size} bytes are too many (max {LARGEST_FILE})")
         self.size = size
 
     def _take_whole(self, response: Response) -> None:

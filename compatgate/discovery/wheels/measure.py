@@ -110,7 +110,7 @@ def measure_path(path: str, options: MeasureOptions, progress: Progress | None =
     """Measure a wheel in a file, offline.
 
     Raises:
-        BadInput: the file is no wheel, or damaged.
+        BadInput: the file is not a wheel, or damaged.
         NotFound: the file does not exist.
     """
     with closing(LocalFile(path)) as file:
@@ -128,7 +128,7 @@ def measure_file(
     """Measure a wheel that an index lists, or that only a URL names.
 
     Raises:
-        BadInput: the file is no wheel, or damaged.
+        BadInput: the file is not a wheel, or damaged.
         Damaged: the wheel does not match the index or the server.
         NotFound: the server does not have the wheel.
         Unavailable: the server does not answer.

@@ -117,7 +117,7 @@ class DatabaseWatch:
             silence = self.outage() if self._failure is None else None
             if silence is not None and self._told != self._begun:
                 self._told = self._begun
-                _log.error("the database is away: %s", silence.reason)
+                _log.error("the database is unavailable: %s", silence.reason)
             return self._done >= wanted
 
     def expire(self) -> None:
@@ -148,9 +148,10 @@ class DatabaseWatch:
             return None
         since = clock.readable(outage.since)
         return Unavailable(
-            f"the database is away since {since}, so nothing was read or changed: {outage.reason}",
+            f"the database is unavailable since {since}, so nothing was read or changed:"
+            f" {outage.reason}",
             field="database",
-            hint="try again when the database is back; the gate goes on deciding, see /readyz",
+            hint="retry when the database is back; the gate still answers questions, see /readyz",
         )
 
     def _run(self) -> None:
@@ -195,7 +196,7 @@ class DatabaseWatch:
             self._done = self._begun
             self._changed.notify_all()
         if failure is not None and before is None and self._told != self._begun:
-            _log.error("the database is away: %s", failure)
+            _log.error("the database is unavailable: %s", failure)
         elif failure is None and (before is not None or self._told == self._begun):
             since = before.since if before is not None else self._began_at
             _log.warning("the database is back; it was away since %s", clock.iso(since))

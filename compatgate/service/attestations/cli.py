@@ -286,7 +286,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
         keys = [own, *others]
     elif args.signing_public_key:
         hint = "--verifying-key publishes one that does not sign"
-        raise BadInput("goes with --signing-key", field="--signing-public-key", hint=hint)
+        raise BadInput("needs --signing-key", field="--signing-public-key", hint=hint)
     published = tuple({key.keyid: key for key in keys}.values())
     return SigningOptions(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
 

@@ -3,7 +3,7 @@
 A caller is a token, a person or a hook, and never an address, so nobody without a valid credential
 adds a link. The first refusal is written at once; those of the same minute are counted, and the
 count is the next link. Writing happens in a thread of its own: no request waits for it. If the
-database is away, the counts wait for it.
+database is unavailable, the counts wait for it.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def _refuse_idle(args: argparse.Namespace) -> None:
     for name, owners in _GOES_WITH.items():
         if name in stated and not any(getattr(args, owner) for owner in owners):
             wanted = " or ".join(f"--{owner.replace('_', '-')}" for owner in owners)
-            raise BadInput(f"goes with {wanted}", field=f"--{name.replace('_', '-')}")
+            raise BadInput(f"needs {wanted}", field=f"--{name.replace('_', '-')}")
 
 
 def _check_namespace(namespace: str, field: str) -> None:
@@ -434,10 +434,10 @@ def watching_manifests(args: argparse.Namespace, namespace: str) -> list[dict[st
             "is not a valid interval", field="--every", value=args.every, hint="1 to 30 minutes"
         )
     if args.image is not None and not _IMAGE.fullmatch(args.image):
-        raise BadInput("is no image", field="--image", value=args.image)
+        raise BadInput("is not an image", field="--image", value=args.image)
     gate = args.gate
     if gate is not None and not re.fullmatch(r"https?://[\x21-\x7e]+", gate):
-        raise BadInput("is no URL", field="--gate", value=gate, hint="like https://gate.example")
+        raise BadInput("is not a URL", field="--gate", value=gate, hint="like https://gate.example")
     options = WatchOptions(
         namespace,
         args.cluster,

@@ -69,7 +69,7 @@ def run_nodes(args: argparse.Namespace) -> int:
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
-        raise BadInput("goes with --suggest", field="--max-tainted")
+        raise BadInput("needs --suggest", field="--max-tainted")
     nodes = [node for node in _read_nodes(args) if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)

@@ -211,8 +211,8 @@ def _refuse_older(given: TrustedBundle, present: TrustedBundle) -> None:
         f"the bundle is older (revision {given.version[0]}, evidence {given.version[1]}) than the"
         f" present one (revision {present.version[0]}, evidence {present.version[1]})",
         field="bundle",
-        hint="somebody replays an old bundle, or the central gate was restored from a backup; in"
-        f" that case stop this gate, remove {BUNDLE} from its state folder, and start it",
+        hint="the bundle is a replay, or the central gate was restored from a backup; after a"
+        f" restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
     )
 
 

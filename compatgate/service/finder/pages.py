@@ -61,7 +61,7 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         if causes:
             return _page("", Findings(causes=causes), text)
         problem = BadInput(
-            "this text means nothing here",
+            "this text is not recognised",
             field="text",
             hint="paste an error, the output of nvidia-smi, a lockfile, an SBOM, an image or"
             " versions" + (f"; {error.problem}" if error.field != "pasted" else ""),

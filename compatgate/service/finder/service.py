@@ -105,7 +105,7 @@ class Findings(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the text means nothing here."""
+        """Return whether the text is not recognised."""
         return not (self.answer or self.problem or self.causes or self.hits)
 
 

@@ -23,7 +23,7 @@ def suggest_places(gate: Gate, path: str, viewer: Principal) -> tuple[Hit, ...]:
     """Return pages that an address may have meant, nearest first.
 
     Whoever may not read, or only some targets, learns no names; nor does anybody while the database
-    is away.
+    is unavailable.
 
     Args:
         gate: holds the objects.

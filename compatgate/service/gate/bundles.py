@@ -299,8 +299,8 @@ def apply_bundle(
         raise BundleRefused(
             f"the bundle is older ({given}) than the present one ({old})",
             field="bundle",
-            hint="somebody replays an old bundle, or the gate was restored from a backup; in that"
-            " case use --allow-older once",
+            hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
+            " use --allow-older once",
         )
     changed = present is None or present.content != new.content
     try:

@@ -128,7 +128,7 @@ def _signer(args: argparse.Namespace) -> Any:
     public = args.signing_public_key
     if not args.sign:
         if public:
-            raise BadInput("goes with --sign", field="--signing-public-key")
+            raise BadInput("needs --sign", field="--signing-public-key")
         return None
     from compatgate.service.attestations.keys import signer_maker
 

@@ -1,4 +1,4 @@
-"""Log decisions before their answers leave: in the database, or in a spool while it is away.
+"""Log decisions before their answers leave: in the database, or in a spool while it is unavailable.
 
 Concurrent decisions share a batch. The first decision of a batch wakes the log's thread, which
 waits until the previous batch is stored and for its turn among processes, closes the batch, stores
@@ -68,7 +68,7 @@ class LogState(Struct, frozen=True):
     """Where a process logs its decisions.
 
     Attributes:
-        degraded: in the spool, as the database is away.
+        degraded: in the spool, as the database is unavailable.
         since: when that began.
         reason: why.
         batches: batches in the spool, to be delivered.
@@ -165,7 +165,7 @@ class DecisionLog:
     Args:
         database: to write to.
         commit: as for `DecisionWriter`.
-        spool: where decisions wait while the database is away; None: they fail.
+        spool: where decisions wait while the database is unavailable; None: they fail.
     """
 
     def __init__(
@@ -485,7 +485,7 @@ class DecisionLog:
         return True
 
     def _leave(self, why: BaseException) -> None:
-        """Note that the database is away."""
+        """Note that the database is unavailable."""
         if self._away is not None or self._courier is None:
             return
         error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)

@@ -1,4 +1,4 @@
-"""Keep the last-known-good snapshot of a replica in a file, to decide while the database is away.
+"""Keep a replica's last-known-good snapshot in a file, to decide without the database.
 
 The file has what decisions rest on, in the form of a bundle's payload, and what authentication
 needs: digests of tokens, never secrets. A second, small file says when the database last confirmed

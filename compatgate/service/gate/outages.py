@@ -1,4 +1,4 @@
-"""Keep a gate deciding while its database is away: watch it, and keep the last-known-good snapshot.
+"""Decide while the database is unavailable: watch it, and keep the last-known-good snapshot.
 
 One thread looks at the database and brings the snapshot and the tokens into memory, which is all
 that requests read. A second thread writes both to the replica's state folder. During an outage,
@@ -55,7 +55,7 @@ class OutageOptions(Struct, frozen=True):
 
     Attributes:
         folder: of the replica's state; exists.
-        max_stale: greatest age of a snapshot to decide on while the database is away.
+        max_stale: greatest age of a snapshot to decide on while the database is unavailable.
         file: identity of the SQLite file; None: PostgreSQL.
         is_checked: the schema of the database is known to be right.
     """
@@ -72,8 +72,8 @@ class Degraded(Struct, frozen=True):
     Attributes:
         since: when the outage began.
         snapshot_age_s: seconds since the database last confirmed the snapshot.
-        reason: why the database is away.
-        without: what is away.
+        reason: why the database is unavailable.
+        without: what is unavailable.
     """
 
     since: datetime
@@ -227,14 +227,14 @@ class OutageKeeper:
         return Degraded(away[0], round(max(0.0, self.watch.age_s()), 1), away[1])
 
     def is_away(self) -> bool:
-        """Return whether the database is away."""
+        """Return whether the database is unavailable."""
         return self.watch.outage() is not None
 
     def require_usable(self) -> None:
         """Check that the snapshot in memory is recent enough to decide on.
 
         Raises:
-            Unavailable: the database is away, and the snapshot is older than the operator allows.
+            Unavailable: without the database; the snapshot is older than the operator allows.
         """
         outage = self.watch.outage()
         if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():
@@ -244,7 +244,7 @@ class OutageKeeper:
         age, most = self.watch.age_s(), self._max_stale.total_seconds()
         allowed = f"at most {describe_seconds(most)}" if most else "no decision without it"
         return Unavailable(
-            f"the database is away ({outage.reason}) and confirmed the snapshot"
+            f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
             f" {describe_seconds(age)} ago; allowed is {allowed}",
             field="database",
             hint="bring the database back; serve --max-stale sets the limit",

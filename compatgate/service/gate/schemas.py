@@ -184,7 +184,7 @@ class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
     snapshot_age_s: Annotated[
         float, Meta(ge=0, description="seconds since the database last confirmed the snapshot")
     ]
-    reason: Annotated[str, Meta(description="why the database is away")]
+    reason: Annotated[str, Meta(description="why the database is unavailable")]
 
 
 _DEGRADED = Meta(

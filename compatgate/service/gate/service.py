@@ -78,7 +78,7 @@ class Gate:
         images: which images the gate reads; None: an image is only a label.
         commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
         wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
-        spool: where decisions wait while the database is away; None: there are none then.
+        spool: where decisions wait while the database is unavailable; None: there are none then.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Gate:
         return DecisionLog(self.database, self._commit, spool)
 
     def keep_through_outages(self, options: OutageOptions, confirmed_at: datetime) -> None:
-        """Watch the database, and go on with the last-known-good snapshot while it is away.
+        """Watch the database, and go on with the last-known-good snapshot while it is unavailable.
 
         Args:
             options: of the operator.

@@ -121,9 +121,7 @@ class SolveBody(Struct, frozen=True, forbid_unknown_fields=True):
         list[str], Meta(description="wanted parts of which the facts know no fitting release")
     ]
     evaluated: Annotated[int, Meta(ge=0, description="evaluations that the answer took")]
-    complete: Annotated[
-        bool, Meta(description="false: the search ended at its limit of work, not by itself")
-    ]
+    complete: Annotated[bool, Meta(description="false: the search stopped at its work limit")]
     matrix_revision: int
     facts: str
     degraded: DegradedBody | None = None

@@ -1,4 +1,4 @@
-"""Keep batches of decisions in a file while their database is away.
+"""Keep batches of decisions in a file while their database is unavailable.
 
 Each process has a file of its own, locked for as long as it lives; whoever gets the lock of another
 file may deliver what a dead process left there. The file has its full size from the beginning, so

@@ -124,7 +124,7 @@ def run_logout(args: argparse.Namespace) -> int:
     credential = load(url)
     if credential is None:
         remove(url)
-        raise NotFound(f"nobody is signed in to {url}", hint="compatgate login signs in")
+        raise NotFound(f"not signed in to {url}", hint="compatgate login signs in")
     try:
         with make_client(url, credential.secret) as gate:
             from compatgate.client.operations import Operations

@@ -103,13 +103,13 @@ def _wait(
             interval = min(interval + _SLOWER_S, _LONGEST_INTERVAL_S)
         elif error != "authorization_pending":
             raise Unauthorized(_refusal(answer), hint="run compatgate login again")
-    raise Unauthorized("nobody signed in in time", hint="run compatgate login again")
+    raise Unauthorized("the sign-in was not completed in time", hint="run compatgate login again")
 
 
 def _refusal(answer: Mapping[str, Any]) -> str:
     known = {
         "access_denied": "the sign-in was refused",
-        "expired_token": "nobody signed in in time",
+        "expired_token": "the sign-in was not completed in time",
     }
     error = str(answer.get("error"))
     said = str(answer.get("error_description") or error)[:200]

@@ -224,6 +224,6 @@ class People:
             url = self.issuer.endpoint("userinfo_endpoint")
             told = self.issuer.get_json(url, Authorization=f"Bearer {access_token}")
             if told.get("sub") != claims["sub"]:
-                raise Unauthorized("the issuer describes somebody else", field="sub")
+                raise Unauthorized("the issuer returned another user", field="sub")
             claims = {**told, **claims}
         return person_of(claims, self.settings)

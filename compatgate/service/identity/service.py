@@ -122,7 +122,7 @@ def _is_jwt(secret: str) -> bool:
 
 
 def _read_ahead(issuers: list[Issuer]) -> None:
-    """Read keys before the first request needs them; an issuer that is away is asked again."""
+    """Read keys before the first request needs them; retry an issuer that is unavailable."""
     for issuer in issuers:
         try:
             issuer.key(None)

@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("refuse", "refuse such a change, or withdraw it", cli_approvals.decision_arguments),
         ("propose", "propose a change for others to approve", proposals.propose_arguments),
         ("proposals", "list proposals", proposals.list_arguments),
-        ("approve", "approve a proposal of somebody else", proposals.approve_arguments),
+        ("approve", "approve another person's proposal", proposals.approve_arguments),
         ("retract", "take your own approval back", proposals.review_arguments),
         ("comment", "comment on a proposal", proposals.review_arguments),
         ("merge", "make the change of a proposal", proposals.merge_arguments),

@@ -243,7 +243,7 @@ def _refuse(
             f"the policy of {targets} asks for {count}: {number} waits for {rest}",
             store=store,
             value=number,
-            hint=f"somebody else approves it within {proposals.LIFETIME.days} days: compatgate"
+            hint=f"another person approves it within {proposals.LIFETIME.days} days: compatgate"
             f" matrix approve {number}, or sends the same change",
         )
     targets = ", ".join(demand.target for demand in demands if demand.proposed)

@@ -153,7 +153,7 @@ def comment_proposal(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def approve_proposal(call: Call[NoQuery]) -> Reply:
-    """Approve the edits of somebody else's proposal.
+    """Approve the edits of another person's proposal.
 
     Its author cannot (403). With `merge: approved`, the last approval that the policies ask for
     merges it, if the approver has the scope for the edits.

@@ -86,13 +86,17 @@ def review_arguments(parser: argparse.ArgumentParser) -> None:
 def approve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix approve``."""
     review_arguments(parser)
-    parser.add_argument("--digest", help="of the edits that you saw; fail if they changed")
+    parser.add_argument(
+        "--digest", help="digest of the edits that you reviewed; fail if they changed"
+    )
 
 
 def merge_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix merge``."""
     parser.add_argument("id", metavar="ID", help="of the proposal")
-    parser.add_argument("--digest", help="of the edits that you saw; fail if they changed")
+    parser.add_argument(
+        "--digest", help="digest of the edits that you reviewed; fail if they changed"
+    )
     parser.add_argument(
         "--override",
         metavar="REASON",
@@ -106,7 +110,7 @@ def revert_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix revert``."""
     parser.add_argument("revision", type=int, metavar="REVISION", help="to revert")
     parser.add_argument(
-        "--propose", action="store_true", help="make a proposal, also where it is not asked for"
+        "--propose", action="store_true", help="make a proposal even if no policy asks for one"
     )
     add_authorship(parser)
     add_format(parser)

@@ -152,7 +152,7 @@ def _proposal_page(
 
 @page("/proposals/<id>/review", scope="approve", method="POST", nav="proposals")
 def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Approve a proposal, take the approval back, or close somebody else's proposal."""
+    """Approve a proposal, take the approval back, or close another person's proposal."""
     return _act(ask, ("approve", "retract", "close"))
 
 

@@ -95,7 +95,7 @@ class ProposalRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
     merge: Annotated[
         Literal["manual", "approved"],
-        Meta(description="`approved`: the last approval merges it; `manual`: somebody does"),
+        Meta(description="`approved`: the last approval merges it; `manual`: a person merges it"),
     ] = "manual"
     reason: Reason | None = None
 

@@ -181,7 +181,7 @@ class ProposalService:
     def approve(
         self, number: str, by: Principal, *, digest: str | None = None, text: str = ""
     ) -> ProposalView:
-        """Approve the present edits of somebody else's proposal.
+        """Approve the present edits of another person's proposal.
 
         The last approval merges it where its author asked for that and the approver may.
 
@@ -283,7 +283,7 @@ class ProposalService:
                 f"{row.id} is not approved: {'; '.join(lacks)}",
                 store=None,
                 value=row.id,
-                hint=f"somebody else approves it: compatgate matrix approve {row.id}",
+                hint=f"another person approves it: compatgate matrix approve {row.id}",
             )
         required = readiness.evidence.required
         if required and not override:

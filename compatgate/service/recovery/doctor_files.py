@@ -100,7 +100,7 @@ def check_state(folder: Path, database: str) -> Iterator[Check]:
 
 
 def _check_snapshot(folder: Path, database: str) -> Check:
-    """Check the snapshot that the replica decides on while its database is away."""
+    """Check the snapshot that the replica decides on while its database is unavailable."""
     file = SnapshotFile(folder, database)
     if not file.path.exists():
         return Check("last snapshot", "warn", "none yet; serve writes it within seconds")

@@ -391,7 +391,7 @@ def run_discard(args: argparse.Namespace) -> int:
 
     Raises:
         NotFound: there is no such run.
-        Conflict: it is no evidence, or is discarded already.
+        Conflict: it is not evidence, or is discarded already.
     """
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations

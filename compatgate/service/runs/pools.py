@@ -98,7 +98,7 @@ def discard_json(found: Discard | None) -> dict[str, Any] | None:
 
 
 def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
-    """Return the evidence of a run with its pool; None: the run is no evidence."""
+    """Return the evidence of a run with its pool; None: the run is not evidence."""
     rows = evidence.list_evidence(session, run=run_id, limit=1).items
     if not rows:
         return None
@@ -138,7 +138,7 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     Raises:
         NotFound: there is no such run.
         BadInput: the reason is empty or too long.
-        Conflict: the run is no evidence, or is discarded already.
+        Conflict: the run is not evidence, or is discarded already.
     """
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
@@ -147,7 +147,7 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     runs.find_run(session, run_id)
     found = find_run_evidence(session, run_id)
     if found is None:
-        what = f"the run {run_id} is no evidence, so it counts for nothing"
+        what = f"the run {run_id} is not evidence, so it counts for nothing"
         raise Conflict(what, field="run", value=run_id)
     if found.discarded is not None:
         what = f"{found.discarded.discarded_by} has discarded the run {run_id} already"

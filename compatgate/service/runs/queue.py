@@ -375,6 +375,6 @@ def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -
     if evidence is None:
         return
     if outcome not in ("passed", "failed") or evidence.outcome != outcome:
-        raise ValueError(f"a run that {outcome} is no evidence of one that {evidence.outcome}")
+        raise ValueError(f"a run that {outcome} is not evidence of one that {evidence.outcome}")
     if evidence.id != lease.run.id or evidence.suite != lease.run.suite:
         raise ValueError(f"evidence of another run: {evidence.id}, {evidence.suite}")

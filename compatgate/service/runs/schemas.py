@@ -29,7 +29,7 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
     host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
-    priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher runs first")] = 0
     against: Annotated[
         Text | None,
         Meta(
@@ -123,7 +123,7 @@ class PeakShare(Struct, frozen=True):
     gpu: Annotated[str, Meta(description="whose peak it is")]
     peak: Annotated[float, Meta(description="in `unit`")]
     share: Annotated[float, Meta(description="of the peak, 0.62 for 62 %")]
-    implausible: Annotated[bool, Meta(description="more than is published")]
+    implausible: Annotated[bool, Meta(description="true: the median exceeds the published peak")]
     source: Annotated[dict[str, Any], Meta(description="of the peak")]
     words: str
 
@@ -258,7 +258,7 @@ class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         None
     )
     evidence: Annotated[
-        RunEvidenceBody | None, Meta(description="null: the run is no evidence")
+        RunEvidenceBody | None, Meta(description="null: the run is not evidence")
     ] = None
 
 
@@ -322,7 +322,12 @@ class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     description: str
     workloads: list[str]
-    gpus: Annotated[int, Meta(description="that it needs; without, it is no evidence about one")]
+    gpus: Annotated[
+        int,
+        Meta(
+            description="GPUs that each run needs; without GPUs, a run is no evidence about a GPU"
+        ),
+    ]
     nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
 
 
@@ -471,7 +476,7 @@ class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The missing evidence of a candidate."""
 
     state: Literal["waiting", "failed", "ready"]
-    automatic: Annotated[bool, Meta(description="the gate blesses it by itself")]
+    automatic: Annotated[bool, Meta(description="the gate blesses the entry automatically")]
     runs: Annotated[list[str], Meta(description="that have passed")]
     needs: list[NeedBody]
     contents: Annotated[list[str], Meta(description="GPU contents of these runs")]

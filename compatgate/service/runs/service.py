@@ -121,7 +121,7 @@ class RunDetail(Struct, frozen=True):
     Attributes:
         blocks: of a paired run; each is a process of candidate or reference.
         pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
-        evidence: of a judged run; None: it is no evidence.
+        evidence: of a judged run; None: it is not evidence.
     """
 
     run: RunRow
@@ -386,7 +386,7 @@ class Runs:
         Raises:
             NotFound: there is no such run.
             BadInput: the reason is empty or too long.
-            Conflict: the run is no evidence, or is discarded already.
+            Conflict: the run is not evidence, or is discarded already.
         """
         with self._database.writing() as session:
             discard_run(session, run_id, by=by, reason=reason, at=clock.now())

@@ -191,7 +191,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
         image: under test.
         entry: of the matrix, that the runs are about.
         host: to run on; None: any that fits.
-        priority: higher goes first; 0 is ordinary.
+        priority: higher runs first; 0 is ordinary.
         against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
             would replace; ``none``; None: ``auto`` for an image on a target.
     """

@@ -21,7 +21,7 @@ from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.service import Tokens, digest_of, to_principal
 
 _OUTAGE_SECONDS = 900.0
-"""How long a session outlives its last check while the database is away."""
+"""How long a session outlives its last check while the database is unavailable."""
 
 
 class SessionLimits(Struct, frozen=True):
@@ -85,7 +85,7 @@ class BrowserSessions:
 
         Raises:
             Unauthorized: the token was revoked or has expired since.
-            Unavailable: the database is away, and the session was not seen lately.
+            Unavailable: the database is unavailable, and the session was not seen lately.
         """
         digest = digest_of(cookie)
         present = time.monotonic()

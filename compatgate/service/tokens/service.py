@@ -82,14 +82,14 @@ class Keeper(Protocol):
         """Return whether memory is recent enough to answer without a look at the database."""
 
     def is_away(self) -> bool:
-        """Return whether the database is away."""
+        """Return whether the database is unavailable."""
 
 
 class Tokens:
     """Create, verify and revoke tokens. A revoked token is refused after at most a second.
 
     Without a keeper, the thread of a request asks the database; with one, requests read memory
-    alone, so that known tokens stay valid while the database is away.
+    alone, so that known tokens stay valid while the database is unavailable.
     """
 
     def __init__(self, database: Database) -> None:
@@ -217,7 +217,7 @@ class Tokens:
 
         Raises:
             Unauthorized: it is not known, was revoked or has expired.
-            Unavailable: it is not known, and the database that may know it is away.
+            Unavailable: it is not known, and the database that may know it is unavailable.
         """
         digest = digest_of(secret)
         token = self._lookup(digest) if self.keeper is None else self._recall(digest, self.keeper)

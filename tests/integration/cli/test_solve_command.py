@@ -67,7 +67,7 @@ def test_without_a_stack_the_nearest_misses_say_why(command: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "nothing is wanted"),
+        ((), "must name at least one part"),
         (("--want", "torch>=two"), "not a version constraint"),
         (("--want", "torch", "--target", "x"), "name targets or describe pools"),
         (("--want", "torch", "--from", "missing.lock"), "missing.lock"),

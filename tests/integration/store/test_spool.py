@@ -1,4 +1,4 @@
-"""While the database is away, decisions go to a spool; then the database gets each of them once."""
+"""Decisions go to a spool while the database is unavailable; then it gets each of them once."""
 
 from __future__ import annotations
 

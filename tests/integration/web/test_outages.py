@@ -1,4 +1,4 @@
-"""A running service decides on its last snapshot while its database is away, and says so."""
+"""A running service decides on its last snapshot while its database is unavailable, and says so."""
 
 from __future__ import annotations
 

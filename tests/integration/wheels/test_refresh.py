@@ -208,7 +208,7 @@ def test_a_second_run_measures_only_what_the_first_one_did_not(refresh, add, out
     assert "has the SHA-256" in errors
     assert [record["version"] for record in records(out)] == ["1.0"]
     server.digests = {names[0]: records(out)[0]["sha256"]}
-    server.files[names[0]] = b"read a second time, this is no wheel"
+    server.files[names[0]] = b"read a second time, this is not a wheel"
     assert refresh("gpu-pkg", "--out", str(out), "--no-cache")[0] == 0
     assert [record["version"] for record in records(out)] == ["1.1", "1.0"]
 

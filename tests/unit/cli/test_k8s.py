@@ -100,18 +100,18 @@ def test_what_no_job_can_be_is_refused(
 @pytest.mark.parametrize("option", ["--taint", "--own"])
 def test_tainting_goes_with_nodes(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["k8s", "manifests", option]) == 2
-    assert f"{option}: goes with --nodes" in capsys.readouterr().err
+    assert f"{option}: needs --nodes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("manifests --failure-policy Ignore", "--failure-policy: goes with --webhook"),
-        ("manifests --nodes --timeout 5", "--timeout: goes with --webhook"),
-        ("manifests --nodes --kinds kinds.yaml", "--kinds: goes with --webhook"),
-        ("manifests --exclude-namespace a", "--exclude-namespace: goes with --webhook or --audit"),
-        ("manifests --webhook --image a", "--image: goes with --nodes or --audit"),
-        ("nodes --file x.json --max-tainted 3", "--max-tainted: goes with --suggest"),
+        ("manifests --failure-policy Ignore", "--failure-policy: needs --webhook"),
+        ("manifests --nodes --timeout 5", "--timeout: needs --webhook"),
+        ("manifests --nodes --kinds kinds.yaml", "--kinds: needs --webhook"),
+        ("manifests --exclude-namespace a", "--exclude-namespace: needs --webhook or --audit"),
+        ("manifests --webhook --image a", "--image: needs --nodes or --audit"),
+        ("nodes --file x.json --max-tainted 3", "--max-tainted: needs --suggest"),
     ],
 )
 def test_an_option_that_would_change_nothing_is_refused(

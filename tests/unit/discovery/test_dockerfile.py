@@ -126,7 +126,7 @@ def test_what_a_build_brings_is_open_and_named():
         ("RUN x\nFROM a:1\n", {}, BadInput, "Dockerfile:1: RUN stands before FROM"),
         ("FROM a b\n", {}, BadInput, "is not an image"),
         ("FROM\n", {}, BadInput, "is not an image"),
-        ("FROM a:1\ntorch==2.4.1\n", {}, BadInput, "Dockerfile:2: .*is no instruction"),
+        ("FROM a:1\ntorch==2.4.1\n", {}, BadInput, "Dockerfile:2: .*is not an instruction"),
         ("FROM a:1\nRUN <<EOF\nx\n", {}, BadInput, "does not end with EOF"),
         ("FROM a:1\nENV =x\n", {}, BadInput, "is not NAME=VALUE"),
         ("FROM a:1\nARG 1=x\n", {}, BadInput, "is not NAME"),

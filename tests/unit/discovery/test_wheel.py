@@ -97,7 +97,7 @@ def test_a_member_whose_checksum_is_wrong_is_damage(make, library):
 def test_something_else_called_a_wheel_is_refused(data, tmp_path):
     path = tmp_path / "x-1-py3-none-any.whl"
     path.write_bytes(data)
-    with pytest.raises(BadInput, match="is no wheel"):
+    with pytest.raises(BadInput, match="is not a wheel"):
         inspect_path(str(path))
 
 
@@ -105,7 +105,7 @@ def test_a_zip_file_without_metadata_is_no_wheel(tmp_path):
     path = tmp_path / "x-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("x.py", "x = 1")
-    with pytest.raises(BadInput, match="no wheel"):
+    with pytest.raises(BadInput, match="not a wheel"):
         inspect_path(str(path))
 
 

@@ -117,7 +117,7 @@ def test_without_an_interval_five_seconds_are_waited(issuer: Scripted) -> None:
             Unauthorized,
             "the issuer refused: gone",
         ),
-        ([(200, {**CODE, "expires_in": 0})], Unauthorized, "nobody signed in in time"),
+        ([(200, {**CODE, "expires_in": 0})], Unauthorized, "the sign-in was not completed in time"),
         (
             [(200, CODE), (200, {"access_token": "at"})],
             Unavailable,

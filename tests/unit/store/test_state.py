@@ -57,4 +57,4 @@ def test_a_default_folder_that_cannot_be_made_is_a_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     open_state_folder(POSTGRESQL)
-    assert "nothing is decided while the database is away" in caplog.text
+    assert "nothing is decided while the database is unavailable" in caplog.text

@@ -100,7 +100,7 @@ def test_an_error_is_an_outage_until_a_look_succeeds_by_itself(
     database.error = None
     _until(lambda: watch.outage() is None)
     assert watch.age_s() < age
-    assert caplog.text.count("the database is away: it refuses") == 1
+    assert caplog.text.count("the database is unavailable: it refuses") == 1
     assert "the database is back" in caplog.text
 
 

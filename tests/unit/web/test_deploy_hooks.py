@@ -139,7 +139,9 @@ def test_where_there_are_keys_nobody_comes_unsigned(make_flask: Make, gate: Gate
         ("/hooks/flagger?type=rollback", 424, "no decision: "),
     ],
 )
-@pytest.mark.parametrize("error", [Unavailable("the database is away"), RuntimeError("a defect")])
+@pytest.mark.parametrize(
+    "error", [Unavailable("the database is unavailable"), RuntimeError("a defect")]
+)
 def test_what_cannot_be_decided_is_no_5xx_and_rolls_nothing_back(
     client: FlaskClient,
     gate: Gate,

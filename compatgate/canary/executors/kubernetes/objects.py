@@ -212,7 +212,7 @@ def _claim_template(job: Job, settings: Kubernetes) -> str | None:
 
 def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
     tolerations = [_toleration(each) for each in settings.tolerations]
-    # A node that is away for a minute has lost the job; Kubernetes waits for five by default.
+    # A node that is down for a minute has lost the job; Kubernetes waits for five by default.
     for taint in ("not-ready", "unreachable"):
         tolerations.append({
             "key": f"node.kubernetes.io/{taint}",

@@ -253,7 +253,7 @@ NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
 def explain_command_error(command: str, said: str) -> CompatgateError:
     """Return the error for a command that failed.
 
-    An error that is not known to be permanent may pass: the controller is away, a job limit is
+    An error that is not known to be permanent may pass: the controller is down, a job limit is
     reached, munge does not answer.
 
     Args:

@@ -209,7 +209,7 @@ def test_evidence_of_something_else_is_never_kept(queue: DatabaseQueue, submit: 
         ("timeout", evidence(lease, "failed")),
         ("failed", evidence(lease, "passed")),
     ):
-        with pytest.raises(ValueError, match="is no evidence"):
+        with pytest.raises(ValueError, match="is not evidence"):
             queue.finish(lease, outcome, "", found)  # type: ignore[arg-type]
     assert queue.renew(lease) == "go"
 

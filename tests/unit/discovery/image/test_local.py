@@ -111,7 +111,7 @@ def test_what_is_not_read_is_named(images, tmp_path):
         f"dir:{tmp_path}": (BadInput, "the transport dir: are not read"),
         "containers-storage:[x]y": (BadInput, "containers-storage: are not read"),
         tmp_path / "sources.tar": (BadInput, "neither of an image nor of a root filesystem"),
-        tmp_path / "text.sif": (BadInput, r"is no image .*read are oci:DIR"),
+        tmp_path / "text.sif": (BadInput, r"is not an image file.*use one of: oci:DIR"),
         tmp_path / "old.sqsh": (BadInput, r"SquashFS of version 3\.1"),
         tmp_path / "oci.sif": (BadInput, "is an OCI-SIF"),
         images / "ext3.sif": (BadInput, "root filesystem in ext3"),
@@ -120,7 +120,7 @@ def test_what_is_not_read_is_named(images, tmp_path):
         images / "gone.sif": (NotFound, "no such file"),
         f"oci:{images}/layout:9": (NotFound, r"has no image '9' \(it has 1\.2\)"),
         f"docker-archive:{images}/app.docker.tar:9": (NotFound, "it has docker.io/example/app:1.2"),
-        f"oci:{images}": (BadInput, "is no OCI layout"),
+        f"oci:{images}": (BadInput, "is not an OCI layout"),
         f"oci-archive:{images}/app.docker.tar": (NotFound, "has no index.json"),
         f"docker-archive:{images}/dexport.tar": (NotFound, "has no manifest.json"),
     }

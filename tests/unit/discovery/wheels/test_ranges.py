@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_is_not_found(remote):
 def test_a_read_is_bounded(remote, monkeypatch):
     monkeypatch.setattr(byte_files, "LARGEST_READ", 1_000)
     file = remote()
-    with pytest.raises(ValueError, match="more than are read at once"):
+    with pytest.raises(ValueError, match="bytes is too large"):
         file.read(2_000)
 
 

@@ -213,4 +213,4 @@ def test_the_command_prints_policy_and_role(capsys: pytest.CaptureFixture[str]) 
     assert account["automountServiceAccountToken"] is True
     for options in (["--policy", "warn"], ["--events"]):
         assert main(["k8s", "manifests", *options]) == 2
-        assert "goes with --webhook" in capsys.readouterr().err
+        assert "needs --webhook" in capsys.readouterr().err
