@@ -12,16 +12,18 @@ from compatgate.service.gate import batches
 from compatgate.service.gate import repository as gate
 from compatgate.service.identity import repository as identity
 from compatgate.service.matrix import models as matrix
+from compatgate.service.nodes import health
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.notices import models as notices
 from compatgate.service.proposals import models as proposals
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import models as runs
 from compatgate.service.tokens import repository as tokens
+from compatgate.service.upgrades import models as upgrades
 
 CAPABILITIES = (
-    audit, baselines, batches, discards, evidence, gate, identity, matrix, nodes, notices,
-    proposals, runs, tokens,
+    audit, baselines, batches, discards, evidence, gate, health, identity, matrix, nodes, notices,
+    proposals, runs, tokens, upgrades,
 )  # fmt: skip
 """Modules that define tables; importing them fills the metadata."""
 

@@ -59,6 +59,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.service.plans.cli",
         "plan an upgrade of driver or CUDA: what breaks, what is owed, in which order",
     ),
+    "upgrade": (
+        "compatgate.service.upgrades.cli",
+        "propose upgrades, start their waves, stop and roll back; keep the calendar of freezes",
+    ),
     "matrix": ("compatgate.service.matrix.cli", "import, export and compare the blessed matrix"),
     "nodes": (
         "compatgate.service.nodes.cli",

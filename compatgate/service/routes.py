@@ -49,6 +49,7 @@ from compatgate.service.tokens import api as tokens
 from compatgate.service.tokens import pages as tokens_pages
 from compatgate.service.triage import api as triage
 from compatgate.service.triage import pages as triage_pages
+from compatgate.service.upgrades import api as upgrades
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
 from compatgate.service.web.call import Call
@@ -140,9 +141,11 @@ ROUTES: tuple[Route, ...] = (
     baselines.import_baselines,
     nodes.list_nodes,
     nodes.report_nodes,
+    nodes.report_health,
     nodes.show_node,
     nodes.remove_node,
     nodes.list_drift,
+    *upgrades.ROUTES,
     *notices.ROUTES,
     gate.list_decisions,
     gate.show_decision,
@@ -173,6 +176,7 @@ TAGS: dict[str, str] = {
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
+    "upgrades": "Upgrades of drivers in waves: may a wave start? Freezes; known-good states.",
     "notices": "What needs attention, and who is told of it: channels, subscriptions, deliveries.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",

@@ -15,6 +15,7 @@ from compatgate.client.operations import (
     notices,
     proposals,
     runs,
+    upgrades,
 )
 
 
@@ -66,6 +67,23 @@ class Operations:
     list_revisions = matrix.list_revisions
     show_revision = matrix.show_revision
     diff_revisions = matrix.diff_revisions
+
+    list_upgrades = upgrades.list_upgrades
+    create_upgrade = upgrades.create_upgrade
+    show_upgrade = upgrades.show_upgrade
+    may_start = upgrades.may_start
+    approve_upgrade = upgrades.approve_upgrade
+    retract_upgrade = upgrades.retract_upgrade
+    stop_upgrade = upgrades.stop_upgrade
+    resume_upgrade = upgrades.resume_upgrade
+    roll_back_upgrade = upgrades.roll_back_upgrade
+    leave_out_nodes = upgrades.leave_out_nodes
+    list_freezes = upgrades.list_freezes
+    set_freeze = upgrades.set_freeze
+    delete_freeze = upgrades.delete_freeze
+    list_known_good = upgrades.list_known_good
+    export_known_good = upgrades.export_known_good
+    report_health = upgrades.report_health
 
     list_proposals = proposals.list_proposals
     create_proposal = proposals.create_proposal

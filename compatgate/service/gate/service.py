@@ -58,6 +58,8 @@ from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
 from compatgate.service.tokens.service import Tokens
+from compatgate.service.upgrades.calendar import FreezeCalendar, KnownGoodChannel
+from compatgate.service.upgrades.service import Upgrades
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images, ImageSettings
@@ -111,6 +113,9 @@ class Gate:
             database, self.snapshots, self.runs, self.baselines, self.nodes
         )
         self.notices = NoticeDesk(database, self.incidents)
+        self.upgrades = Upgrades(database, self.snapshots, self._plan)
+        self.freezes = FreezeCalendar(database)
+        self.known_good = KnownGoodChannel(database, self.matrix)
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = self._make_log(spool)
@@ -127,6 +132,12 @@ class Gate:
 
         found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self, edits, days=days))
         return found
+
+    def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the plan of an upgrade, nodes by key; imported late, as it asks a gate."""
+        from compatgate.service.plans.service import plan_upgrade
+
+        return plan_upgrade(self, target, body, by_key=True)
 
     def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
         """Return the log of decisions; a gate without a database has another one."""

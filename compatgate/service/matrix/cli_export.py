@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.files import replacing
 from compatgate.service.matrix.cli_files import find_revision
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   compatgate matrix export -o matrix.yaml
+  compatgate matrix export --known-good prod-a100 -o before.yaml
   compatgate matrix export --split ./matrix --sync fleet
 
 Equal matrices give the same bytes. --split changes files that differ, where their documents are:
@@ -47,7 +49,16 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--split", metavar="DIR", help="folder of files to write, with one document in a new file"
     )
-    parser.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
+    which.add_argument(
+        "--known-good",
+        nargs="?",
+        const=ANY_TARGET,
+        metavar="TARGET",
+        help="state of a target that a rollback returns to: its drivers, entries and waivers"
+        " (default: of every target that has one)",
+    )
     parser.add_argument(
         "--sync",
         metavar="NAME",
@@ -68,8 +79,11 @@ def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """
     if args.split and args.format == "json":
         raise BadInput("writes YAML", field="--split", hint="leave --format out")
-    revision = find_revision(gate, args.at, "--at") if args.at else None
-    bodies = gate.export_matrix(revision=revision)
+    if args.known_good:
+        bodies = _read_known_good(gate, args.known_good)
+    else:
+        revision = find_revision(gate, args.at, "--at") if args.at else None
+        bodies = gate.export_matrix(revision=revision)
     if args.sync or args.split:
         found = [msgspec.convert(body, TYPES[body["kind"]]) for body in bodies]
         if args.sync:
@@ -80,6 +94,24 @@ def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
     write_output(args.output, text.encode())
     return 0
+
+
+def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
+    """Return the documents of one target's known-good state, or of all."""
+    names = [target]
+    if target == ANY_TARGET:
+        names = [one.target for one in gate.list_known_good()]
+        if not names:
+            hint = "the first wave of an upgrade marks the state before it"
+            raise NotFound("no target has a known-good state", field="--known-good", hint=hint)
+    found: dict[Key, dict[str, Any]] = {}
+    for name in names:
+        for body in gate.export_known_good(name):
+            key = (body["kind"], body["metadata"]["name"])
+            if found.setdefault(key, body) != body:
+                what = f"{' '.join(key)} differs between the known-good states of targets"
+                raise BadInput(what, field="--known-good", hint=f"name one: --known-good {name}")
+    return list(found.values())
 
 
 def _write_folder(folder: Path, found: Iterable[Document]) -> int:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.request import DriftKind, DriverState
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.nodes.schemas import EXAMPLE, DriftBody, NodeBody, NodesReported, Report
+from compatgate.service.nodes.health import store_health
+from compatgate.service.nodes.schemas import (
+    EXAMPLE,
+    HEALTH_EXAMPLE,
+    DriftBody,
+    HealthReport,
+    HealthStored,
+    NodeBody,
+    NodesReported,
+    Report,
+)
 from compatgate.service.web.call import Call
-from compatgate.service.web.route import Body, Returns, route
+from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 GpuSpelling = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]
 StaleFilter = Annotated[bool, Meta(description="no report for a day")]
@@ -94,6 +105,24 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     report = to_struct(call.document(), Report)
     found = call.gate.nodes.report(report, by=call.principal.name, dry_run=call.query.dry_run)
     return Reply({"nodes": [view.to_json() for view in found]})
+
+
+@route(
+    "POST",
+    "/nodes/health",
+    scope="operate",
+    tag="nodes",
+    body=Body(HealthReport, examples={"health": HEALTH_EXAMPLE}),
+    returns=Returns(HealthStored, "What was new"),
+)
+def report_health(call: Call[NoQuery]) -> Reply:
+    """Report the GPU errors of nodes in a period; a period without errors is worth reporting, too.
+
+    Upgrades compare the rate of fatal Xid errors on a new driver with the rate before. Reports may
+    be late, repeated and overlapping: an error counts once by its time and code.
+    """
+    report = to_struct(call.document(), HealthReport)
+    return Reply(msgspec.to_builtins(store_health(call.gate.database, report, call.gate.facts)))
 
 
 @route(

@@ -16,6 +16,8 @@ from compatgate.core.request import DriftKind, DriverState
 MAX_NODES = 500
 """Maximum number of nodes in one report; a larger cluster sends several."""
 MAX_LABELS = 256
+MAX_XIDS = 256
+"""Maximum number of errors of a node in one report."""
 CLUSTER = "default"
 # The look-ahead stands for the line feed that Python's $ would let pass.
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
@@ -219,3 +221,67 @@ class NodesReported(Struct, frozen=True, forbid_unknown_fields=True):
     """The current state of the reported nodes."""
 
     nodes: list[NodeBody]
+
+
+class XidSeen(Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU error that the kernel logged; the same one may be reported again."""
+
+    xid: Annotated[int, Meta(ge=1, le=9999, description="its code")]
+    at: Annotated[datetime, Meta(tz=True, description="when the kernel logged it")]
+
+
+class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
+    """The GPU errors of a node in a period."""
+
+    name: Name
+    since: Annotated[datetime, Meta(tz=True, description="start of the period")]
+    until: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None, Meta(description="its end; default: now")
+    ] = None
+    driver: Annotated[
+        Line | None,
+        Meta(
+            description="that was loaded in all of it; default: the one that the node last"
+            " reported, and the period starts when that was loaded"
+        ),
+    ] = None
+    xids: Annotated[
+        tuple[XidSeen, ...],
+        Meta(max_length=MAX_XIDS, description="errors in the period; empty: none was seen"),
+    ] = ()
+
+
+class HealthReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """The health of nodes of one cluster."""
+
+    nodes: Annotated[tuple[HealthOfNode, ...], Meta(min_length=1, max_length=MAX_NODES)]
+    cluster: Name = CLUSTER
+
+
+class StoredHealth(Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of a node's report."""
+
+    name: str
+    driver: str
+    seconds: Annotated[int, Meta(description="new seconds; 0: the period was reported already")]
+    xids: Annotated[int, Meta(description="new errors")]
+
+
+class HealthStored(Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of a report."""
+
+    nodes: list[StoredHealth]
+
+
+HEALTH_EXAMPLE: dict[str, Any] = {
+    "cluster": "prod-eu",
+    "nodes": [
+        {
+            "name": "gpu-17",
+            "since": "2026-11-03T09:30:00Z",
+            "until": "2026-11-03T09:40:00Z",
+            "driver": "580.95.05",
+            "xids": [{"xid": 79, "at": "2026-11-03T09:31:07Z"}],
+        }
+    ],
+}

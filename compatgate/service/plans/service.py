@@ -39,13 +39,16 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 FindDocument = Callable[[str], dict[str, Any] | None]
 
 
-def plan_upgrade(gate: Gate, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def plan_upgrade(
+    gate: Gate, target: str, body: Mapping[str, Any], *, by_key: bool = False
+) -> dict[str, Any]:
     """Answer ``POST /targets/{name}/plan``.
 
     Args:
         gate: knows decisions and nodes.
         target: its name.
         body: ``{"set": {...}, "upgrade": ["driver"], "pool": ..., "rack_labels": [...]}``.
+        by_key: name every node with its cluster, also where there is one cluster.
 
     Raises:
         BadInput: names the field.
@@ -59,7 +62,7 @@ def plan_upgrade(gate: Gate, target: str, body: Mapping[str, Any]) -> dict[str, 
     nodes: tuple[PlannedNode, ...] = ()
     try:
         running = _read_running(gate, target, now, remarks)
-        nodes = _read_nodes(gate, snapshot, target, remarks)
+        nodes = _read_nodes(gate, snapshot, target, remarks, by_key=by_key)
     except Unavailable as error:
         remarks.append(f"decisions and nodes could not be read: {error.detail}")
 
@@ -205,7 +208,7 @@ def _make_running(group: Sequence[AskedStack]) -> RunningStack:
 
 
 def _read_nodes(
-    gate: Gate, snapshot: Snapshot, target: str, remarks: list[str]
+    gate: Gate, snapshot: Snapshot, target: str, remarks: list[str], *, by_key: bool
 ) -> tuple[PlannedNode, ...]:
     """Return the reported nodes of a target, each with its pool."""
     views: list[NodeView] = []
@@ -215,7 +218,7 @@ def _read_nodes(
         if len(views) == MAX_NODES:
             remarks.append(f"only the first {MAX_NODES} nodes are in waves")
             break
-    several = len({view.row.cluster for view in views}) > 1
+    several = by_key or len({view.row.cluster for view in views}) > 1
     found = snapshot.target(target)
     return tuple(_plan_node(view, found, snapshot, several=several) for view in views)
 

@@ -7,13 +7,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-ScopeName = Literal["read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin"]
+ScopeName = Literal[
+    "read", "gate", "deliver", "propose", "approve", "upgrade", "operate", "bless", "admin"
+]
 SCOPES: dict[ScopeName, str] = {
     "read": "read everything except tokens",
     "gate": "ask for verdicts",
     "deliver": "deliver the decisions of a far gate, which bears the token's name",
     "propose": "propose changes of the matrix, comment on proposals, close your own",
-    "approve": "approve and close proposals of others; includes `propose`",
+    "approve": "approve and close proposals of others, approve upgrades of others; includes"
+    " `propose`",
+    "upgrade": "propose upgrades, start their waves, stop, resume and roll back; set freezes",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
     " change targets where that weakens nothing; includes `propose`",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"

@@ -202,15 +202,19 @@ def page_viewer(service: Service) -> Principal:
     return service.nobody
 
 
-def json_reader(service: Service) -> Principal:
+def json_reader(service: Service, *, changes: bool = False) -> Principal:
     """Return the caller of a JSON route, which may be a browser that follows a page's link.
 
     A browser session counts only for reading, and only from this site or a typed address.
 
+    Args:
+        service: of the application.
+        changes: the route changes what is stored, also by a GET.
+
     Raises:
         Unauthorized: a bearer token that opens nothing.
     """
-    reads = request.method in ("GET", "HEAD")
+    reads = request.method in ("GET", "HEAD") and not changes
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
         return page_viewer(service)
     return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())

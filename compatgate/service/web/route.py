@@ -21,7 +21,9 @@ from compatgate.service.tokens.principal import AccessRefused, Principal
 from compatgate.service.web import auth
 from compatgate.service.web.call import Call, Service
 
-Scope = Literal["read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin"]
+Scope = Literal[
+    "read", "gate", "deliver", "propose", "approve", "upgrade", "operate", "bless", "admin"
+]
 TargetLimit = Literal["refused", "checked", "free"]
 """What a caller that is limited to targets meets: a refusal; its handler's check of the targets
 that the request concerns; nothing, as the route concerns no target."""
@@ -116,7 +118,9 @@ class Route(Struct, frozen=True):
     @property
     def changes(self) -> bool:
         """Return whether the route changes what is stored, besides the log of decisions."""
-        return self.method != "GET" and self.scope not in (None, "read", "gate")
+        if self.method == "GET":  # whoever asks whether a wave may start, starts it
+            return self.scope == "upgrade"
+        return self.scope not in (None, "read", "gate")
 
     @property
     def flask_rule(self) -> str:
@@ -201,7 +205,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
     def view(**args: Any) -> Response:
         if route.changes:
             service.gate.require_writable()
-        principal = auth.remember(auth.json_reader(service))
+        principal = auth.remember(auth.json_reader(service, changes=route.changes))
         service.limits.take(principal, auth.peer_address())
         try:
             admit_to(principal, route)

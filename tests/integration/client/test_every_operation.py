@@ -18,6 +18,7 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
 from compatgate.documents.specs import (
     EntrySpec,
+    MatchSpec,
     Metadata,
     PolicySpec,
     PoolSpec,
@@ -393,6 +394,47 @@ def test_proposals(call: Call, form: str, worker: Gate) -> None:
     (pool,) = call("list_target_pools", name)
     assert pool.driver == "550.54.15"
     assert made.id in {one.id for one in call("list_proposals", state="merged")}
+
+
+def test_upgrades(call: Call, form: str, worker: Gate) -> None:
+    name, now = f"roll-{form}", datetime.now(UTC)
+    spec = TargetSpec(
+        (PoolSpec("l4", "L4", "550.54.15"),), match=MatchSpec(node_labels={"fleet": name})
+    )
+    call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
+    labels = {
+        "fleet": name,
+        "nvidia.com/gpu.product": "NVIDIA-L4",
+        "nvidia.com/cuda.driver-version.full": "550.54.15",
+    }
+    nodes = [{"name": f"{form}-{number}", "labels": labels} for number in (1, 2)]
+    call("report_nodes", nodes, cluster="roll")
+    period = {"name": f"{form}-1", "since": now - timedelta(hours=1)}
+    report = {"cluster": "roll", "nodes": [{**period, "driver": "550.54.15"}]}
+    watched = call("report_health", report)
+    assert watched.nodes[0].seconds == pytest.approx(3600, abs=60)
+    asked = {"name": name, "target": name, "driver": "580.95.05", "soak": "1h"}
+    made = call("create_upgrade", asked, reason="newer")
+    assert (made.state, made.waves) == ("proposed", 2)
+    assert name in {one.name for one in call("list_upgrades", target=name, state="proposed")}
+    with pytest.raises(Forbidden, match="another person approves it"):
+        call("approve_upgrade", name)
+    with pytest.raises(Conflict, match="has not approved"):
+        call("retract_upgrade", name)
+    window = {"since": now - timedelta(hours=1), "until": now + timedelta(hours=1)}
+    call("set_freeze", f"f-{form}", **window, owner="sre", targets=[name], reason="stop")
+    assert [one.name for one in call("list_freezes", target=name)] == [f"f-{form}"]
+    assert call("may_start", name, wave=1, dry_run=True).answer == "wait"
+    assert call("delete_freeze", f"f-{form}", reason="over").targets == [name]
+    found = call("may_start", name, wave=1, by="argo")
+    assert (found.answer, found.holder) == ("start", "argo")
+    assert name in {one.target for one in call("list_known_good")}
+    assert call("export_known_good", name)[0]["metadata"]["name"] == name
+    assert call("leave_out_nodes", name, [f"{form}-2"], reason="repair").left_out
+    assert call("stop_upgrade", name, reason="pager").state == "stopped"
+    assert call("resume_upgrade", name, reason="quiet").state == "rolling"
+    assert call("roll_back_upgrade", name, reason="slow").state == "rolled back"
+    assert call("show_upgrade", name).decision.answer == "roll back"
 
 
 def test_incidents_and_notices(call: Call, form: str, worker: Gate) -> None:

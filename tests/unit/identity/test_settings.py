@@ -73,7 +73,7 @@ MISTAKES = {
     ),
     "scope": (
         PEOPLE.replace("bless", "write"),
-        "(one of read, gate, deliver, propose, approve, operate, bless, admin)",
+        "(one of read, gate, deliver, propose, approve, upgrade, operate, bless, admin)",
     ),
     "http": (
         PEOPLE.replace("https", "http"),

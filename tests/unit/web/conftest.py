@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,18 @@ def gate(tmp_path: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
     """A gate with the matrix of the examples."""
     with opened(tmp_path, stocked_file, facts) as gate:
         yield gate
+
+
+@pytest.fixture
+def open_gate(stocked_file: Path, facts: Facts) -> Callable[[Path], AbstractContextManager[Gate]]:
+    """Opens gates on copies of the database in other folders, for tests that need several."""
+    return lambda folder: opened(folder, stocked_file, facts)
+
+
+@pytest.fixture
+def client_of(description: dict[str, Any]) -> Callable[[Gate], FlaskClient]:
+    """Makes clients of other gates; they may do anything."""
+    return lambda gate: checked_client(gate, description)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,9 @@ from compatgate.service.routes import HOOKS, ROUTES
 from compatgate.service.tokens.schemas import SCOPES as ALLOWS
 from compatgate.service.web.route import Route
 
-SCOPES = ("read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin")
+SCOPES = (
+    "read", "gate", "deliver", "propose", "approve", "upgrade", "operate", "bless", "admin",
+)  # fmt: skip
 CHANGES = {
     "POST /targets": "bless",
     "PUT /targets/{name}": "bless",
@@ -57,6 +59,16 @@ CHANGES = {
     "PUT /notices/subscriptions/{name}": "operate",
     "DELETE /notices/subscriptions/{name}": "operate",
     "POST /nodes": "operate",
+    "POST /nodes/health": "operate",
+    "POST /upgrades": "upgrade",
+    "POST /upgrades/{name}/approve": "approve",
+    "POST /upgrades/{name}/retract": "approve",
+    "POST /upgrades/{name}/stop": "upgrade",
+    "POST /upgrades/{name}/resume": "upgrade",
+    "POST /upgrades/{name}/roll-back": "upgrade",
+    "POST /upgrades/{name}/leave-out": "upgrade",
+    "PUT /freezes/{name}": "upgrade",
+    "DELETE /freezes/{name}": "upgrade",
     "DELETE /nodes/{name}": "operate",
     "POST /tokens": "admin",
     "POST /tokens/{name}/rotate": "admin",
@@ -97,6 +109,7 @@ READS = {
     "GET /badge/{target}/{stack}.svg": "gate",
     "GET /hooks/generic": "gate",
     "GET /tokens": "admin",
+    "GET /upgrades/{name}/may-start": "upgrade",
     "GET /sessions": "admin",
     "GET /sign-in": None,
     "GET /caller": None,

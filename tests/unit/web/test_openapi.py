@@ -13,6 +13,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedDeletion
 from compatgate.service.routes import HOOKS, ROUTES, TAGS
+from compatgate.service.upgrades.schemas import UpgradeRequest
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 from compatgate.service.web.route import Route
@@ -93,6 +94,28 @@ def _proposal(client: FlaskClient, gate: Gate, operation: str) -> str:
     return made.row.id
 
 
+def _upgrade(client: FlaskClient, gate: Gate, operation: str) -> str:
+    """The name of an upgrade with which an operation can be asked."""
+    nodes = [
+        {"name": f"gpu-{number}", "target": "prod-a100", "labels": A100_LABELS}
+        for number in (17, 18)
+    ]
+    client.post("/api/v1/nodes", json={"nodes": nodes})
+    if operation == "create_upgrade":
+        return ""
+    asked = UpgradeRequest("roll", "prod-a100", "580.95.05")
+    gate.upgrades.propose(asked, Authorship("somebody else", "for the test"))
+    if operation == "retract_upgrade":
+        client.post("/api/v1/upgrades/roll/approve", json={})
+    return "roll"
+
+
+A100_LABELS = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+    "nvidia.com/cuda.driver-version.full": "535.183.01",
+}
+
+
 def _incident(gate: Gate, operation: str) -> str:
     """The number of an incident with which an operation can be asked."""
     number = gate.incidents.survey()[0]
@@ -121,6 +144,8 @@ def test_every_example_is_accepted(
         path = path.format(name="ci")
     elif route.tag == "proposals" and "{id}" in path:
         path = path.format(id=_proposal(client, gate, route.name))
+    elif route.tag == "upgrades":
+        path = path.format(name=_upgrade(client, gate, route.name))
     elif route.tag == "notices":
         channel = {"kind": "email", "to": ["gpu@example.com"]}
         client.put("/api/v1/notices/channels/oncall", json=channel)

@@ -208,6 +208,20 @@ OWN_TESTS = {
     "deliver_decisions",
     "list_metric_histories",
     "list_proposals",
+    "list_upgrades",
+    "create_upgrade",
+    "show_upgrade",
+    "may_start",
+    "approve_upgrade",
+    "retract_upgrade",
+    "stop_upgrade",
+    "resume_upgrade",
+    "roll_back_upgrade",
+    "leave_out_nodes",
+    "set_freeze",
+    "delete_freeze",
+    "list_known_good",
+    "export_known_good",
 }
 
 

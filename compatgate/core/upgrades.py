@@ -1,0 +1,346 @@
+"""Decide whether a wave of an upgrade may start: start, wait, roll back or done.
+
+An upgrade carries out a plan: its waves follow each other, each after the evidence and approvals
+that the policy asks for, and after the soak of the wave before. Whoever is let start a wave holds
+it by name, so that two askers never roll the same one. Once a wave has started, a trigger ends the
+upgrade for all waves and for good; before that it only holds the first wave. Silence of a node is a
+reason to wait, never a sign of health. The machine is pure: what is known comes in, events and
+answers go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.upgrade_state import (
+    LEASE,
+    Knowledge,
+    Need,
+    NodeState,
+    Phase,
+    Upgrade,
+    Wave,
+)
+
+Answer = Literal["start", "wait", "roll back", "done"]
+Action = Literal["finish", "trigger", "complete"]
+
+POLL_S = 60
+"""Seconds until the next question, where it is not known what will change the answer, and when."""
+LONGEST_POLL_S = 300
+"""Most seconds until the next question: whoever polls also notices triggers."""
+_NAMED = 3
+
+
+class Event(Struct, frozen=True):
+    """What the machine noticed, to be recorded.
+
+    Attributes:
+        wave: that it is about; None: the upgrade.
+        at: when it happened, as far as that is known.
+    """
+
+    action: Action
+    at: datetime
+    wave: int | None = None
+    text: str = ""
+
+
+class Decision(Struct, frozen=True):
+    """The answer about a wave.
+
+    Attributes:
+        wave: that it is about; None: there is no wave left.
+        retry_after: seconds until it is worth asking again; None: the answer is final.
+    """
+
+    answer: Answer
+    wave: int | None
+    phase: Phase
+    reasons: tuple[str, ...]
+    retry_after: int | None
+
+
+class _Blocker(Struct, frozen=True):
+    """Why a wave may not start.
+
+    Attributes:
+        until: when that ends by itself.
+        starting: it only keeps a wave from starting; one that has started goes on.
+    """
+
+    text: str
+    until: datetime | None = None
+    starting: bool = False
+
+
+def decide(
+    upgrade: Upgrade, known: Knowledge, number: int | None = None, asker: str = ""
+) -> Decision:
+    """Return whether a wave may start.
+
+    Args:
+        upgrade: as recorded; events of `notice` need not be applied.
+        known: at this moment.
+        number: of the wave, one that the upgrade has; None: the next one.
+        asker: name of whoever would roll the wave; empty: nobody, who only looks.
+    """
+    phase = find_phase(upgrade, known)
+    wave = upgrade.next_wave if number is None else upgrade.waves[number - 1]
+    place = wave.number if wave else None
+    if upgrade.state == "rolled back":
+        return Decision("roll back", place, phase, (upgrade.why,), None)
+    if why := list_triggers(upgrade, known):
+        return Decision("roll back", place, phase, why, None)
+    if upgrade.state == "done":
+        return Decision("done", place, phase, ("every wave has finished",), None)
+    if upgrade.state == "stopped":
+        return Decision("wait", place, phase, (upgrade.why,), POLL_S)
+    if wave is None or wave.is_over:
+        return _decide_over(upgrade, known, wave, phase)
+    blockers = list(_find_blockers(upgrade, known, wave))
+    if wave.started:
+        blockers = [one for one in blockers if not one.starting]
+        if other := _find_other_holder(wave, known, asker):
+            blockers.append(other)
+    if blockers:
+        texts = tuple(dict.fromkeys(one.text for one in blockers))
+        return Decision("wait", place, phase, texts, _wait_for(blockers, known.now))
+    text = f"wave {place} may start"
+    if wave.started:
+        text = f"wave {place} has started: {_count_lacking(wave, upgrade, known)}"
+    return Decision("start", place, phase, (text,), None)
+
+
+def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: Phase) -> Decision:
+    """Return the answer about a wave of which nothing is left, or about the end of the last one."""
+    if wave is not None and not wave.finished:
+        text = f"every node of wave {wave.number} is left out"
+        return Decision("done", wave.number, phase, (text,), None)
+    waves = upgrade.waves if wave is None else (wave,)
+    blockers = [_Blocker(text) for text in known.problems]
+    blockers += [one for each in waves for one in _find_unfinished(upgrade, known, each)]
+    if wave is None:
+        blockers += _find_soak(upgrade, known, upgrade.waves)
+        blockers += _find_open_rates(known)
+        if not any(one.finished for one in upgrade.waves):
+            blockers.append(_Blocker("every node is left out: nothing was upgraded"))
+    place = wave.number if wave else None
+    if blockers:
+        texts = tuple(dict.fromkeys(one.text for one in blockers))
+        return Decision("wait", place, phase, texts, _wait_for(blockers, known.now))
+    text = f"wave {place} has finished" if place else "every wave has finished"
+    return Decision("done", place, phase, (text,), None)
+
+
+def _find_other_holder(wave: Wave, known: Knowledge, asker: str) -> _Blocker | None:
+    if wave.holder in (None, asker) or wave.held_until is None or wave.held_until <= known.now:
+        return None
+    text = f"{wave.holder} rolls wave {wave.number}, until {_minute(wave.held_until)} at least"
+    return _Blocker(text, wave.held_until)
+
+
+def take_wave(upgrade: Upgrade, number: int, asker: str, now: datetime) -> Upgrade:
+    """Return the upgrade after an asker was let start a wave, or continues it."""
+    held = {"holder": asker, "held_until": now + LEASE}
+    waves = tuple(
+        replace(wave, started=wave.started or now, **held) if wave.number == number else wave
+        for wave in upgrade.waves
+    )
+    return replace(upgrade, state="rolling", waves=waves)
+
+
+def _wait_for(blockers: Iterable[_Blocker], now: datetime) -> int:
+    ends = [one.until for one in blockers]
+    known = [(end - now).total_seconds() for end in ends if end is not None]
+    if len(known) < len(ends) or not known:
+        return POLL_S
+    return max(1, min(LONGEST_POLL_S, int(max(known)) + 1))
+
+
+def find_phase(upgrade: Upgrade, known: Knowledge) -> Phase:
+    """Return what people see of the state."""
+    if upgrade.state != "rolling":
+        return upgrade.state
+    wave = upgrade.next_wave
+    if wave is None:
+        return "soak"
+    if wave.started:
+        return "wave"
+    owed = any(need.required and _concerns(need, wave.pools) for need in known.needs)
+    return "canary" if owed else "soak"
+
+
+def _concerns(need: Need, pools: Iterable[str]) -> bool:
+    return not set(need.pools).isdisjoint(pools)
+
+
+def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:
+    """Yield why a wave may not start, what people must do first."""
+    for text in (*known.problems, *known.approvals):
+        yield _Blocker(text)
+    for need in known.needs:
+        owed = _concerns(need, upgrade.pools if need.failed else wave.pools)
+        if need.required and owed:
+            yield _Blocker(need.text)
+    for other in upgrade.waves:
+        if early := [] if other.started else _find_early(other, known):
+            yield _Blocker(
+                f"{_name(early)} took the driver before wave {other.number} might start: "
+                "put the former one back, or leave them out with a reason",
+                starting=True,
+            )
+    earlier = upgrade.waves[: wave.number - 1]
+    for one in earlier:
+        yield from _find_unfinished(upgrade, known, one)
+    yield from _find_soak(upgrade, known, earlier)
+    yield from _find_open_rates(known)
+    for freeze in known.freezes:
+        if freeze.holds(known.now):
+            text = f"freeze {freeze.name} until {_minute(freeze.until)}, {freeze.owner}"
+            yield _Blocker(f"{text}: {freeze.reason}", freeze.until, starting=True)
+
+
+def _find_soak(upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]) -> Iterator[_Blocker]:
+    """Yield that the last of some waves soaks; one without nodes has no soak of its own."""
+    last = next((wave for wave in reversed(waves) if wave.expected), None)
+    end = last.finished + timedelta(seconds=upgrade.soak_s) if last and last.finished else None
+    if last and end and known.now < end:
+        yield _Blocker(f"wave {last.number} soaks until {_minute(end)}", end, starting=True)
+
+
+def _find_open_rates(known: Knowledge) -> Iterator[_Blocker]:
+    for rate in known.rates:
+        if rate.is_open:
+            yield _Blocker(
+                f"no rate from before to judge by: {rate.words}; look, or leave nodes out"
+            )
+
+
+def _find_unfinished(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:
+    """Yield what an earlier wave still lacks."""
+    if not wave.is_over:
+        started = "has not finished" if wave.started else "has not started"
+        yield _Blocker(f"wave {wave.number} {started}: {_count_lacking(wave, upgrade, known)}")
+        return
+    if silent := [n for n in wave.expected if n not in known.nodes or known.nodes[n].stale]:
+        yield _Blocker(f"{_name(silent)} of wave {wave.number}: no report for a day or more")
+    if upgrade.health:
+        blind = [n for n in wave.expected if n in known.nodes and not known.nodes[n].healthy]
+        if blind:
+            yield _Blocker(f"{_name(blind)} of wave {wave.number}: no health report since it")
+
+
+def _count_lacking(wave: Wave, upgrade: Upgrade, known: Knowledge) -> str:
+    lacking = list_lacking(wave, known)
+    if not lacking:
+        return f"all {len(wave.expected)} nodes report driver {upgrade.driver}"
+    return (
+        f"{len(lacking)} of {len(wave.expected)} nodes do not report driver {upgrade.driver} "
+        f"({_name(lacking)})"
+    )
+
+
+def list_lacking(wave: Wave, known: Knowledge) -> list[str]:
+    """Return the nodes of a wave that do not report the new driver, or nothing for a day."""
+    return [n for n in wave.expected if not _reports_driver(known.nodes.get(n))]
+
+
+def _reports_driver(node: NodeState | None) -> bool:
+    return node is not None and node.upgraded and not node.stale
+
+
+def list_triggers(upgrade: Upgrade, known: Knowledge) -> tuple[str, ...]:
+    """Return why an upgrade that has begun must be rolled back, in words; empty: it goes on.
+
+    Also of one that is done, until the end of its watch.
+    """
+    watched = upgrade.watched_until is not None and known.now < upgrade.watched_until
+    judged = upgrade.state in ("rolling", "stopped") or (upgrade.state == "done" and watched)
+    began = upgrade.began
+    if not judged or began is None:
+        return ()
+    failed = [
+        f"failed canary: {need.text}"
+        for need in known.needs
+        if need.failed and need.required and _concerns(need, upgrade.pools)
+    ]
+    rates = [f"higher rate of {rate.words}" for rate in known.rates if rate.is_alarm]
+    return (*dict.fromkeys(failed), *_find_drift(upgrade, known, began), *rates)
+
+
+def _find_drift(upgrade: Upgrade, known: Knowledge, began: datetime) -> Iterator[str]:
+    """Yield finished waves that lost the driver, and waves that took it before they were let.
+
+    A node is judged as of its own report: one that took the driver before the upgrade began only
+    holds the next wave, because nobody had rolled anything yet.
+    """
+    for wave in upgrade.waves:
+        if wave.finished:
+            lost = [n for n in wave.expected if _has_other_driver(known.nodes.get(n))]
+            if lost:
+                have = known.nodes[lost[0]].driver
+                yield f"drift: {_name(lost)} of wave {wave.number}: driver {have} again"
+        elif not wave.started:
+            early = [n for n in _find_early(wave, known) if known.nodes[n].since > began]
+            if early:
+                yield f"drift: {_name(early)} took the driver before wave {wave.number} might start"
+
+
+def _has_other_driver(node: NodeState | None) -> bool:
+    return node is not None and node.driver is not None and not node.upgraded
+
+
+def _find_early(wave: Wave, known: Knowledge) -> list[str]:
+    return [
+        node
+        for node in wave.expected
+        if node not in wave.had and node in known.nodes and known.nodes[node].upgraded
+    ]
+
+
+def notice(upgrade: Upgrade, known: Knowledge) -> tuple[Event, ...]:
+    """Return what happened since the upgrade was recorded; a trigger comes alone."""
+    if why := list_triggers(upgrade, known):
+        return (Event("trigger", known.now, text="; ".join(why)),)
+    if upgrade.state not in ("rolling", "stopped"):
+        return ()
+    found: list[Event] = []
+    for wave in upgrade.waves:
+        if wave.started and not wave.is_over and not list_lacking(wave, known):
+            times = [known.nodes[node].since for node in wave.expected]
+            found.append(Event("finish", max(wave.started, *times), wave.number))
+    rests = upgrade.state == "rolling" and not found and upgrade.next_wave is None
+    if rests and _decide_over(upgrade, known, None, "soak").answer == "done":
+        found.append(Event("complete", known.now))
+    return tuple(found)
+
+
+def apply(upgrade: Upgrade, events: Iterable[Event]) -> Upgrade:
+    """Return the upgrade after events."""
+    for event in events:
+        if event.action == "trigger":
+            upgrade = replace(upgrade, state="rolled back", why=event.text)
+        elif event.action == "complete":
+            upgrade = replace(upgrade, state="done")
+        else:
+            waves = (
+                replace(wave, finished=event.at) if wave.number == event.wave else wave
+                for wave in upgrade.waves
+            )
+            upgrade = replace(upgrade, waves=tuple(waves))
+    return upgrade
+
+
+def _name(nodes: list[str]) -> str:
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return ", ".join(nodes[:_NAMED]) + more
+
+
+def _minute(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%MZ")

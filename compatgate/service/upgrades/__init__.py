@@ -1,0 +1,1 @@
+"""Carry out upgrades in waves: may the next wave start, and what stops it."""

@@ -1,0 +1,358 @@
+"""Serve upgrades: propose, ask whether a wave may start, stop and roll back; freezes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.upgrades.describe import (
+    describe,
+    describe_answer,
+    describe_freeze,
+    describe_good,
+    summarize,
+)
+from compatgate.service.upgrades.schemas import (
+    FREEZE_EXAMPLE,
+    UPGRADE_EXAMPLE,
+    FreezeBody,
+    FreezeRequest,
+    KnownGoodBody,
+    LeaveOutRequest,
+    MayStartBody,
+    StateName,
+    UpgradeBody,
+    UpgradeComment,
+    UpgradeRequest,
+    UpgradeSummary,
+    WaveNumber,
+)
+from compatgate.service.upgrades.service import UpgradeView
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+
+class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of upgrades."""
+
+    state: StateName | None = None
+    target: Filter | None = None
+
+
+class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The wave in question, and who would roll it."""
+
+    wave: Annotated[WaveNumber, Meta(description="default: the next one")] | None = None
+    by: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=128)] | None,
+        Meta(
+            description="name of whoever would roll the wave, like a pipeline's run: the wave is"
+            " theirs for 15 minutes after each question; default: the caller's name",
+        ),
+    ] = None
+    dry_run: Annotated[bool, Meta(description="only look: start nothing")] = False
+
+
+class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of freezes."""
+
+    target: Annotated[Filter, Meta(description="whose waves it holds")] | None = None
+    ended: Annotated[bool, Meta(description="list those that are over, too")] = False
+
+
+class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a change without a body."""
+
+    reason: Annotated[str, Meta(description="why; or in the header")] | None = None
+
+
+@route(
+    "GET",
+    "/upgrades",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    query=UpgradeFilters,
+    returns=Returns(UpgradeSummary, "A page of upgrades", paged=True, etag=True),
+)
+def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
+    """List upgrades, newest first."""
+    found = call.gate.upgrades.list(**call.query.filters(), within=call.principal)
+    return page_reply(found, summarize)
+
+
+@route(
+    "POST",
+    "/upgrades",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}),
+    reason="body",
+    returns=Returns(UpgradeBody, "The new upgrade", status=201),
+    errors=(404, 409),
+)
+def create_upgrade(call: Call[NoQuery]) -> Reply:
+    """Propose an upgrade of a target's driver, in the waves of its plan.
+
+    Nothing starts by that. Nodes that are reported later are in no wave. Refused (409) where no
+    node would take the driver, or one is in another open upgrade.
+    """
+    asked = to_struct(call.document(), UpgradeRequest)
+    return _reply(call.gate.upgrades.propose(asked, call.by()), status=201)
+
+
+def _reply(view: UpgradeView, *, status: int = 200) -> Reply:
+    return Reply(describe(view), status=status)
+
+
+@route(
+    "GET",
+    "/upgrades/{name}",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    returns=Returns(UpgradeBody, "The upgrade", etag=True),
+    errors=(404,),
+)
+def show_upgrade(call: Call[NoQuery]) -> Reply:
+    """Show an upgrade: its waves, the answer about each, and what it needs and has."""
+    return _reply(call.gate.upgrades.show(call.args["name"], call.principal))
+
+
+@route(
+    "GET",
+    "/upgrades/{name}/may-start",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=MayStartQuery,
+    returns=Returns(MayStartBody, "The answer; wait and roll back also return 200"),
+    errors=(404,),
+)
+def may_start(call: Call[MayStartQuery]) -> Reply:
+    """Ask whether a wave may start; if so, it is yours.
+
+    `start`: roll the wave, and ask again before the lease ends, to keep it and to learn of a
+    trigger. `wait`: for the reasons given. `roll back`: stop, and put the former driver back.
+    `done`: nothing is left of the wave. The first `start` starts the wave: nobody else is let roll
+    it meanwhile. Each question also makes the gate look for triggers. With `dry_run` nothing starts
+    and nothing is recorded.
+    """
+    query = call.query
+    view = call.gate.upgrades.ask(
+        call.args["name"],
+        call.principal,
+        wave=query.wave,
+        holder=query.by,
+        dry_run=query.dry_run or request.method == "HEAD",
+    )
+    after = view.decision.retry_after
+    headers = {"Retry-After": str(after)} if after is not None else {}
+    return Reply(describe_answer(view), headers=headers, secret=True)
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/approve",
+    scope="approve",
+    tag="upgrades",
+    targets="checked",
+    body=Body(UpgradeComment, examples={"approval": {"comment": "as discussed"}}),
+    returns=Returns(UpgradeBody, "The upgrade"),
+    errors=(404, 409),
+)
+def approve_upgrade(call: Call[NoQuery]) -> Reply:
+    """Approve somebody else's upgrade. The target's policy says how many people must agree."""
+    asked = to_struct(call.document(), UpgradeComment)
+    found = call.gate.upgrades.approve(call.args["name"], call.principal, text=asked.comment)
+    return _reply(found)
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/retract",
+    scope="approve",
+    tag="upgrades",
+    targets="checked",
+    body=Body(UpgradeComment, examples={"retraction": {"comment": "Xid 79 on staging"}}),
+    returns=Returns(UpgradeBody, "The upgrade without your approval"),
+    errors=(404, 409),
+)
+def retract_upgrade(call: Call[NoQuery]) -> Reply:
+    """Take your own approval of an upgrade back. A wave that has started waits, too."""
+    asked = to_struct(call.document(), UpgradeComment)
+    found = call.gate.upgrades.retract(call.args["name"], call.principal, text=asked.comment)
+    return _reply(found)
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/stop",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=ReasonQuery,
+    reason="query",
+    returns=Returns(UpgradeBody, "The stopped upgrade"),
+    errors=(404, 409),
+)
+def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """Stop an upgrade: every wave waits until somebody resumes it."""
+    return _reply(call.gate.upgrades.stop(call.args["name"], call.by()))
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/resume",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=ReasonQuery,
+    reason="query",
+    returns=Returns(UpgradeBody, "The upgrade"),
+    errors=(404, 409),
+)
+def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """Resume a stopped upgrade. One that was rolled back stays so (409)."""
+    return _reply(call.gate.upgrades.resume(call.args["name"], call.by()))
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/roll-back",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=ReasonQuery,
+    reason="query",
+    returns=Returns(UpgradeBody, "The upgrade, which has ended"),
+    errors=(404, 409),
+)
+def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """End an upgrade for good: `may-start` answers `roll back` for every wave."""
+    return _reply(call.gate.upgrades.roll_back(call.args["name"], call.by()))
+
+
+@route(
+    "POST",
+    "/upgrades/{name}/leave-out",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    body=Body(LeaveOutRequest, examples={"node": {"nodes": ["gpu-17"], "reason": "in repair"}}),
+    reason="body",
+    returns=Returns(UpgradeBody, "The upgrade without these nodes"),
+    errors=(404, 409),
+)
+def leave_out_nodes(call: Call[NoQuery]) -> Reply:
+    """Leave nodes out: no wave waits for them, and what they report is no trigger."""
+    asked = to_struct(call.document(), LeaveOutRequest)
+    return _reply(call.gate.upgrades.leave_out(call.args["name"], asked.nodes, call.by()))
+
+
+@route(
+    "GET",
+    "/freezes",
+    scope="read",
+    tag="upgrades",
+    query=FreezeFilters,
+    returns=Returns(FreezeBody, "A page of freezes", paged=True, etag=True),
+)
+def list_freezes(call: Call[FreezeFilters]) -> Reply:
+    """List the calendar of freezes, by their start."""
+    query = call.query
+    found = call.gate.freezes.list(target=query.target, ended=query.ended)
+    return page_reply(slice_page(found, query), describe_freeze)
+
+
+@route(
+    "PUT",
+    "/freezes/{name}",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    body=Body(FreezeRequest, examples={"year-end": FREEZE_EXAMPLE}),
+    reason="body",
+    returns=Returns(FreezeBody, "The freeze"),
+)
+def set_freeze(call: Call[NoQuery]) -> Reply:
+    """Make or replace a freeze: a window in which no wave starts. Started waves go on."""
+    asked = to_struct(call.document(), FreezeRequest)
+    freeze = call.gate.freezes.put(call.args["name"], asked, call.by())
+    return Reply(describe_freeze(freeze))
+
+
+@route(
+    "DELETE",
+    "/freezes/{name}",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=ReasonQuery,
+    reason="query",
+    returns=Returns(FreezeBody, "The deleted freeze"),
+    errors=(404,),
+)
+def delete_freeze(call: Call[ReasonQuery]) -> Reply:
+    """Delete a freeze."""
+    return Reply(describe_freeze(call.gate.freezes.delete(call.args["name"], call.by())))
+
+
+@route(
+    "GET",
+    "/known-good",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    query=ListQuery,
+    returns=Returns(KnownGoodBody, "A page of known-good states", paged=True, etag=True),
+)
+def list_known_good(call: Call[ListQuery]) -> Reply:
+    """List the known-good state of each target: what a rollback returns to.
+
+    The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
+    """
+    found = call.gate.known_good.list_states(call.principal)
+    return page_reply(slice_page(found, call.query), describe_good)
+
+
+@route(
+    "GET",
+    "/known-good/{target}",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    returns=Returns(list[dict[str, Any]], "The target, its entries and waivers", etag=True),
+    errors=(404,),
+)
+def export_known_good(call: Call[NoQuery]) -> Reply:
+    """Export the known-good state of a target, as documents to import.
+
+    The target has its known-good drivers; entries and waivers are those of its revision.
+    """
+    call.principal.require_targets([call.args["target"]])
+    return Reply(call.gate.known_good.export(call.args["target"]))
+
+
+ROUTES = (
+    list_upgrades,
+    create_upgrade,
+    show_upgrade,
+    may_start,
+    approve_upgrade,
+    retract_upgrade,
+    stop_upgrade,
+    resume_upgrade,
+    roll_back_upgrade,
+    leave_out_nodes,
+    list_freezes,
+    set_freeze,
+    delete_freeze,
+    list_known_good,
+    export_known_good,
+)

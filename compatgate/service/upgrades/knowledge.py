@@ -1,0 +1,180 @@
+"""Gather what the answer about a wave depends on: approvals, evidence, freezes, nodes, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from msgspec import UNSET
+from sqlalchemy.orm import Session
+
+from compatgate.core.entry_evidence import index_runs
+from compatgate.core.upgrade_needs import list_needs
+from compatgate.core.upgrade_state import (
+    Comparison,
+    Freeze,
+    Knowledge,
+    Need,
+    NodeState,
+    Upgrade,
+)
+from compatgate.errors import CompatgateError
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes.health import Observed, SeenXid, load_health
+from compatgate.service.nodes.reports import is_same_driver
+from compatgate.service.nodes.service import STALE_AFTER
+from compatgate.service.tokens.principal import matches
+from compatgate.service.upgrades import calendar_rows as rows
+from compatgate.service.upgrades import repository as upgrades
+from compatgate.service.upgrades.models import UpgradeRow
+
+BEFORE = timedelta(days=30)
+"""How far back the rates before the upgrade reach."""
+_LEAST_DENIED = 3
+_HOUR = 3600.0
+
+
+def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime) -> Knowledge:
+    """Return everything that answers about an upgrade depend on."""
+    upgrade = row.upgrade
+    nodes = _read_nodes(session, upgrade, now)
+    healthy, errors = _read_health(session, upgrade, nodes, now)
+    rates = [*errors, *_compare_denials(session, row, now)]
+    needs, problems = _find_needs(row, snapshot, now)
+    return Knowledge(
+        now,
+        tuple(_find_missing_approvals(row, snapshot)),
+        needs,
+        tuple(_find_freezes(session, upgrade.target, now)),
+        {
+            key: NodeState(one.driver, one.upgraded, one.since, one.stale, key in healthy)
+            for key, one in nodes.items()
+        },
+        tuple(rates),
+        problems,
+    )
+
+
+def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> Iterator[str]:
+    """Yield which approvals the target's policy asks for and nobody has given."""
+    document = snapshot.documents.get(row.upgrade.target)
+    if document is None:
+        return
+    policy = document.spec.policy
+    people = 1 if policy.approvals is UNSET else policy.approvals
+    approvers = None if policy.approvers is UNSET else policy.approvers
+    counted = [one for one in row.approvals if approvers is None or matches(approvers, one.actor)]
+    lacking = people - 1 - len(counted)
+    if lacking > 0:
+        of = f" of {', '.join(approvers)}" if approvers else ""
+        plural = "s" if lacking > 1 else ""
+        yield f"{row.upgrade.target} asks for {lacking} more approval{plural}{of}"
+
+
+def _find_needs(
+    row: UpgradeRow, snapshot: Snapshot, now: datetime
+) -> tuple[tuple[Need, ...], tuple[str, ...]]:
+    """Return what the matrix and canaries still owe, and why that could not be found out."""
+    upgrade = row.upgrade
+    try:
+        target = snapshot.target(upgrade.target)
+        found = list_needs(
+            target,
+            upgrade.pools,
+            upgrade.driver,
+            entries=snapshot.matrix.entries.of(target.name),
+            runs=index_runs(snapshot.matrix.evidence),
+            suites=snapshot.matrix.suites,
+            accepts=row.accepts,
+            now=now,
+        )
+    except CompatgateError as error:
+        return (), (f"{upgrade.target} could not be judged: {error.detail}",)
+    gone = upgrade.pools - {pool.name for pool in target.pools}
+    problems = (f"{target.name} has no pool {', '.join(sorted(gone))} any longer",) if gone else ()
+    return found, problems
+
+
+def _find_freezes(session: Session, target: str, now: datetime) -> Iterator[Freeze]:
+    for one in rows.list_freezes(session, until_after=now):
+        if matches(one.targets, target):
+            yield Freeze(one.name, one.since, one.until, one.owner, one.reason)
+
+
+def _read_nodes(session: Session, upgrade: Upgrade, now: datetime) -> dict[str, NodeState]:
+    keys = [key for wave in upgrade.waves for key in wave.nodes]
+    same: dict[str, bool] = {}
+    found = {}
+    for key, (driver, since, seen_at) in upgrades.load_node_reports(session, keys).items():
+        if driver is not None and driver not in same:
+            same[driver] = is_same_driver(driver, upgrade.driver)
+        upgraded = driver is not None and same[driver]
+        found[key] = NodeState(driver, upgraded, since, now - seen_at > STALE_AFTER)
+    return found
+
+
+def _read_health(
+    session: Session, upgrade: Upgrade, nodes: Mapping[str, NodeState], now: datetime
+) -> tuple[set[str], list[Comparison]]:
+    """Return the changed nodes that report their health, and the rate of fatal Xid errors."""
+    began = upgrade.began
+    changed = {
+        key: nodes[key].since
+        for wave in upgrade.waves
+        if wave.started
+        for key in wave.expected
+        if key in nodes and nodes[key].upgraded
+    }
+    if began is None or not changed:
+        return set(), []
+    keys = map(upgrades.split_key, changed)
+    periods, errors = load_health(session, keys, began - BEFORE)
+    healthy = {
+        key
+        for one in periods
+        if is_same_driver(one.driver, upgrade.driver)
+        and one.until > changed[key := upgrades.make_key(one.cluster, one.name)]
+        and now - one.until <= STALE_AFTER
+    }
+    return healthy, [_compare_errors(upgrade.driver, changed, periods, errors)]
+
+
+def _compare_errors(
+    driver: str,
+    changed: Mapping[str, datetime],
+    periods: Iterable[Observed],
+    errors: Iterable[SeenXid],
+) -> Comparison:
+    before = after = 0
+    hours = {False: 0.0, True: 0.0}
+    for one in periods:
+        since = changed[upgrades.make_key(one.cluster, one.name)]
+        new = is_same_driver(one.driver, driver)
+        inside = one.until - max(one.since, since) if new else min(one.until, since) - one.since
+        hours[new] += min(max(inside.total_seconds(), 0.0), one.seconds) / _HOUR
+    for seen in errors:
+        since = changed[upgrades.make_key(seen.cluster, seen.name)]
+        if not seen.fatal:
+            continue
+        if is_same_driver(seen.driver, driver):
+            after += seen.at >= since
+        else:
+            before += seen.at < since
+    what = "fatal Xid errors of changed nodes"
+    return Comparison(what, before, hours[False], after, hours[True], "node-hours")
+
+
+def _compare_denials(session: Session, row: UpgradeRow, now: datetime) -> Iterator[Comparison]:
+    """Yield the share of denied stacks since the upgrade began, against the share before.
+
+    Nothing where nobody asked before: no stack that ran there can be denied since.
+    """
+    began, before = row.upgrade.began, row.before
+    if began is None or began >= now or not (before and before["asked"]):
+        return
+    since = upgrades.count_stacks(session, row.upgrade.target, began)
+    yield Comparison(
+        f"denied stacks of {row.upgrade.target}",
+        before["denied"], before["asked"], since["denied"], since["asked"], "asked",
+        least=_LEAST_DENIED,
+    )  # fmt: skip

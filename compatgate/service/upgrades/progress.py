@@ -1,0 +1,114 @@
+"""Record what the gate notices about an upgrade, and let askers start its waves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.core.upgrade_state import Knowledge, Upgrade
+from compatgate.core.upgrades import Event, apply, notice, take_wave
+from compatgate.kit import clock
+from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.matrix.service import require_storable
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.upgrades import calendar_rows
+from compatgate.service.upgrades import repository as upgrades
+from compatgate.service.upgrades.knowledge import BEFORE, gather
+from compatgate.service.upgrades.models import EventAction, KnownGood, UpgradeRow
+
+_MAX_TEXT = 16_000
+_ACTIONS: Mapping[str, EventAction] = {
+    "finish": "finish", "trigger": "roll back", "complete": "complete",
+}  # fmt: skip
+
+
+class UpgradeProgress:
+    """What happens to upgrades, inside the transactions of others."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def look(
+        self, session: Session, row: UpgradeRow, *, record: bool
+    ) -> tuple[UpgradeRow, Knowledge]:
+        """Return an upgrade after everything that the gate notices about it now."""
+        known = gather(session, row, self._snapshots.current(), clock.now())
+        while events := notice(row.upgrade, known):
+            after = apply(row.upgrade, events)
+            if record:
+                self._record(session, row, after, events, known.now)
+            row = replace(row, upgrade=after)
+        return row, known
+
+    def _record(
+        self,
+        session: Session,
+        row: UpgradeRow,
+        after: Upgrade,
+        events: Collection[Event],
+        now: datetime,
+    ) -> None:
+        upgrades.save_state(session, row.upgrade, after, now)
+        for one in events:
+            action = _ACTIONS[one.action]
+            upgrades.add_event(session, row, action, at=one.at, wave=one.wave, text=one.text)
+            if action == "complete":
+                self._mark_good(session, row, now, done=True)
+
+    def take(
+        self,
+        session: Session,
+        row: UpgradeRow,
+        number: int,
+        asker: str,
+        by: Principal,
+        now: datetime,
+    ) -> UpgradeRow:
+        """Let an asker start a wave, or go on with it; the first one marks what is known good."""
+        wave, first = row.upgrade.waves[number - 1], row.upgrade.began is None
+        after = take_wave(row.upgrade, number, asker, now)
+        upgrades.save_state(session, row.upgrade, after, now)
+        text = "" if asker == by.name else f"for {asker}"
+        if wave.started is None:
+            note_action(session, row, "start", by.name, by.identity, wave=number, text=text)
+        elif wave.holder != asker:
+            text = f"{asker} goes on for {wave.holder}"
+            note_action(session, row, "take over", by.name, by.identity, wave=number, text=text)
+        if first:
+            counts = upgrades.count_stacks(session, row.upgrade.target, now - BEFORE)
+            upgrades.note_before(session, row.name, counts)
+            self._mark_good(session, row, now, done=False)
+        return replace(row, upgrade=after)
+
+    def _mark_good(self, session: Session, row: UpgradeRow, now: datetime, *, done: bool) -> None:
+        """Store the state of the target that a rollback returns to."""
+        snapshot = self._snapshots.current()
+        target = snapshot.targets.get(row.upgrade.target)
+        if target is None:
+            return
+        drivers = {pool.name: pool.driver.text for pool in target.pools if pool.driver}
+        if done:
+            drivers |= dict.fromkeys(row.upgrade.pools, row.upgrade.driver)
+        good = KnownGood(target.name, snapshot.revision, drivers, row.name, now)
+        calendar_rows.mark_known_good(session, good)
+
+
+def note_action(
+    session: Session,
+    row: UpgradeRow,
+    action: EventAction,
+    actor: str,
+    identity: str,
+    *,
+    wave: int | None = None,
+    text: str = "",
+) -> None:
+    """Store what a person did with an upgrade, and audit it."""
+    require_storable(text, "comment", _MAX_TEXT, f"{_MAX_TEXT} bytes")
+    upgrades.add_event(
+        session, row, action, at=clock.now(), actor=actor, identity=identity, wave=wave,
+        text=text,
+    )  # fmt: skip

@@ -1,0 +1,240 @@
+"""Define upgrades, freezes and known-good states as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.documents.specs import Name
+
+StateName = Literal["proposed", "rolling", "stopped", "rolled back", "done"]
+PhaseName = Literal["proposed", "canary", "soak", "wave", "stopped", "rolled back", "done"]
+AnswerName = Literal["start", "wait", "roll back", "done"]
+Driver = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$(?!\n)",
+        description="a release, or a branch, of which the newest release is taken",
+        examples=["580.95.05", "580"],
+    ),
+]
+Duration = Annotated[str, Meta(max_length=12, examples=["24h"])]
+Comment = Annotated[str, Meta(max_length=2000)]
+Reason = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2000,
+        description="reason of the change; or use the header X-Compatgate-Reason",
+    ),
+]
+Label = Annotated[str, Meta(min_length=1, max_length=317)]
+NodeKey = Annotated[
+    str,
+    Meta(min_length=1, max_length=520, description="`cluster/name`; a name alone where it is one"),
+]
+Pattern = Annotated[str, Meta(max_length=128, pattern=r"^[A-Za-z0-9._*-]+$(?!\n)")]
+WaveNumber = Annotated[int, Meta(ge=1, le=10_000)]
+
+
+class UpgradeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """An upgrade to propose."""
+
+    name: Name
+    target: Name
+    driver: Driver
+    pool: Annotated[Name, Meta(description="default: every pool")] | None = None
+    soak: Annotated[Duration, Meta(description="time between waves")] = "24h"
+    health: Annotated[
+        bool,
+        Meta(
+            description="changed nodes must report their health (`POST /nodes/health`) before the"
+            " next wave starts; false: nobody watches for GPU errors"
+        ),
+    ] = True
+    accepts: Annotated[
+        list[Name], Meta(max_length=200, description="entries that may end with the driver")
+    ] = []
+    rack_labels: Annotated[list[Label], Meta(max_length=16)] = []
+    reason: Reason | None = None
+
+
+class UpgradeComment(Struct, frozen=True, forbid_unknown_fields=True):
+    """A comment on an approval, or on taking it back."""
+
+    comment: Comment = ""
+
+
+class LeaveOutRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes that take no part any longer."""
+
+    nodes: Annotated[list[NodeKey], Meta(min_length=1, max_length=1000)]
+
+
+class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A window in which no wave starts."""
+
+    since: Annotated[datetime, Meta(tz=True)]
+    until: Annotated[datetime, Meta(tz=True)]
+    owner: Annotated[str, Meta(min_length=1, max_length=256)]
+    targets: Annotated[
+        tuple[Pattern, ...],
+        Meta(min_length=1, max_length=200, description="names; `*` stands for any characters"),
+    ] = ("*",)
+
+
+class WaveDecision(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a wave may start."""
+
+    answer: AnswerName
+    wave: Annotated[int | None, Meta(description="null: every wave has finished")]
+    phase: PhaseName
+    reasons: list[str]
+    retry_after: Annotated[
+        int | None, Meta(description="seconds until it is worth asking again; null: final")
+    ]
+
+
+class KnownGoodBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The last state of a target that proved itself: what a rollback returns to."""
+
+    target: str
+    revision: Annotated[int, Meta(description="of the matrix")]
+    drivers: Annotated[dict[str, str], Meta(description="by pool")]
+    upgrade: Annotated[str, Meta(description="that marked it")]
+    marked_at: datetime
+
+
+class MayStartBody(WaveDecision, frozen=True, forbid_unknown_fields=True):
+    """Whether a wave may start, and what whoever rolls it needs to know."""
+
+    upgrade: str
+    target: str
+    driver: str
+    holder: Annotated[str | None, Meta(description="who rolls the wave; null: nobody yet")]
+    held_until: Annotated[datetime | None, Meta(description="ask again before to go on")]
+    nodes: Annotated[
+        list[str], Meta(description="nodes of the wave that lack the driver, `cluster/name`")
+    ]
+    known_good: Annotated[
+        KnownGoodBody | None, Meta(description="with `roll back`: what to return to")
+    ]
+
+
+class DomainBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A failure domain: nodes that take the driver together."""
+
+    name: str
+    nodes: int
+
+
+class WaveBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A wave, and the answer about it now."""
+
+    number: int
+    pools: list[str]
+    domains: list[DomainBody]
+    nodes: int
+    upgraded: Annotated[int, Meta(description="nodes that report the driver now")]
+    left_out: int
+    started_at: datetime | None
+    finished_at: datetime | None
+    soaks_until: datetime | None
+    holder: str | None
+    answer: AnswerName
+    reasons: list[str]
+
+
+class UpgradeEventBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What happened to an upgrade."""
+
+    at: datetime
+    actor: Annotated[str, Meta(description="empty: the gate noticed it")]
+    action: str
+    wave: int | None
+    text: str
+
+
+class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
+    """An upgrade in a list."""
+
+    name: str
+    target: str
+    driver: str
+    state: StateName
+    waves: int
+    finished: Annotated[int, Meta(description="waves that have finished")]
+    nodes: int
+    why: Annotated[str, Meta(description="why it was stopped or rolled back")]
+    author: str
+    reason: str
+    made_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class UpgradeNeed(Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry to edit, or canary evidence, that the driver needs."""
+
+    text: str
+    pools: list[str]
+    required: Annotated[bool, Meta(description="the policy asks for it; else it is advice")]
+    failed: str | None
+
+
+class RateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Events since nodes changed, against those before."""
+
+    text: str
+    chance: Annotated[float, Meta(description="probability of so many by chance")]
+    alarm: bool
+
+
+class UpgradeBody(UpgradeSummary, frozen=True, forbid_unknown_fields=True):
+    """An upgrade with its waves, and what holds it."""
+
+    decision: WaveDecision
+    soak_s: int
+    health: bool
+    accepts: list[str]
+    plan: Annotated[dict[str, Any], Meta(description="what the plan said when it was proposed")]
+    wave_list: list[WaveBody]
+    approvals: Annotated[list[str], Meta(description="who has approved it")]
+    missing_approvals: list[str]
+    needs: list[UpgradeNeed]
+    rates: list[RateBody]
+    freezes: Annotated[list[str], Meta(description="open or coming ones, by name")]
+    left_out: Annotated[dict[str, str], Meta(description="nodes, with the reason")]
+    events: list[UpgradeEventBody]
+    known_good: KnownGoodBody | None
+
+
+class FreezeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A freeze."""
+
+    name: str
+    targets: list[str]
+    since: datetime
+    until: datetime
+    owner: str
+    reason: str
+    made_by: str
+    made_at: datetime
+
+
+UPGRADE_EXAMPLE: dict[str, Any] = {
+    "name": "prod-580",
+    "target": "prod-a100",
+    "driver": "580.95.05",
+    "soak": "24h",
+    "reason": "the driver that fixes Xid 119",
+}
+FREEZE_EXAMPLE: dict[str, Any] = {
+    "since": "2026-12-18T00:00:00Z",
+    "until": "2027-01-04T00:00:00Z",
+    "owner": "team-sre",
+    "targets": ["prod-*"],
+    "reason": "change stop at the end of the year",
+}
