@@ -64,7 +64,10 @@ def test_the_example_of_the_page_is_what_it_says(tmp_path: Path) -> None:
          "cannot be set with operator Exists"),
         ('namespace = "c"\nimages = {gemm = "A:B:C"}', "host[0].kubernetes.images.gemm"),
         ('namespace = "c"\nwait = "soon"', "host[0].kubernetes.wait"),
-        ('namespace = "c"\nqueue = "q"\nvolcano_queue = "v"', "kubernetes.volcano_queue: 'v' cannot"),
+        (
+            'namespace = "c"\nqueue = "q"\nvolcano_queue = "v"',
+            "kubernetes.volcano_queue: 'v' cannot",
+        ),
         ('namespace = "c"\nvolcano_queue = "v"\nscheduler = "kai"', "must be volcano"),
         ('namespace = "c"\npriority_class = "p"', "needs a queue of Kueue"),
         ('namespace = "c"\nclaims = {one = "t"}', "host[0].kubernetes.claims"),
