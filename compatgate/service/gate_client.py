@@ -157,7 +157,7 @@ def make_client(
         stored: use the session of ``compatgate login``.
 
     Raises:
-        BadInput: what an option or the environment says is not a URL, no token or no time.
+        BadInput: what an option or the environment says is not a URL, a token or a time.
     """
     import_httpx()
     from httpx import WSGITransport

@@ -148,7 +148,7 @@ class DatabaseWatch:
             return None
         since = clock.readable(outage.since)
         return Unavailable(
-            f"the database is unavailable since {since}, so nothing was read or changed:"
+            f"the database has been unavailable since {since}, so nothing was read or changed:"
             f" {outage.reason}",
             field="database",
             hint="retry when the database is back; the gate still answers questions, see /readyz",

@@ -46,7 +46,7 @@ class WebhookOptions(Struct, frozen=True):
 
     Attributes:
         namespace: of the gate.
-        failure_policy: of the webhook for pods: the fate of a GPU pod without the gate.
+        failure_policy: of the webhook: what happens to GPU pods while no gate answers.
         timeout_s: that the API server waits; the gate answers within nine tenths of it.
         excluded: namespaces that are never asked about, besides the cluster's, the gate's own and
             those of the GPU Operator.

@@ -57,7 +57,7 @@ def ask(call: Call[NoQuery]) -> Reply:
 
     The gate logs the decision before it answers. The same question gives the same verdict id.
 
-    While its database is unavailable, the gate decides on the last snapshot that it confirmed,
+    While its database is unavailable, the gate decides on the last confirmed snapshot,
     and the answer has `degraded`. 503: that snapshot is older than the operator allows
     (`serve --max-stale`), or the decision cannot be recorded.
 

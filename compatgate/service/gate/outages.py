@@ -234,7 +234,7 @@ class OutageKeeper:
         """Check that the snapshot in memory is recent enough to decide on.
 
         Raises:
-            Unavailable: without the database; the snapshot is older than the operator allows.
+            Unavailable: no database answers, and the snapshot is older than the operator allows.
         """
         outage = self.watch.outage()
         if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():

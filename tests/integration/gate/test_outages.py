@@ -157,7 +157,7 @@ def test_pages_that_need_the_snapshot_alone_go_on_and_say_so(kept: Gate) -> None
     client = create_app(kept, settings).test_client()
     page = client.get("/ui/ask")
     assert page.status_code == 200
-    assert b"the database is unavailable since" in page.data
+    assert b"the database has been unavailable since" in page.data
     stored = client.get("/ui/decisions")
     assert stored.status_code == 503
     assert b"nothing was read or changed" in stored.data

@@ -91,7 +91,7 @@ def add_target(server: Server) -> Answer:
 def refuse_target(server: Server) -> str:
     """Return why a target is refused; the decision log may know of an outage before the watch."""
     refused = add_target(server)
-    assert refused.status == 503
+    assert (refused.status, refused.json()["field"]) == (503, "database")
     return str(refused.json()["detail"])
 
 
