@@ -1,0 +1,36 @@
+"""What a user reads of an error: field, value, problem and hint in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatgate.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("torhc", "stack.torch: 'torhc' is not a version"),
+        (12, "stack.torch: 12 is not a version"),
+        (True, "stack.torch: is not a version"),
+        (None, "stack.torch: is not a version"),
+        ("", "stack.torch: is not a version"),
+        ("a\nb", "stack.torch: is not a version"),
+        ("9" * 61, "stack.torch: is not a version"),
+        (["2.8"], "stack.torch: is not a version"),
+    ],
+)
+def test_a_problem_that_begins_with_its_verb_gets_the_value_as_its_subject(
+    value: object, line: str
+) -> None:
+    assert BadInput("is not a version", field="stack.torch", value=value).detail == line
+
+
+@pytest.mark.parametrize("problem", ["'x' is not a version", "is not x", "unknown key"])
+def test_a_value_is_neither_said_twice_nor_put_before_a_noun(problem: str) -> None:
+    assert BadInput(problem, field="stack", value="x").detail == f"stack: {problem}"
+
+
+def test_the_hint_ends_the_line() -> None:
+    error = BadInput("must be positive", field="hours", value=-1, hint="for example 4")
+    assert error.detail == "hours: -1 must be positive (for example 4)"
