@@ -40,7 +40,7 @@ TABLES: dict[str, Table] = {
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
     "vgpu": Table("vgpu", "vgpu.vgpu"),
     "vgpu_types": Table("vgpu", "vgpu.vgpu_types"),
-    "platform_machines": Table("platform_machines", "machines.platform_machines"),
+    "platform_machines": Table("platform_machines", "platforms.platform_machines"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
     "platforms": Table("platforms", "platforms.platforms"),
     "jetson": Table("jetson", "platforms.jetson"),

@@ -1,4 +1,7 @@
-"""Build platforms from ``platforms.yaml``, and Jetson's releases from ``jetson.yaml``."""
+"""Build platforms, the machines that tell them, and Jetson's releases.
+
+Sources: ``platforms.yaml``, ``platform_machines.yaml`` and ``jetson.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from compatgate.core.facts.jetson import (
     Upgrade,
     Wheels,
 )
+from compatgate.core.facts.machines import Condition, Machine, PlatformMachines
 from compatgate.core.facts.platforms import (
     Image,
     Limit,
@@ -88,6 +92,19 @@ def _image(record: Record) -> Image:
         driver=driver(record["driver"]) if "driver" in record else None,
         source=record_source(record),
     )
+
+
+def platform_machines(document: Record) -> PlatformMachines:
+    """Build the machines, in the order of the file."""
+    return PlatformMachines(tuple(map(_machine, document["machines"])))
+
+
+def _machine(record: Record) -> Machine:
+    conditions = (
+        Condition(**{name: tuple(patterns) for name, patterns in condition.items()})
+        for condition in record["recognise"]
+    )
+    return Machine(record["platform"], tuple(conditions), record_source(record))
 
 
 def jetson(document: Record) -> Jetson:
