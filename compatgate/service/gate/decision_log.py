@@ -399,36 +399,46 @@ class DecisionLog:
         """Write a batch to the database; return why that failed."""
         try:
             rows = len(attempt.batch.rows)
-            with route.turn, tracing.span("decisions.write", {"compatgate.decisions": rows}):
-                self._write_known(route.writer, attempt)
+            with tracing.span("decisions.write", {"compatgate.decisions": rows}):
+                self._write_known(route, attempt)
         except BaseException as error:
             if self._spool is not None and not isinstance(error, _Taken):
                 self._database.on_error(refused=False)  # `unavailable` counts the others
             return error
         return None
 
-    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
-        bodies: dict[str, str] = {}
+    def _write_known(self, route: _Route, attempt: _Attempt) -> None:
+        """Write a batch, once more if that fails quickly, and make it part of the chain."""
         began = time.monotonic()
         try:
-            made, bodies = self._make(attempt, skip=self._known)
-            writer.write([Delivery(made, bodies)])
+            with route.turn:  # before the batch is closed: others join it in the meantime
+                made, bodies = self._make(attempt, skip=self._known)
+                route.writer.write([Delivery(made, bodies)], route.turn)
         except _Taken:
             raise
         except Exception:
             if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
                 raise
-            # The server restarted, or another program deleted verdicts that this one wrote.
-            self._known.clear()
-            if not writer.in_doubt:
-                made, bodies = self._make(attempt, skip=())
-            writer.write([Delivery(made, attempt.batch.bodies)])
+            made = self._write_again(route, attempt)
         with self._settling:
             if attempt.is_taken:
                 return
             self._attempt = None
             self._chain.take(made)
-        self._known.add(bodies)
+        self._known.add(made.claims)
+
+    def _write_again(self, route: _Route, attempt: _Attempt) -> DecisionBatch:
+        """Write a batch with every verdict, unchanged if the database may have it.
+
+        The server restarted, or another program deleted verdicts that this one wrote.
+        """
+        self._known.clear()
+        made = attempt.made if route.writer.in_doubt else None
+        with route.turn:
+            if made is None:
+                made, _ = self._make(attempt, skip=())
+            route.writer.write([Delivery(made, attempt.batch.bodies)], route.turn)
+        return made
 
     def _make(
         self, attempt: _Attempt, skip: Container[str]
@@ -572,7 +582,7 @@ class DecisionLog:
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
         )
         with self._practice.turn:
-            self._practice.writer.rehearse(decision)
+            self._practice.writer.rehearse(decision, self._practice.turn)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -344,12 +343,3 @@ def test_a_deleted_database_file_loses_nothing(tmp_path: Path) -> None:
     until(lambda: _is_direct(gate))
     gate.close()
     check_log(str(path), ["before", "during"])
-
-
-def test_every_connection_of_sqlite_syncs_its_commits(tmp_path: Path) -> None:
-    gate = open_gate(str(tmp_path / "gate.db"), tmp_path / "spool")
-    gate.decide(QUESTION, asked_by="a", source="test")
-    cursor = gate._log._route.writer._cursor()
-    assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert isinstance(cursor, sqlite3.Cursor)
-    gate.close()
