@@ -499,6 +499,7 @@ class DecisionLog:
         if self._away is not None or self._courier is None:
             return
         error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)
+        self._database.look()  # whoever sees the spool in use finds the outage known, too
         self._away = (clock.now(), error.problem)
         self._spooled.clear()
         self._known.clear()
