@@ -89,11 +89,17 @@ class LogState(Struct, frozen=True):
 
 
 class _Batch:
-    """Decisions of one transaction."""
+    """Decisions of one transaction.
+
+    Attributes:
+        wanted: decisions that the log waits for, and then sets `is_enough`.
+    """
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.done: Future[None] = Future()
+        self.wanted: int | None = None
+        self.is_enough = threading.Event()
 
     @property
     def decisions(self) -> list[NewDecision]:
@@ -289,6 +295,8 @@ class DecisionLog:
                 self._queue.put(batch)
             batch.rows.extend(rows)
             self._queued += len(rows)
+            if batch.wanted is not None and len(batch.rows) >= batch.wanted:
+                batch.is_enough.set()
             started = self._leader is not None or self._start()
         if not started:  # the system has no threads left
             self._lead_queued()
@@ -374,9 +382,11 @@ class DecisionLog:
         expected = max(self._sizes)
         if expected < _MANY:
             return
-        end = time.monotonic() + _GATHER_SECONDS
-        while len(batch.rows) < expected and time.monotonic() < end:
-            time.sleep(_GATHER_SECONDS / 8)
+        with self._joining:
+            if len(batch.rows) >= expected:
+                return
+            batch.wanted = expected
+        batch.is_enough.wait(_GATHER_SECONDS)
 
     def _finish(self, batch: _Batch, error: BaseException | None) -> None:
         """Tell those who wait for a batch."""
