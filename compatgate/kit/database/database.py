@@ -175,6 +175,7 @@ class Database:
     Attributes:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
+        log_is_doubtful: a sync of SQLite's log failed in this process (`log_sync.LogSync`).
 
     Raises:
         Unavailable: the database does not answer (every method).
@@ -190,8 +191,11 @@ class Database:
         """Returns why no transaction may begin now; None: one may."""
         self.is_silent: Callable[[], bool] = lambda: False
         """Returns whether the database is known neither to answer nor to refuse."""
+        self.look: Callable[[], None] = lambda: None
+        """Looks at once whether the database answers; returns after a moment at most."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         event.listen(self.engine, "connect", lambda made, _: self._note(made))
+        self.log_is_doubtful = False
         self._file: FileIdentity | None = None
         self._refused: tuple[float, Unavailable] | None = None
         if self.is_sqlite:
@@ -464,6 +468,10 @@ class WriterTurn:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Give the turn to the next writer; the end of the ``with`` block then changes nothing."""
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 

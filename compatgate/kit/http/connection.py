@@ -13,12 +13,17 @@ import ssl
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from compatgate.errors import BadInput
+from compatgate.kit.http.direct import DIRECT, DirectApp, DirectExchange, encode_answer
+
+if TYPE_CHECKING:
+    from compatgate.kit.http.replies import WholeAnswer
 
 RECEIVE_SECONDS = 30.0
 """A request's headers must have arrived in this time; then its body, in as much again."""
@@ -30,6 +35,8 @@ PEER_CONNECTIONS = 512
 """Connections that one address may have to a process; see `Connection.peer_connections`."""
 BODY_ARRIVED = "compatgate.whole"
 """Key in the scope of a request whose body has arrived."""
+_HELD_SECONDS = 0.25
+"""How long a request that may be answered directly waits for its body; then ASGI gets it."""
 _PARTING_SECONDS = 1.0
 _SWEEP_SECONDS = 0.5
 
@@ -42,6 +49,9 @@ class Connection(HttpToolsProtocol):
     """Answers the requests of one client, who may be slow, silent or hostile.
 
     A client that waits for its answer may have closed its side of the connection.
+
+    A request of a plain form is held until its body is there, and answered directly
+    (`compatgate.kit.http.direct`); every other one is answered by the ASGI application.
 
     Attributes:
         peer_connections: connections that one address may have to this process. One more ends the
@@ -59,6 +69,9 @@ class Connection(HttpToolsProtocol):
         self._last = False
         self._peer = ""
         self._since = 0.0
+        self._direct: DirectApp | None = self.app_state.get(DIRECT)
+        self._fields: dict[bytes, bytes] = {}
+        self._held: bytearray | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, up to the limit."""
@@ -73,6 +86,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
+        self._held = None
         _connections.discard(self)
         if same := _by_peer.get(self._peer):
             same.pop(self, None)
@@ -106,17 +120,75 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, and start the time limit for the answer."""
+        """Hold a request that may be answered directly, or begin to answer it."""
         self._in_head = False
+        if self._direct is not None and self._is_direct(self._direct):
+            self._held, self._since = bytearray(), self.loop.time()
+        else:
+            self._begin_cycle()
+
+    def _is_direct(self, direct: DirectApp) -> bool:
+        """Return whether a request may be answered directly."""
+        if not self.is_idle or self._last or self.flow.write_paused or self.expect_100_continue:
+            return False
+        parser, fields = self.parser, dict(self.headers)
+        if (
+            parser.get_method() != b"POST"
+            or parser.get_http_version() != "1.1"
+            or not parser.should_keep_alive()
+            or parser.should_upgrade()
+            or len(fields) != len(self.headers)
+            or not direct.takes(self.url, fields)
+        ):
+            return False
+        self._fields = fields
+        return True
+
+    def _begin_cycle(self) -> None:
+        """Begin to answer by ASGI, and start the time limit for the answer."""
         self._within(ANSWER_SECONDS)
         super().on_headers_complete()
         if self._last and self.cycle is not None:
             self.cycle.keep_alive = False
 
+    def _release(self) -> None:
+        """Let ASGI answer the request that is held, whose body is late."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._begin_cycle()
+            if held:
+                super().on_body(bytes(held))
+
+    def on_body(self, body: bytes) -> None:
+        """Read a part of the body."""
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self._held += body
+
     def on_message_complete(self) -> None:
-        """Tell the application that it need not wait for the body."""
-        self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
-        super().on_message_complete()
+        """Answer a request that is held; tell the application that it need not wait."""
+        held, self._held = self._held, None
+        if held is None or self._direct is None:
+            self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
+            super().on_message_complete()
+            return
+        self._within(ANSWER_SECONDS)
+        exchange = DirectExchange()
+        self.cycle = exchange  # type: ignore[assignment]
+        self._direct.answer(self._fields, bytes(held), self._peer, partial(self._reply, exchange))
+
+    def _reply(self, exchange: DirectExchange, answer: WholeAnswer) -> None:
+        """Send the answer to a request that was held."""
+        exchange.response_complete = True
+        if exchange.disconnected or self.transport.is_closing():
+            return
+        closes = not exchange.keep_alive
+        default = self.server_state.default_headers
+        self.transport.write(encode_answer(answer, default, closes=closes))
+        if closes:
+            self.transport.close()
+        self.on_response_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, if there can be one."""
@@ -130,6 +202,7 @@ class Connection(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep the connection open while an answer is pending."""
         self._ended = True
+        self._release()
         cycle = self.cycle
         if cycle is None or cycle.response_complete or self.scheme == "https":
             return False  # nothing is owed; and TLS has no half of a connection
@@ -142,6 +215,7 @@ class Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Accept no further request; a client that has just connected may still send one."""
+        self._release()
         if self.cycle is None and not self.transport.is_closing():
             self._last = True
             self._within(_PARTING_SECONDS)
@@ -154,13 +228,15 @@ class Connection(HttpToolsProtocol):
 
     def end_if_late(self, now: float) -> None:
         """Close a connection on which nothing happened in time."""
+        if self._held is not None and now > self._since + _HELD_SECONDS:
+            self._release()
         if now > self._due:
             self.transport.abort()
 
     @property
     def is_idle(self) -> bool:
         """Return whether no request of this connection is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        return self._held is None and (self.cycle is None or self.cycle.response_complete)
 
     def _make_room(self) -> None:
         """End this address's longest idle connection if it has too many, or refuse this one."""

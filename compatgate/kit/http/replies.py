@@ -90,21 +90,36 @@ def complete_headers(headers: Headers, number: str) -> Headers:
     return headers
 
 
-_JSON_HEADERS = [
-    (name.lower().encode(), value.encode())
-    for name, value in [
-        ("Content-Type", "application/json"),
-        ("Cache-Control", "no-store"),
-        *SECURITY,
-        STATIC_CSP,
-    ]
-]
+RawHeaders = list[tuple[bytes, bytes]]
+"""Names in small letters, and values, as a server sends them."""
 
 
-def json_start(
+class WholeAnswer(NamedTuple):
+    """An answer that is there as a whole, with every header it needs."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+
+    def start(self) -> dict[str, Any]:
+        """Return the ASGI message that starts the answer."""
+        return {"type": "http.response.start", "status": self.status, "headers": self.headers}
+
+
+def _to_raw(headers: Iterable[tuple[str, str]]) -> RawHeaders:
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
+
+
+_JSON_HEADERS = _to_raw(
+    [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *SECURITY, STATIC_CSP]
+)
+_RAW_LENGTH, _RAW_REQUEST_ID = b"content-length", REQUEST_ID.lower().encode()
+
+
+def json_answer(
     body: bytes, number: str, status: int = 200, sent: Iterable[tuple[str, str]] = ()
-) -> dict[str, Any]:
-    """Return the ASGI message that starts an answer in JSON, with every header it needs.
+) -> WholeAnswer:
+    """Return an answer in JSON.
 
     Args:
         body: of the answer.
@@ -112,9 +127,8 @@ def json_start(
         status: of HTTP.
         sent: further headers.
     """
-    own = [("content-length", str(len(body))), (REQUEST_ID.lower(), number), *sent]
-    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in own]
-    return {"type": "http.response.start", "status": status, "headers": [*_JSON_HEADERS, *headers]}
+    own = [(_RAW_LENGTH, b"%d" % len(body)), (_RAW_REQUEST_ID, number.encode("latin-1"))]
+    return WholeAnswer(status, [*_JSON_HEADERS, *own, *_to_raw(sent)], body)
 
 
 def request_id(given: str) -> str:
@@ -271,6 +285,19 @@ class ProblemAnswer(NamedTuple):
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+
+
+def whole_problem(error: CompatgateError, environ: Mapping[str, Any], number: str) -> WholeAnswer:
+    """Return the answer that carries an error, with every header.
+
+    Args:
+        error: as of `problem_answer`.
+        environ: as of `problem_answer`.
+        number: id of the request.
+    """
+    status, headers, body = problem_answer(error, environ)
+    headers.append(("Content-Length", str(len(body))))
+    return WholeAnswer(status, _to_raw(complete_headers(headers, number)), body)
 
 
 def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:

@@ -91,22 +91,32 @@ class Lane:
         self._pool = ThreadPoolExecutor(threads, name)
         self._running = 0
 
-    async def run(self, function: Any, *arguments: Any) -> Any:
-        """Call a function in a thread.
+    def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
+        """Call a function in a thread, and return the future of its result.
 
         Raises:
-            Busy: too many wait already.
-            Exception: whatever the function raises.
+            TooBusy: too many wait already.
         """
         if self._running >= self._threads + MAX_WAITING:
             what = f"{self._running} requests wait already"
             raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, tracing.carry(function), *arguments)
         self._running += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, tracing.carry(function), *arguments)
-        finally:
-            self._running -= 1
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: object) -> None:
+        self._running -= 1
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        """Call a function in a thread.
+
+        Raises:
+            TooBusy: too many wait already.
+            Exception: whatever the function raises.
+        """
+        return await self.start(function, *arguments)
 
     async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:
         """Answer a request."""

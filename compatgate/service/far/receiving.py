@@ -187,7 +187,7 @@ class DeliveryDesk:
         writer.new = set()
         try:
             with turn:
-                writer.write(deliveries)
+                writer.write(deliveries, turn)
         except ForkedChain as error:
             hint = "the far gate sets this chain aside, and begins another one"
             raise ChainForked(str(error), field="batches", hint=hint) from None

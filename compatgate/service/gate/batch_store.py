@@ -5,7 +5,8 @@ Batches are a few plain statements on the driver's connection, however many deci
 Committed decisions survive the death of any process, of the gate or of the database, and a loss of
 power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
 with that setting the latest log records exist only in shared memory, and the death of one backend
-discards them. `DecisionWriter` can accept that. SQLite syncs its log at every commit.
+discards them. `DecisionWriter` can accept that. SQLite's log is synced after every commit, when the
+next writer has its turn (`compatgate.kit.database.log_sync`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.kit.database.database import MAX_LOG_PAGES, Checkpointer, Database
+from compatgate.kit.database.database import MAX_LOG_PAGES, Checkpointer, Database, WriterTurn
+from compatgate.kit.database.log_sync import LogSync
 from compatgate.service.gate.batches import (
     NUMBERS,
     DecisionBatch,
@@ -138,9 +140,16 @@ class DecisionWriter:
         self._connection: Any = None
         self._process = os.getpid()
         self._checkpointer = Checkpointer(database)
+        self._log_sync = LogSync(database)
 
-    def write(self, deliveries: Sequence[Delivery]) -> None:
+    def write(self, deliveries: Sequence[Delivery], turn: WriterTurn | None = None) -> None:
         """Store batches, in order, in one transaction; batches that are stored stay as they are.
+
+        Also those are on disk afterwards: another writer may not have synced them yet.
+
+        Args:
+            deliveries: to store.
+            turn: of this writer; ends before the disk is waited for.
 
         Raises:
             Exception: of the driver; the next call opens a new connection. Nothing was stored,
@@ -153,20 +162,28 @@ class DecisionWriter:
             self._begin(cursor)
             rows = self._store(cursor, deliveries)
             self.in_doubt = True
-            cursor.execute("COMMIT")
+            self._commit(cursor, turn)
         except BaseException:
             self._abandon(cursor)
             raise
         self.in_doubt = False
         self._checkpointer.wrote(rows)
 
-    def rehearse(self, decision: NewDecision) -> None:
+    def _commit(self, cursor: Any, turn: WriterTurn | None) -> None:
+        """Commit, let the next writer begin, and wait for the disk."""
+        cursor.execute("COMMIT")
+        if turn is not None:
+            turn.end()
+        self._log_sync.sync()
+
+    def rehearse(self, decision: NewDecision, turn: WriterTurn | None = None) -> None:
         """Store a decision, undo it, and commit: the log does not change.
 
         The database does the same work as for a real decision, down to its disk.
 
         Args:
             decision: with a verdict that is not stored.
+            turn: as of `write`.
 
         Raises:
             Exception: of the driver; no decision can be stored now.
@@ -178,7 +195,7 @@ class DecisionWriter:
             cursor.execute("SAVEPOINT rehearsal")
             self._store(cursor, [_make_rehearsal(decision)])
             cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
-            cursor.execute("COMMIT")
+            self._commit(cursor, turn)
         except BaseException:
             self._abandon(cursor)
             raise
@@ -203,6 +220,7 @@ class DecisionWriter:
             self._process = os.getpid()
             if self._database.is_sqlite:
                 self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
+                self._log_sync.prepare(self._connection.cursor())
             else:
                 self._connection.driver_connection.autocommit = True  # this class sends BEGIN
             if self._is_hasty:
@@ -212,7 +230,7 @@ class DecisionWriter:
 
     def _begin(self, cursor: Any) -> None:
         if self._database.is_sqlite:
-            cursor.execute("BEGIN IMMEDIATE")
+            self._log_sync.begin(cursor)
         else:
             cursor.execute(self._begin_postgresql)
 
@@ -313,6 +331,7 @@ class DecisionWriter:
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
+        self._log_sync.close()
         if connection is not None:
             connection.invalidate()
 

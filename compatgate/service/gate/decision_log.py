@@ -89,11 +89,17 @@ class LogState(Struct, frozen=True):
 
 
 class _Batch:
-    """Decisions of one transaction."""
+    """Decisions of one transaction.
+
+    Attributes:
+        wanted: decisions that the log waits for, and then sets `is_enough`.
+    """
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.done: Future[None] = Future()
+        self.wanted: int | None = None
+        self.is_enough = threading.Event()
 
     @property
     def decisions(self) -> list[NewDecision]:
@@ -289,6 +295,8 @@ class DecisionLog:
                 self._queue.put(batch)
             batch.rows.extend(rows)
             self._queued += len(rows)
+            if batch.wanted is not None and len(batch.rows) >= batch.wanted:
+                batch.is_enough.set()
             started = self._leader is not None or self._start()
         if not started:  # the system has no threads left
             self._lead_queued()
@@ -374,9 +382,11 @@ class DecisionLog:
         expected = max(self._sizes)
         if expected < _MANY:
             return
-        end = time.monotonic() + _GATHER_SECONDS
-        while len(batch.rows) < expected and time.monotonic() < end:
-            time.sleep(_GATHER_SECONDS / 8)
+        with self._joining:
+            if len(batch.rows) >= expected:
+                return
+            batch.wanted = expected
+        batch.is_enough.wait(_GATHER_SECONDS)
 
     def _finish(self, batch: _Batch, error: BaseException | None) -> None:
         """Tell those who wait for a batch."""
@@ -399,36 +409,46 @@ class DecisionLog:
         """Write a batch to the database; return why that failed."""
         try:
             rows = len(attempt.batch.rows)
-            with route.turn, tracing.span("decisions.write", {"compatgate.decisions": rows}):
-                self._write_known(route.writer, attempt)
+            with tracing.span("decisions.write", {"compatgate.decisions": rows}):
+                self._write_known(route, attempt)
         except BaseException as error:
             if self._spool is not None and not isinstance(error, _Taken):
                 self._database.on_error(refused=False)  # `unavailable` counts the others
             return error
         return None
 
-    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
-        bodies: dict[str, str] = {}
+    def _write_known(self, route: _Route, attempt: _Attempt) -> None:
+        """Write a batch, once more if that fails quickly, and make it part of the chain."""
         began = time.monotonic()
         try:
-            made, bodies = self._make(attempt, skip=self._known)
-            writer.write([Delivery(made, bodies)])
+            with route.turn:  # before the batch is closed: others join it in the meantime
+                made, bodies = self._make(attempt, skip=self._known)
+                route.writer.write([Delivery(made, bodies)], route.turn)
         except _Taken:
             raise
         except Exception:
             if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
                 raise
-            # The server restarted, or another program deleted verdicts that this one wrote.
-            self._known.clear()
-            if not writer.in_doubt:
-                made, bodies = self._make(attempt, skip=())
-            writer.write([Delivery(made, attempt.batch.bodies)])
+            made = self._write_again(route, attempt)
         with self._settling:
             if attempt.is_taken:
                 return
             self._attempt = None
             self._chain.take(made)
-        self._known.add(bodies)
+        self._known.add(made.claims)
+
+    def _write_again(self, route: _Route, attempt: _Attempt) -> DecisionBatch:
+        """Write a batch with every verdict, unchanged if the database may have it.
+
+        The server restarted, or another program deleted verdicts that this one wrote.
+        """
+        self._known.clear()
+        made = attempt.made if route.writer.in_doubt else None
+        with route.turn:
+            if made is None:
+                made, _ = self._make(attempt, skip=())
+            route.writer.write([Delivery(made, attempt.batch.bodies)], route.turn)
+        return made
 
     def _make(
         self, attempt: _Attempt, skip: Container[str]
@@ -489,6 +509,7 @@ class DecisionLog:
         if self._away is not None or self._courier is None:
             return
         error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)
+        self._database.look()  # whoever sees the spool in use finds the outage known, too
         self._away = (clock.now(), error.problem)
         self._spooled.clear()
         self._known.clear()
@@ -572,7 +593,7 @@ class DecisionLog:
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
         )
         with self._practice.turn:
-            self._practice.writer.rehearse(decision)
+            self._practice.writer.rehearse(decision, self._practice.turn)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""

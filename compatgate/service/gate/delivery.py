@@ -62,7 +62,7 @@ class DatabaseDestination:
         turn = WriterTurn(self._database)
         try:
             with turn:
-                self._writer.write(deliveries)
+                self._writer.write(deliveries, turn)
         finally:
             turn.close()
 

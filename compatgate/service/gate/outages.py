@@ -44,6 +44,8 @@ _TOKENS_SECONDS = 1.0
 _WRITE_SECONDS = 2.0
 """Least time between two writes of the snapshot's file."""
 _CONFIRM_SECONDS = 10.0
+_MOMENT_SECONDS = 0.25
+"""How long the log of decisions waits for a look before it goes to the spool."""
 _SILENT_LOOKS = 3
 """Seconds of silence after which connections are cut, seen one by one."""
 _log = logging.getLogger("compatgate.gate")
@@ -74,12 +76,14 @@ class Degraded(Struct, frozen=True):
         snapshot_age_s: seconds since the database last confirmed the snapshot.
         reason: why the database is unavailable.
         without: what is unavailable.
+        is_readable: the database still answers, but stores no decisions.
     """
 
     since: datetime
     snapshot_age_s: float
     reason: str
     without: str = "the database"
+    is_readable: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -93,6 +97,8 @@ class Degraded(Struct, frozen=True):
     def sentence(self) -> str:
         """Return the state as one sentence for people."""
         age = describe_seconds(self.snapshot_age_s)
+        if self.is_readable:
+            return f"the database stores no decisions, so they wait in the spool: {self.reason}"
         return f"decided without {self.without}, on a snapshot that is {age} old: {self.reason}"
 
 
@@ -152,6 +158,7 @@ class OutageKeeper:
         self._writing: Future[None] | None = None
         database.outage = self.watch.refusal
         database.is_silent = self.watch.is_silent
+        database.look = self._look_soon
         snapshots.keeper = self
         tokens.keeper = self
 
@@ -186,6 +193,13 @@ class OutageKeeper:
         """Look at the database if a look is due; wait a moment at most."""
         self.watch.check()
 
+    def _look_soon(self) -> None:
+        """Look at the database, as another one could not write to it; wait a moment at most.
+
+        So who hears of an outage from the log finds that changes are refused, too.
+        """
+        self.watch.check_now(_MOMENT_SECONDS)
+
     def check_now(self) -> bool:
         """Look at the database and its tokens, and return whether that was done in a moment."""
         self._tokens_wanted = True
@@ -214,17 +228,19 @@ class OutageKeeper:
         outage = self.watch.outage()
         if outage is None:
             return None
-        return self.describe((outage.since, outage.reason))
+        return Degraded(outage.since, self._age_s(), outage.reason)
 
-    def describe(self, away: tuple[datetime, str] | None) -> Degraded | None:
-        """Return the state of a gate whose log cannot write, or which cannot read.
+    def describe_log(self, away: tuple[datetime, str] | None) -> Degraded | None:
+        """Return the state of a gate that reads its database, and whose log cannot write.
 
         Args:
             away: since when, and why; None: nothing is wrong.
         """
-        if away is None:
-            return None
-        return Degraded(away[0], round(max(0.0, self.watch.age_s()), 1), away[1])
+        return None if away is None else Degraded(away[0], self._age_s(), away[1], is_readable=True)
+
+    def _age_s(self) -> float:
+        """Return the age of the snapshot, as it is shown."""
+        return round(max(0.0, self.watch.age_s()), 1)
 
     def is_away(self) -> bool:
         """Return whether the database is unavailable."""

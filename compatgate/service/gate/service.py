@@ -159,7 +159,7 @@ class Gate:
         """Return the state without the database, from memory; None: it answers, and records."""
         if self._keeper is None:
             return None
-        return self._keeper.degraded() or self._keeper.describe(self._log.away)
+        return self._keeper.degraded() or self._keeper.describe_log(self._log.away)
 
     def require_writable(self) -> None:
         """Refuse a change if this gate has no database; do nothing here."""

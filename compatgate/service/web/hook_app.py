@@ -15,7 +15,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote
-from compatgate.kit.http.wsgi import Body, Lane, make_environ, send_whole
+from compatgate.kit.http.wsgi import Body, Lane, make_environ
 from compatgate.service.admission.api import AdmissionDesk, HookAnswer
 from compatgate.service.admission.service import MustWait
 
@@ -63,18 +63,17 @@ class HookApp:
         try:
             found = await self._answer(body.data, environ)
         except CompatgateError as error:
-            problem = replies.problem_answer(error, environ)
+            answer = replies.whole_problem(error, environ, number)
         except Exception as error:
-            problem = replies.problem_answer(replies.unexpected_error(error, environ), environ)
+            answer = replies.whole_problem(
+                replies.unexpected_error(error, environ), environ, number
+            )
         else:
             note.status = found.status
-            self._metrics.requested("POST", _ROUTE, found.status)
-            await send(replies.json_start(found.body, number, found.status, found.headers))
-            await send({"type": "http.response.body", "body": found.body})
-            return
-        self._metrics.requested("POST", _ROUTE, problem.status)
-        sent = replies.complete_headers(problem.headers, number)
-        await send_whole(send, problem.status, sent, problem.body)
+            answer = replies.json_answer(found.body, number, found.status, found.headers)
+        self._metrics.requested("POST", _ROUTE, answer.status)
+        await send(answer.start())
+        await send({"type": "http.response.body", "body": answer.body})
 
     async def _answer(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
         sender = self._desk.known_sender(environ) if len(raw) <= _MAX_BYTES else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,8 @@ from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.outages import OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.spool import SpoolOptions
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 SIZE = 4 * 1024 * 1024
@@ -166,6 +167,14 @@ def test_a_log_that_takes_nothing_sends_decisions_to_the_spool(
         spooling.decide(QUESTION, asked_by="during", source="test")
         spooling.readiness.state()
         assert spooling.log_state.batches == 1
+        degraded = spooling.degraded()
+        assert degraded is not None
+        assert degraded.is_readable
+        assert degraded.sentence.startswith("the database stores no decisions, so they wait")
+        app = create_app(spooling, Settings(anonymous=frozenset({"read"})))
+        page = app.test_client().get("/ui/").data
+        assert b"the database has stored no decisions since" in page
+        assert b"Changes are refused" not in page
         with other.writing() as session:
             session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
     until(lambda: _is_direct(spooling))
@@ -339,17 +348,14 @@ def test_a_deleted_database_file_loses_nothing(tmp_path: Path) -> None:
     path.rename(tmp_path / "moved")
     gate.decide(QUESTION, asked_by="during", source="test")
     assert "deleted" in str(gate.log_state.reason)
+    outage = gate.database.outage()
+    assert outage is not None, "changes are refused at once"
+    assert "nothing was read or changed" in outage.problem
+    degraded = gate.degraded()
+    assert degraded is not None
+    assert not degraded.is_readable
     assert not path.exists(), "no empty database takes its place"
     (tmp_path / "moved").rename(path)
     until(lambda: _is_direct(gate))
     gate.close()
     check_log(str(path), ["before", "during"])
-
-
-def test_every_connection_of_sqlite_syncs_its_commits(tmp_path: Path) -> None:
-    gate = open_gate(str(tmp_path / "gate.db"), tmp_path / "spool")
-    gate.decide(QUESTION, asked_by="a", source="test")
-    cursor = gate._log._route.writer._cursor()
-    assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert isinstance(cursor, sqlite3.Cursor)
-    gate.close()

@@ -48,7 +48,7 @@ class _Writer:
         """Who asked, by batch."""
         return [[line[_ASKED_BY] for line in batch.lines] for batch in self.stored]
 
-    def write(self, deliveries: Sequence[Delivery]) -> None:
+    def write(self, deliveries: Sequence[Delivery], turn: object = None) -> None:
         self.busy += 1
         assert self.busy == 1, "two transactions at once"
         self.may_write.wait(10)
@@ -198,11 +198,11 @@ def test_a_failed_write_is_tried_once_more_with_every_verdict(
     log.record(_decision("a"), "{}")
     real, calls = writer.write, []
 
-    def fail_once(deliveries: Sequence[Delivery]) -> None:
+    def fail_once(deliveries: Sequence[Delivery], turn: object) -> None:
         calls.append(set(deliveries[0].bodies))
         if len(calls) == 1:
             raise OSError("connection lost")
-        real(deliveries)
+        real(deliveries, turn)
 
     monkeypatch.setattr(writer, "write", fail_once)
     log.record(_decision("b"), "{}")
@@ -314,7 +314,7 @@ def test_a_batch_in_doubt_is_written_again_as_it_is_and_never_replaced(
     log.record(_decision("a"), "{}")
     tried: list[DecisionBatch] = []
 
-    def lose_answer(deliveries: Sequence[Delivery]) -> None:
+    def lose_answer(deliveries: Sequence[Delivery], turn: object) -> None:
         tried.append(deliveries[0].batch)
         writer.in_doubt = True
         raise OSError("connection lost in COMMIT")
