@@ -12,6 +12,7 @@ from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
 from compatgate.canary.run import Against
 from compatgate.errors import InfrastructureError
 
@@ -98,7 +99,7 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     assert steps_of(executor)[:10] == first_pairs(5)
     assert executor.held == [2], "one session, of a job for each arm"
     if queue.ended[2]:
-        assert queue.ended[2].bound.judge == "paired-1"
+        assert queue.ended[2].bound.judge == PAIRED_JUDGE
     state = queue.compared[-1]
     assert state.outcome == outcome
     assert state.images == {"A": f"{REFERENCE}@digest", "B": f"{CANDIDATE}@digest"}
