@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from compatgate.canary.judge.paired.verdict import PairedJudgement
+from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
+from compatgate.core.binding import Comparison, digest_json, find_digest
 
 
 class PairMedians(Struct, frozen=True):
@@ -64,3 +65,40 @@ class PairsState(Struct, frozen=True):
         """Return plain data."""
         body: dict[str, Any] = to_builtins(self)
         return body
+
+
+def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
+    """Return what evidence keeps of the pairs of a run; None if nothing was compared.
+
+    Args:
+        state: pairs of the run.
+        entry: entry that the reference stands for; None if an image was named.
+    """
+    judged = state.judgement
+    if judged is None or not judged.metrics or not judged.pairs:
+        return None
+    worst = min(judged.metrics, key=_rank)
+    return Comparison(
+        reference=find_digest(state.images.get("A")),
+        entry=entry or "",
+        pairs=judged.pairs,
+        metrics=len(judged.metrics),
+        metric=worst.metric,
+        outcome=worst.outcome,
+        effect=worst.effect,
+        low=worst.low,
+        high=worst.high,
+        confidence=worst.confidence,
+        tolerance=worst.tolerance,
+        judgement=digest_json(judged.to_json()),
+    )
+
+
+_ORDER = ("regression", "inconclusive", "ok", "improvement")
+
+
+def _rank(metric: PairedMetric) -> tuple[int, float]:
+    """Return a key that puts the worst metric first."""
+    change = metric.effect or 0.0
+    worse = {"lower": change, "higher": -change, "either": abs(change)}[metric.better]
+    return min(_ORDER.index(metric.outcome), 2), -worse / metric.tolerance

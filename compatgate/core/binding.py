@@ -27,6 +27,50 @@ Bind = Literal["versions", "content", "image"]
 """What evidence must share with a question: the versions, the GPU content, or the image itself."""
 
 
+class Comparison(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a run in pairs found, by its worst metric.
+
+    Attributes:
+        reference: digest of the image that the candidate was compared with; None: unknown.
+        entry: that the reference stands for; empty: somebody named the image.
+        pairs: complete pairs.
+        metrics: number of metrics that were compared.
+        metric: the worst, as ``WORKLOAD.METRIC``: a regression if there is one, then an open one,
+            then the one that changed most for the worse against its tolerance.
+        outcome: of that metric.
+        effect: its relative change, candidate over reference; None: it has no ratio.
+        low, high: the interval of the change; None: open.
+        confidence: of the interval; None: no interval.
+        tolerance: of the metric.
+        judgement: digest of the whole judgement, as stored with the run.
+    """
+
+    reference: str | None = None
+    entry: str = ""
+    pairs: int = 0
+    metrics: int = 0
+    metric: str = ""
+    outcome: str = ""
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    tolerance: float = 0.0
+    judgement: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return the worst metric in one line, such as ``gemm.time +1.2 %``, for people."""
+        of = f"worst of {self.metrics} metrics" if self.metrics > 1 else "the only metric"
+        ends = f"{of}, {self.pairs} {'pair' if self.pairs == 1 else 'pairs'}"
+        if self.effect is None:
+            return f"{self.metric} {self.outcome} ({ends})"
+        sides = " to ".join(
+            "open" if side is None else f"{100 * side:+.1f} %" for side in (self.low, self.high)
+        )
+        return f"{self.metric} {100 * self.effect:+.1f} %, interval {sides} ({ends})"
+
+
 class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run was bound to, besides its suite, SKU, driver and measured versions.
 
@@ -44,6 +88,7 @@ class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
         executor: kind of the executor.
         judge: version of the judge.
         assurance: weakest of its steps on GPUs; empty: nothing is known, as of an imported result.
+        compared: what its pairs found; None: it was judged alone.
     """
 
     image: str | None = None
@@ -59,6 +104,7 @@ class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
     executor: str = ""
     judge: str = ""
     assurance: Assurance | Literal[""] = ""
+    compared: Comparison | None = None
 
     def is_of_image(self, digest: str) -> bool:
         """Return whether a digest names the image that ran."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from api_objects import KINDS, Answer, Fault, Object, Objects, fits, refusal, status_of
-from cluster_fake import Cluster
+from cluster_fake import LISTS, Cluster
 
 T = TypeVar("T", bound=Objects)
 _PATH = re.compile(
@@ -145,12 +145,13 @@ class Handler(BaseHTTPRequestHandler):
         body = cluster.pod(pod)
         if body is None:
             self._send(refusal(404, f'pods "{pod}" not found'))
-        elif "containerStatuses" not in body["status"]:
-            what = f'container "canary" in pod "{pod}" is waiting to start: ContainerCreating'
+        elif LISTS[query["container"]] not in body["status"]:
+            container = query["container"]
+            what = f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating'
             self._send(refusal(400, what))
         else:
             assert query["timestamps"] == "true"
-            self._stream(cluster.follow(pod), fault)
+            self._stream(cluster.follow(pod, query["container"]), fault)
 
 
 def _event(what: str, body: Object) -> bytes:

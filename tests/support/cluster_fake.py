@@ -16,6 +16,8 @@ from typing import Any
 from api_objects import Answer, Key, Object, Objects
 
 NAMESPACE = "canary"
+LISTS = {"canary": "containerStatuses", "first": "initContainerStatuses"}
+"""Container to the list of a pod's status that has it."""
 
 
 class Cluster(Objects):
@@ -51,7 +53,18 @@ class Cluster(Objects):
         running = {"running": {"startedAt": "2026-01-01T00:01:00Z"}}
         self.change(pod, phase="Running", startTime="2026-01-01T00:00:00Z", container=running)
 
-    def say(self, pod: str, *lines: str) -> None:
+    def run_first(self, pod: str) -> None:
+        """The init container of a pod runs; the pod is pending meanwhile."""
+        running = {"running": {"startedAt": "2026-01-01T00:01:00Z"}}
+        self.change(pod, startTime="2026-01-01T00:00:00Z", container=running, name="first")
+
+    def end_first(self, pod: str, code: int = 0) -> None:
+        """The init container of a pod ends, and if it failed the pod with it."""
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed"}
+        more = {"phase": "Failed"} if code else {}
+        self.change(pod, container={"terminated": ended}, name="first", **more)
+
+    def say(self, pod: str, *lines: str, container: str = "canary") -> None:
         """A container prints lines; the node writes the time before each."""
         with self.changed:
             for line in lines:
@@ -59,7 +72,8 @@ class Cluster(Objects):
                 second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
                 number = sum(map(len, self.logs.values())) + int(now * 1e6) % 10**6 * 1000
                 stamp = f"{second}.{number % 10**9:09d}Z "
-                self.logs[pod].append(stamp.encode() + line.encode() + b"\n")
+                log = self.logs.setdefault(_log_name(pod, container), [])
+                log.append(stamp.encode() + line.encode() + b"\n")
             self.changed.notify_all()
 
     def end(self, pod: str, code: int = 0, reason: str | None = None, **status: Any) -> None:
@@ -74,13 +88,15 @@ class Cluster(Objects):
         phase = "Failed" if code else "Succeeded"
         self.change(pod, phase=phase, container={"terminated": ended}, **status)
 
-    def change(self, pod: str, *, container: Object | None = None, **status: Any) -> None:
+    def change(
+        self, pod: str, *, container: Object | None = None, name: str = "canary", **status: Any
+    ) -> None:
         """Set parts of a pod's status."""
         with self.changed:
             body = self.get("pods", pod, NAMESPACE)
             body["status"] |= status
             if container is not None:
-                body["status"]["containerStatuses"] = [{"name": "canary", "state": container}]
+                body["status"][LISTS[name]] = [{"name": name, "state": container}]
             self.add("pods", body)
 
     def terminate(self, pod: str) -> None:
@@ -122,17 +138,22 @@ class Cluster(Objects):
         """A pod as it is now; None: there is none."""
         return self.stored.get(("pods", NAMESPACE, name))
 
-    def follow(self, pod: str) -> Iterator[bytes]:
-        """What the container of a pod has printed and prints, to its end."""
+    def follow(self, pod: str, container: str = "canary") -> Iterator[bytes]:
+        """What a container of a pod has printed and prints, to its end."""
         sent = 0
         while True:
             with self.changed:
-                news = self.logs[pod][sent:]
+                news = self.logs.get(_log_name(pod, container), [])[sent:]
                 now = self.pod(pod)
                 ended = now is None or now["status"]["phase"] in ("Succeeded", "Failed")
+                ended = ended or "terminated" in now["status"][LISTS[container]][0]["state"]
                 if not news and not ended:
                     self.changed.wait(0.5)
             yield from news
             sent += len(news)
             if ended and not news:
                 return
+
+
+def _log_name(pod: str, container: str) -> str:
+    return pod if container == "canary" else f"{pod}/{container}"

@@ -189,7 +189,7 @@ def _run_pairs(
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")
     done = {result.name: result for result in stored if result.block is None}
-    compared = [step for step in planned if is_compared(jobs[step.name])]
+    compared = [step for step in planned if is_compared(jobs[step.name], context.executor)]
     if compared:
         with tracing.span("canary.pairs", {"compatgate.steps": len(compared)}):
             done |= {one.name: one for one in session.run(compared, jobs, stored)}

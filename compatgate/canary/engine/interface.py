@@ -131,6 +131,20 @@ class Queue(Protocol):
 
 
 @runtime_checkable
+class PairPlanner(Protocol):
+    """Executor of blocks that must know both blocks of a pair before it starts the first."""
+
+    def expect(self, blocks: Sequence[PreparedJob]) -> None:
+        """Expect two blocks, which are started in this order.
+
+        Args:
+            blocks: jobs with the names of their blocks as steps; a job that is started differs from
+                these by its challenge only.
+        """
+        ...
+
+
+@runtime_checkable
 class PairExecutor(Protocol):
     """Executor that can run candidate and reference in turns on the same GPUs of one host.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.interface import HostContext, Lease, PairExecutor
+from compatgate.canary.engine.interface import HostContext, Lease, PairExecutor, PairPlanner
 from compatgate.canary.engine.pair_results import (
     ARMS,
     BlockRecord,
@@ -35,6 +35,13 @@ from compatgate.canary.run import BlockPosition, StepResult
 from compatgate.errors import CompatgateError, Unavailable
 
 Jobs = Mapping[Arm, PreparedJob]
+
+
+_ELSEWHERE = "name a docker or kubernetes host, or a slurm host with allocation = 'run'"
+_HINTS = {
+    "process": f"a process host runs no images, so the arms would be the same: {_ELSEWHERE}",
+    "slurm": "set allocation = 'run', so that both images run on one node",
+}
 
 
 class ReferenceUnusable(Exception):
@@ -57,17 +64,22 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
     if against.asked != "auto":
-        hint = "name a docker host with --host, or a slurm host with allocation = 'run'"
+        hint = _HINTS.get(context.executor.kind, _ELSEWHERE)
         raise CompatgateError(problem, field="against", value=against.asked, hint=hint)
     reason = f"{problem}: the candidate is judged alone"
     context.queue.compare(lease, PairsState("inconclusive", reason))
     return False
 
 
-def is_compared(jobs: Jobs) -> bool:
-    """Return whether the arms differ; a workload with its own image runs in the same twice."""
+def is_compared(jobs: Jobs, executor: Executor) -> bool:
+    """Return whether the arms differ, and the host can run both on the same nodes.
+
+    A workload with its own image runs in the same image twice.
+    """
     a, b = jobs["A"], jobs["B"]
-    return (a.image, a.tool) != (b.image, b.tool)
+    several = a.job.workload.nodes > 1
+    can = not several or getattr(executor, "pairs_nodes", True)
+    return can and (a.image, a.tool) != (b.image, b.tool)
 
 
 class PairSession:
@@ -95,10 +107,14 @@ class PairSession:
         jobs: dict[str, Jobs] = {
             name: {"A": references[name], "B": candidate} for name, candidate in candidates.items()
         }
-        alike = [step for step in planned if not is_compared(jobs[step.name])]
+        alike = [
+            step for step in planned if not is_compared(jobs[step.name], self._context.executor)
+        ]
         self._single = tuple(dict.fromkeys(step.workload.name for step in alike))
         if len(alike) == len(planned):
             reason = "nothing to compare: candidate and reference run in the same image"
+            if any(step.workload.nodes > 1 for step in alike):
+                reason += ", or the host cannot run both on the same nodes"
             state = PairsState("inconclusive", reason, single=self._single)
             self._queue.compare(self._lease, state)
         return jobs
@@ -168,7 +184,12 @@ class PairSession:
         jobs: Mapping[str, Jobs],
     ) -> None:
         for place, step in enumerate(steps):
-            for arm in ARMS if (pair + place) % 2 else reversed(ARMS):
+            arms = ARMS if (pair + place) % 2 else (ARMS[1], ARMS[0])
+            if isinstance(executor, PairPlanner) and not any(
+                record.has(step, pair, arm) or record.trouble(arm) for arm in ARMS
+            ):
+                executor.expect([_name(jobs[step.name][arm], step, pair, arm) for arm in arms])
+            for arm in arms:
                 broken = record.trouble("A") or record.trouble("B")
                 if broken and (arm == "A" or record.blocks(step, "B")):
                     continue
@@ -237,6 +258,10 @@ def _is_of(result: StepResult, place: BlockPosition, step: Step, jobs: Jobs) -> 
         and result.origin is not None
         and result.origin.digest == step.workload.digest
     )
+
+
+def _name(prepared: PreparedJob, step: Step, pair: int, arm: Arm) -> PreparedJob:
+    return replace(prepared, job=replace(prepared.job, step=name_block(step, pair, arm)))
 
 
 def name_block(step: Step, pair: int, arm: Arm) -> str:

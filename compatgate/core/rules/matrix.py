@@ -297,7 +297,14 @@ def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
     if run.development and not policy.accept_development:
         return f" ({run.id} ran outside a container, for development)"
     have = ASSURANCES[run.assurance]
-    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs)"
+    executor = run.bound.executor if run.bound else ""
+    without = policy.assurance == "witnessed" and executor in _WITHOUT_PROCESSES
+    never = f", which {executor} hosts cannot give" if without else ""
+    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs{never})"
+
+
+_WITHOUT_PROCESSES = ("slurm", "kubernetes")
+"""Executors whose processes run on nodes that the worker does not see."""
 
 
 def _mention_others(found: Coverage) -> str:

@@ -68,6 +68,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "verdict": verdict,
         "answer": decision_badge(verdict),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
+        "compared": ask.gate.runs.comparisons(verdict["evidence"]),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),

@@ -196,7 +196,12 @@ def _print_run(run: dict[str, Any]) -> None:
 
 def _print_evidence(found: dict[str, Any]) -> None:
     """Print what the evidence of a run is bound to, and the pool that it is in."""
+    import msgspec
+
+    from compatgate.core.binding import Comparison
+
     bound, gone = found["bound"] or {}, found["discarded"]
+    compared = msgspec.convert(bound.get("compared"), Comparison | None)
     print()
     print(f"  evidence   {found['outcome']} on {found['sku']}, driver {found['driver']}")
     print(f"  pool       {describe_pool(found)}")
@@ -204,6 +209,8 @@ def _print_evidence(found: dict[str, Any]) -> None:
         "content": bound.get("content") or bound.get("content_why"),
         "image": bound.get("image"),
         "gpus": ", ".join(bound.get("gpus", ())),
+        "reference": compared and compared.reference,
+        "change": compared and compared.words,
         "discarded": f"by {gone['by']}: {gone['reason']}" if gone else None,
     }
     for name, value in lines.items():

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.core.binding import Binding
+from compatgate.core.binding import Binding, Comparison
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import CanaryPolicy, Pool, Target
 from compatgate.core.versions import parse_version
@@ -129,6 +129,7 @@ class WarningRow(Struct, frozen=True):
 
 
 _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
+_decode_binding = msgspec.json.Decoder(Binding).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -176,6 +177,16 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     }
     session.execute(insert(EvidenceRecord), [values])
     return _read_row(values)
+
+
+def find_comparisons(session: Session, run_ids: Collection[str]) -> dict[str, Comparison]:
+    """Return what pairs found, of those runs that were judged in pairs."""
+    query = select(EvidenceRecord.run, EvidenceRecord.bound).where(EvidenceRecord.run.in_(run_ids))
+    found = {}
+    for run_id, text in session.execute(query):
+        if text and (compared := _decode_binding(text).compared):
+            found[run_id] = compared
+    return found
 
 
 def fingerprint(row: EvidenceRow) -> str:

@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.pairs import PairsState, summarize_pairs
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -320,7 +321,8 @@ class DatabaseQueue:
             leases.end_run(session, lease.run.id, outcome, why, now)
             detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if evidence is not None:
-                detail |= store_evidence(session, evidence, self._facts, now)
+                bound = _bind_comparison(session, evidence, run)
+                detail |= store_evidence(session, bound, self._facts, now)
             note_run(session, now, lease.worker, outcome, lease.run.id, detail)
         if evidence is not None:
             self._on_change()
@@ -368,6 +370,15 @@ def _lease_claim(lease: Lease) -> LeaseClaim:
 def _storable_text(text: str) -> str:
     """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
+
+
+def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evidence:
+    """Return evidence bound to what its pairs found as well."""
+    found = runs.find_pairs(session, run.id)
+    if found is None or evidence.bound is None:
+        return evidence
+    compared = summarize_pairs(msgspec.convert(found, PairsState), (run.against or {}).get("entry"))
+    return replace(evidence, bound=replace(evidence.bound, compared=compared))
 
 
 def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:

@@ -377,6 +377,27 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
 
 
+class ComparisonBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a run in pairs found, by its worst metric; what is not known is left out."""
+
+    reference: Annotated[str | None, Meta(description="digest of the reference image")] = None
+    entry: Annotated[str, Meta(description="that the reference stands for")] = ""
+    pairs: Annotated[int, Meta(description="complete ones")] = 0
+    metrics: Annotated[int, Meta(description="that were compared")] = 0
+    metric: Annotated[str, Meta(description="the worst, as WORKLOAD.METRIC")] = ""
+    outcome: Literal["", "regression", "inconclusive", "improvement", "ok"] = ""
+    effect: Annotated[
+        float | None, Meta(description="its relative change, candidate over reference")
+    ] = None
+    low: Annotated[float | None, Meta(description="interval of the change")] = None
+    high: float | None = None
+    confidence: Annotated[float | None, Meta(description="of the interval")] = None
+    tolerance: float = 0.0
+    judgement: Annotated[
+        str, Meta(description="digest of `pairs.judgement` of the run: JSON, keys sorted")
+    ] = ""
+
+
 class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a judged run was bound to; what is not known is left out."""
 
@@ -396,6 +417,9 @@ class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         Literal["", "self-reported", "challenged", "witnessed"],
         Meta(description="weakest of its steps on GPUs; empty: unknown"),
     ] = ""
+    compared: Annotated[
+        ComparisonBody | None, Meta(description="left out: the candidate was judged alone")
+    ] = None
 
 
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):

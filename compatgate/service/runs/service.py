@@ -21,7 +21,7 @@ from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
-from compatgate.core.binding import SuiteDefinition, define_suite
+from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
@@ -464,6 +464,11 @@ class Runs:
         """Return open warnings on entries, oldest first."""
         with self._database.reading() as session:
             return tuple(evidence.open_warnings(session))
+
+    def comparisons(self, run_ids: Collection[str]) -> dict[str, Comparison]:
+        """Return what pairs found, of those runs that were judged in pairs."""
+        with self._database.reading() as session:
+            return evidence.find_comparisons(session, run_ids)
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Return evidence, newest first; filters as `list_evidence` of the evidence module."""

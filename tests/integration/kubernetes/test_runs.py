@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +20,14 @@ from compatgate.canary.engine.interface import Settings
 from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.worker import open_host
-from compatgate.canary.workload import Suite
+from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs.service import RunDetail
 from compatgate.service.runs.submission import Submission
 
 from .conftest import DIGEST, DRIVER, GPU
+from .test_pairs import OTHER, Kubelet
 
 SETTINGS = Settings(heartbeat=0.3, poll=0.1, repeats=0)
 GOOD = (
@@ -45,12 +47,12 @@ Make = Callable[..., Job]
 class Bed:
     """A gate, a worker with one host, and a suite of one workload."""
 
-    def __init__(self, gate: Gate, host: Host, library: Library) -> None:
+    def __init__(self, gate: Gate, host: Host, library: Library, **asked: Any) -> None:
         self.gate, self.host, self.library = gate, host, library
         gate.runs.catalogue = lambda: library
         gate.runs.queue.register("w1", [host])
-        asked = Submission("made", target="prod", stack={"cuda": "12.4"}, image=DIGEST)
-        (run,) = gate.runs.submit(asked, by="tester")
+        common = {"target": "prod", "stack": {"cuda": "12.4"}, "image": DIGEST}
+        (run,) = gate.runs.submit(Submission("made", **{**common, **asked}), by="tester")
         self.run = run.id
 
     def work(self) -> None:
@@ -71,9 +73,9 @@ class Bed:
 
 @pytest.fixture
 def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Callable[..., Bed]]:
-    """A bed; ``fields`` are of the workload. Whatever happens, nothing is left in the cluster."""
+    """A bed; ``asked`` is of its run, ``fields`` of the workload. All is removed."""
 
-    def make(**fields: Any) -> Bed:
+    def make(asked: dict[str, Any] | None = None, **fields: Any) -> Bed:
         checked = {"metrics": {}, "checks": {"right": "it is right"}}
         workload = job(**{**checked, **fields}).workload
         library = Library()
@@ -82,7 +84,7 @@ def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Cal
         settings = Kubernetes(kubeconfig(tmp_path, cluster.url), namespace=NAMESPACE)
         host = Host("k8s", executor="kubernetes", gpu=GPU, slots=8, health="none",
                     kubernetes=settings)  # fmt: skip
-        return Bed(gate, host, library)
+        return Bed(gate, host, library, **(asked or {}))
 
     yield make
     assert cluster.stored == {}
@@ -223,3 +225,28 @@ def test_what_earlier_attempts_left_is_gone_once_the_run_has_ended(
     cluster.on_job = says(*GOOD)
     here.work()
     assert here.show().run.state == "passed"
+
+
+def test_a_slow_image_is_found_in_pairs_of_one_pod_each(
+    bed: Callable[..., Bed], cluster: Cluster
+) -> None:
+    values = random.Random(0).gauss
+    kubelet = Kubelet(cluster)
+
+    def measure(image: str) -> list[str]:
+        ratio = 1.12 if image == OTHER else 1.0
+        found = [ratio * (10 + values(0, 0.02)) for _ in range(6)]
+        metric = {"type": "metric", "name": "time", "unit": "ms", "values": found}
+        return [*GOOD, json.dumps(metric)]
+
+    kubelet.lines = measure
+    metrics = {"time": MetricSpec("ms", "lower", repetitions=6)}
+    here = bed({"image": OTHER, "against": DIGEST}, metrics=metrics)
+    here.work()
+    shown = here.show()
+    assert shown.run.state == "failed", shown.run.reason
+    assert "higher than the reference" in shown.run.reason
+    assert shown.pairs["done"] == len(kubelet.pods) == 5
+    compared = here.gate.runs.comparisons([here.run])[here.run]
+    assert compared.reference == DIGEST.partition("@")[2]
+    assert compared.effect == pytest.approx(0.12, abs=0.01)

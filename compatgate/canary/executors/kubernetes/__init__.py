@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from compatgate.canary.executors.jobs import Handle, Job, PreparedJob, Progress, Status, pin_image
@@ -26,6 +26,7 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_service,
     run_selector,
 )
+from compatgate.canary.executors.kubernetes.pairs import PairPods
 from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, Conflict, InfrastructureError
@@ -39,10 +40,16 @@ class KubernetesExecutor:
 
     Args:
         host: host of the cluster; the cluster is not contacted before the first call of a method.
+
+    Attributes:
+        pairs_nodes: workloads on several nodes are not compared: their pods would not keep the
+            same nodes.
     """
 
     kind = "kubernetes"
     development = False
+    runs_pairs = True
+    pairs_nodes = False
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -62,6 +69,20 @@ class KubernetesExecutor:
         objects.read_job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
+    @property
+    def cluster(self) -> Cluster:
+        """Return the connection to the cluster."""
+        return self._cluster
+
+    @contextmanager
+    def hold(self, jobs: Sequence[PreparedJob]) -> Iterator[PairPods]:
+        """Run the two blocks of each pair in one pod, on the same GPUs."""
+        pods = PairPods(self)
+        try:
+            yield pods
+        finally:
+            pods.close()
+
     def start(self, prepared: PreparedJob) -> Handle:
         """Create the Job; its name prevents a second start.
 
@@ -70,15 +91,21 @@ class KubernetesExecutor:
             CompatgateError: the cluster does not admit the job, or the worker lacks a permission.
             Infrastructure: the cluster does not answer.
         """
+        return self.start_on(prepared, "")
+
+    def start_on(self, prepared: PreparedJob, node: str) -> Handle:
+        """Create the Job on a node, or on any for ""; see `start`."""
         job = prepared.job
         packed = objects.read_job_files(job)
         if packed:
-            self._create("core", "config_map", objects.make_config_map(job, packed))
+            self.create("core", "config_map", objects.make_config_map(job, packed))
         if job.workload.nodes > 1:
-            self._create("core", "service", make_service(job))
+            self.create("core", "service", make_service(job))
         start = uuid.uuid4().hex
         body = make_job(job, prepared.image, self._cluster.settings, packed, start)
-        if not self._create("batch", "job", body) and not self._is_of(job_name(job), start):
+        if node:
+            body = objects.pin_to_node(body, node)
+        if not self.create("batch", "job", body) and not self.is_of(job_name(job), start):
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
         return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
 
@@ -124,7 +151,7 @@ class KubernetesExecutor:
             view.close()
         self._cluster.close()
 
-    def _create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
+    def create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
         """Create an object; return False if its name is taken."""
         try:
             self._cluster.ask(api, f"create_namespaced_{kind}", body=body)
@@ -132,7 +159,7 @@ class KubernetesExecutor:
             return False
         return True
 
-    def _is_of(self, name: str, start: str) -> bool:
+    def is_of(self, name: str, start: str) -> bool:
         """Return whether this start created the Job, so that only the answer was lost."""
         found = self._cluster.ask("batch", "read_namespaced_job", name)
         return bool((found["metadata"].get("annotations") or {}).get(START) == start)

@@ -45,12 +45,25 @@ class JobView:
     Args:
         cluster: cluster of the job.
         handle: handle of the job.
+        name: name of the Job; the handle's id by default.
+        container: container to follow.
+        blocks: number of programs that its pod runs one after the other.
 
     Raises:
         Infrastructure, CompatgateError: as in `Cluster.ask`.
     """
 
-    def __init__(self, cluster: Cluster, handle: Handle) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        handle: Handle,
+        name: str = "",
+        container: str = CONTAINER,
+        blocks: int = 1,
+    ) -> None:
+        self.name = name or handle.id
+        self.container = container
+        self._blocks = blocks
         self._cluster = cluster
         self._handle = handle
         self._selector = job_selector(handle.run, handle.attempt, handle.step)
@@ -71,6 +84,10 @@ class JobView:
         """Return the pods as last seen."""
         with self._lock:
             return list(self._pods.values())
+
+    def node(self) -> str:
+        """Return the node of its only pod; "" if it has none yet."""
+        return next((pod["spec"].get("nodeName") or "" for pod in self.pods()), "")
 
     def status(self) -> Status:
         """Return the status of the job.
@@ -110,12 +127,12 @@ class JobView:
         if len(pods) < wanted and (stale or self._begun):
             self._read_job()
             pods = self.pods()
-        return read_job_status(self._job, pods, self._timeout())
+        return read_job_status(self._job, pods, self._timeout(), self.container)
 
     def _timeout(self) -> int:
         """Return the program's time limit, from its pod's deadline."""
         pod = (self._job or {}).get("spec", {}).get("template", {}).get("spec", {})
-        return int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S
+        return (int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S) // self._blocks
 
     def _refuse_what_lasts(self, seen: JobStatus) -> None:
         found, now = seen.obstacle, time.monotonic()
@@ -141,9 +158,9 @@ class JobView:
         )
 
     def _read_job(self) -> None:
-        handle, now = self._handle, time.monotonic()
+        now = time.monotonic()
         try:
-            job = self._cluster.ask("batch", "read_namespaced_job", handle.id)
+            job = self._cluster.ask("batch", "read_namespaced_job", self.name)
         except ObjectMissing:
             job = None
         except InfrastructureError:
@@ -247,7 +264,7 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
         ended, response = _has_ended(view), None
         try:
             with translate_errors(cluster):
-                response = _open_log(cluster, pod, mark)
+                response = _open_log(cluster, pod, view.container, mark)
                 ended |= yield from _read_stream(response, view, mark, stop)
             if ended:
                 return
@@ -263,14 +280,14 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
         time.sleep(_TICK_S)
 
 
-def _open_log(cluster: Cluster, pod: dict[str, Any], mark: LogPosition) -> Any:
+def _open_log(cluster: Cluster, pod: dict[str, Any], container: str, mark: LogPosition) -> Any:
     since = _seconds_since(mark.stamp)
     more: dict[str, Any] = {"since_seconds": since} if since else {}
     return cluster.open(
         "core",
         "read_namespaced_pod_log",
         pod["metadata"]["name"],
-        container=CONTAINER,
+        container=container,
         follow=True,
         timestamps=True,
         **more,

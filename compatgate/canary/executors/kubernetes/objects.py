@@ -13,7 +13,15 @@ import hashlib
 import re
 from typing import Any
 
-from compatgate.canary.executors.jobs import Job, make_command, make_environment
+from msgspec.structs import replace
+
+from compatgate.canary.executors.jobs import (
+    CHALLENGE,
+    Job,
+    PreparedJob,
+    make_command,
+    make_environment,
+)
 from compatgate.canary.hosts import VOLCANO, Kubernetes, Toleration
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
@@ -77,6 +85,8 @@ _VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
 _VOLCANO_MEMBERS = "scheduling.volcano.sh/group-min-member"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 _CLAIM = "gpus"
+_FILES = "files"
+_CHALLENGE_KEY = "challenge"
 
 
 def make_job(
@@ -120,6 +130,70 @@ def make_job(
     }
 
 
+def make_pair_job(
+    first: PreparedJob,
+    second: PreparedJob,
+    settings: Kubernetes,
+    files: list[PackedFile],
+    start: str,
+    node: str,
+) -> dict[str, Any]:
+    """Return the Job of a pair: one pod, whose init container is the first block.
+
+    Scratch space is apart, because a cache that the first block fills would help the second.
+
+    Args:
+        first: block that runs in the init container.
+        second: block of the same workload that follows it.
+        settings: settings of the host.
+        files: files of the workload.
+        start: identifier of this start.
+        node: node of earlier pairs; "" for any.
+    """
+    made = make_job(first.job, first.image, settings, files, start)
+    pod = made["spec"]["template"]["spec"]
+    made["spec"]["activeDeadlineSeconds"] += first.job.workload.timeout_s
+    pod["activeDeadlineSeconds"] += first.job.workload.timeout_s
+    (before,) = pod["containers"]
+    after = _container(replace(second.job, challenge=""), second.image, settings, bool(files))
+    challenge = {"name": job_name(second.job), "key": _CHALLENGE_KEY}
+    after["env"].append({"name": CHALLENGE, "valueFrom": {"configMapKeyRef": challenge}})
+    before["name"] = FIRST
+    for mount in before["volumeMounts"]:
+        if mount["name"] != _FILES:
+            mount["name"] = f"{FIRST}-{mount['name']}"
+    for container in (before, after):
+        for bound in ("limits", "requests"):
+            resources = container["resources"]
+            wanted = resources[bound] | {"ephemeral-storage": _disk_limit(first.job, volumes=2)}
+            resources[bound] = wanted
+    own = [volume for volume in pod["volumes"] if volume["name"] != _FILES]
+    pod["volumes"] += [{**volume, "name": f"{FIRST}-{volume['name']}"} for volume in own]
+    pod["initContainers"], pod["containers"] = [before], [after]
+    return pin_to_node(made, node) if node else made
+
+
+def make_challenge(job: Job) -> dict[str, Any]:
+    """Return the ConfigMap that lets the second block of a pair begin."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": job_name(job), "labels": job_labels(job)},
+        "immutable": True,
+        "data": {_CHALLENGE_KEY: job.challenge},
+    }
+
+
+def pin_to_node(made: dict[str, Any], node: str) -> dict[str, Any]:
+    """Return a Job whose pod goes to a node; the scheduler still checks that it fits there."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    made["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    }
+    return made
+
+
 def make_service(job: Job) -> dict[str, Any]:
     """Return the headless service that gives a job's nodes their names before they are ready."""
     labels = job_labels(job)
@@ -137,6 +211,8 @@ def make_service(job: Job) -> dict[str, Any]:
 
 
 CONTAINER = "canary"
+FIRST = "first"
+"""Container of the first block in the pod of a pair; the second is in `CONTAINER`."""
 PORT = 29500
 """Port on which a job's nodes find each other; each pod has its own address."""
 PULL_S = 1800
@@ -272,7 +348,7 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
     ]
     if has_files:
-        mounts.append({"name": "files", "mountPath": FOLDER, "readOnly": True})
+        mounts.append({"name": _FILES, "mountPath": FOLDER, "readOnly": True})
     limits = _resource_limits(job, settings)
     resources: dict[str, Any] = {"limits": limits, "requests": limits}
     if _claim_template(job, settings):
@@ -302,7 +378,7 @@ def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
     limits = job.workload.limits
     found = {
         "memory": str(limits.memory),
-        "ephemeral-storage": str(limits.tmp + _LOG_RATIO * limits.output + (64 << 20)),
+        "ephemeral-storage": _disk_limit(job),
     }
     if limits.cpus:
         found["cpu"] = f"{round(limits.cpus * 1000)}m"
@@ -311,6 +387,12 @@ def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
             found[settings.resource] = str(len(job.gpu_slots))
         found |= {name: str(number) for name, number in settings.devices.items()}
     return found
+
+
+def _disk_limit(job: Job, volumes: int = 1) -> str:
+    """Return the limit of a pod's disk space, with as many volumes for scratch files and logs."""
+    limits = job.workload.limits
+    return str(volumes * (limits.tmp + _LOG_RATIO * limits.output) + (64 << 20))
 
 
 def _environment(job: Job) -> list[dict[str, Any]]:
@@ -391,7 +473,7 @@ def make_files_volume(job: Job, files: list[PackedFile]) -> dict[str, Any]:
         {"key": _file_key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
         for number, file in enumerate(files)
     ]
-    return {"name": "files", "configMap": {"name": job_name(job), "items": items}}
+    return {"name": _FILES, "configMap": {"name": job_name(job), "items": items}}
 
 
 def _file_key(number: int) -> str:

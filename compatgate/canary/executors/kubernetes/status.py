@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.canary.executors.jobs import Status, explain_start_error
-from compatgate.canary.executors.kubernetes.objects import CONTAINER, INDEX
+from compatgate.canary.executors.kubernetes.objects import CONTAINER, FIRST, INDEX
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 _KILLED = 137
@@ -50,7 +50,10 @@ class JobStatus(Struct, frozen=True):
 
 
 def read_job_status(
-    job: dict[str, Any] | None, pods: Sequence[dict[str, Any]], timeout_s: int
+    job: dict[str, Any] | None,
+    pods: Sequence[dict[str, Any]],
+    timeout_s: int,
+    container: str = CONTAINER,
 ) -> JobStatus:
     """Return the status of a job from the known objects.
 
@@ -62,8 +65,10 @@ def read_job_status(
         job: its Job; None if not known, or not asked for.
         pods: all its pods.
         timeout_s: time limit of the program.
+        container: `FIRST` for the first block of a pair.
     """
-    seen = [_pod_status(pod, timeout_s) for pod in pods]
+    read = _first_block_status if container == FIRST else _pod_status
+    seen = [read(pod, timeout_s) for pod in pods]
     first = min(seen, key=_rank, default=None)
     wanted = int((job or {}).get("spec", {}).get("completions") or 1)
     if first is None or (len(pods) < wanted and _kind(first.status) in _KIND_ORDER[3:]):
@@ -124,8 +129,28 @@ def _pod_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
     return JobStatus(Status("running"))
 
 
-def _pending_status(pod: dict[str, Any]) -> JobStatus:
-    waiting = (_container(pod).get("state") or {}).get("waiting") or {}
+def _first_block_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
+    """Return the status of the init container, which runs while its pod is pending."""
+    status = pod.get("status") or {}
+    listed = status.get("initContainerStatuses") or []
+    state = next((each["state"] for each in listed if each["name"] == FIRST), {})
+    ended = state.get("terminated")
+    if disrupted := _disruption_text(pod):
+        return JobStatus(Status("lost", reason=disrupted))
+    if status.get("phase") == "Failed" and status.get("reason"):
+        return _failed_status(pod, timeout_s)
+    if ended:
+        return _by_itself(ended, _first_line(ended.get("message")), _program(pod))
+    if "deletionTimestamp" in pod["metadata"] or status.get("reason") == "NodeLost":
+        return JobStatus(Status("lost", reason="its pod was removed"))
+    if "running" in state:
+        return JobStatus(Status("running"))
+    return _pending_status(pod, state)
+
+
+def _pending_status(pod: dict[str, Any], state: dict[str, Any] | None = None) -> JobStatus:
+    state = (_container(pod).get("state") or {}) if state is None else state
+    waiting = state.get("waiting") or {}
     if found := find_obstacle(
         waiting.get("reason", ""), _first_line(waiting.get("message")), _program(pod)
     ):

@@ -14,6 +14,7 @@ from compatgate.canary.judge.paired.design import find_next_look, passing_level
 from compatgate.canary.judge.paired.distributions import find_t_quantile
 from compatgate.canary.judge.paired.history import NoisePrior
 from compatgate.canary.judge.paired.looks import SIGNS, Look, look_at, measure_limit
+from compatgate.canary.judge.paired.precision import Spread, is_precise
 from compatgate.canary.judge.statistics import compute_tail_chance
 from compatgate.canary.workload import Better, MetricSpec
 
@@ -41,11 +42,18 @@ class Course(Protocol):
     def repeats(self, since: int, pairs: int) -> bool:
         """Return whether the pairs after ``since`` show the suspected change by themselves."""
 
-    def count_needed(self, level: Callable[[int], float]) -> int:
+    def spread(self, pairs: int) -> Spread | None:
+        """Return how much the first pairs differ; None where a ratio has no meaning."""
+
+    def settles(self, pairs: int, deviation: float) -> bool:
+        """Return whether a regression needs no more precision, with such noise of a log-ratio."""
+
+    def count_needed(self, level: Callable[[int], float], deviation: float = 0.0) -> int:
         """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1.
 
         Args:
             level: one-sided level of a false alarm of this metric at a look.
+            deviation: noise of a log-ratio to expect at least.
         """
 
 
@@ -56,6 +64,7 @@ class RatioCourse:
         self.spec = spec
         self.ratios = ratios
         self._prior = prior
+        self._signs = SIGNS[spec.better]
         self._looks: dict[int, Look] = {}
 
     @property
@@ -78,7 +87,7 @@ class RatioCourse:
         look, level = self.look(pairs), passing_level(pairs)
         return all(
             look.tail_below(measure_limit(self.spec.tolerance, sign), sign) <= level
-            for sign in SIGNS[self.spec.better]
+            for sign in self._signs
         )
 
     def repeats(self, since: int, pairs: int) -> bool:
@@ -87,15 +96,29 @@ class RatioCourse:
         fresh = sorted(sign * value for value in self.ratios.values[since:pairs])
         return fresh[(len(fresh) - 1) // 2] >= measure_limit(self.spec.tolerance, sign) / 2
 
-    def count_needed(self, level: Callable[[int], float]) -> int:
+    def spread(self, pairs: int) -> Spread:
+        """Return the spread, with what history knows of it."""
+        look = self.look(pairs)
+        return Spread(look.deviation**2, look.df)
+
+    def settles(self, pairs: int, deviation: float) -> bool:
+        """Return whether the change is known well, or clearly exceeds the tolerance."""
+        look = self.look(pairs)
+        limits = [(measure_limit(self.spec.tolerance, sign), sign) for sign in self._signs]
+        return is_precise(deviation, pairs, min(limits)[0]) or any(
+            look.tail_above(limit, sign) <= passing_level(pairs) for limit, sign in limits
+        )
+
+    def count_needed(self, level: Callable[[int], float], deviation: float = 0.0) -> int:
         """Return the pairs at which neither answer would need luck, with the noise seen so far."""
         look = self.look(self.pairs)
-        limit = min(measure_limit(self.spec.tolerance, s) for s in SIGNS[self.spec.better])
+        deviation = max(deviation, look.deviation)
+        limit = min(measure_limit(self.spec.tolerance, sign) for sign in self._signs)
         pairs = self.pairs
         while (pairs := find_next_look(pairs)) <= MAX_NEEDED:
             df = float(round(look.df + pairs - self.pairs))
             reach = find_t_quantile(level(pairs), df) + find_t_quantile(passing_level(pairs), df)
-            if reach * look.deviation / pairs**0.5 <= limit:
+            if reach * deviation / pairs**0.5 <= limit:
                 return pairs
         return MAX_NEEDED + 1
 
@@ -136,7 +159,14 @@ class CountCourse:
         """Return whether the later pairs alone are suspicious."""
         return self._chance(since, pairs) <= _EVENTS_CLEAR
 
-    def count_needed(self, level: Callable[[int], float]) -> int:
+    def spread(self, pairs: int) -> None:
+        """Return None: events have no ratio."""
+
+    def settles(self, pairs: int, deviation: float) -> bool:
+        """Return True: the prediction knows how little the pairs say."""
+        return True
+
+    def count_needed(self, level: Callable[[int], float], deviation: float = 0.0) -> int:
         """Return the pairs at which the same share of blocks with events would be no chance."""
         before, of_before, after, of_after = self.count(self.pairs)
         pairs = self.pairs

@@ -14,8 +14,9 @@ from compatgate.canary.judge.paired.design import (
     failing_share,
     list_looks,
 )
+from compatgate.canary.judge.paired.precision import estimate_deviation, find_typical_variance
 
-Decision = Literal["regression", "ok", "suspected", "open"]
+Decision = Literal["regression", "ok", "imprecise", "suspected", "open"]
 _LEAST_SUSPICIOUS = 3
 
 
@@ -43,9 +44,14 @@ class Rule:
         self._reliable = frozenset(reliable)
         self._first = design.least_pairs(self.metrics)
         self._rejected = cache(self._correct)
+        self._typical = cache(self._find_typical)
 
     def decide(self, name: str, pairs: int) -> Decision:
-        """Return what the first pairs say of a metric; ``suspected`` awaits confirmation."""
+        """Return what the first pairs say of a metric.
+
+        ``suspected`` awaits confirmation; ``imprecise`` is confirmed as a change for the worse, but
+        may be one below the tolerance that noise exaggerates.
+        """
         looks = list_looks(pairs)
         if not looks:
             return "open"
@@ -54,7 +60,9 @@ class Rule:
             return "ok"
         if not any(name in self._rejected(look) for look in looks):
             return "suspected" if course.tail(last) <= self.level(self._first) else "open"
-        return "regression" if self._is_confirmed(course, last) else "suspected"
+        if not self._is_confirmed(course, last):
+            return "suspected"
+        return "regression" if self._settles(name, last) else "imprecise"
 
     def first_look(self, name: str) -> int:
         """Return the first number of pairs at which a metric may regress."""
@@ -64,6 +72,22 @@ class Rule:
         """Return the strictest level of a metric at a look."""
         share = failing_share(max(pairs, self._first), self._first)
         return self.design.alarm * share / self.metrics
+
+    def estimate_noise(self, name: str, pairs: int) -> float:
+        """Return the standard deviation of a metric's log-ratio; 0 where it has no ratio."""
+        own, typical = self.courses[name].spread(pairs), self._typical(pairs)
+        return estimate_deviation(own, typical) if own and typical else 0.0
+
+    def _settles(self, name: str, pairs: int) -> bool:
+        """Return whether history or the pairs know the noise of a metric well enough."""
+        if name in self._reliable:
+            return True
+        return self.courses[name].settles(pairs, self.estimate_noise(name, pairs))
+
+    def _find_typical(self, pairs: int) -> float | None:
+        found = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]
+        spreads = [spread for spread in found if spread]
+        return find_typical_variance(spreads) if spreads else None
 
     def _is_confirmed(self, course: Course, last: int) -> bool:
         return any(

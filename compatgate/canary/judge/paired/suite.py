@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.canary.judge.metric import percent
 from compatgate.canary.judge.paired.blocks import (
     PairedSamples,
     Refusal,
@@ -41,6 +42,7 @@ from compatgate.canary.judge.paired.design import (
     USUAL_PAIRS,
     Design,
     find_next_look,
+    list_looks,
 )
 from compatgate.canary.judge.paired.history import NoisePrior
 from compatgate.canary.judge.paired.rule import Decision, Rule
@@ -162,10 +164,16 @@ def _add_needs(found: PairedMetric, course: Course, decision: Decision, rule: Ru
         unconfirmed = f"{found.reason}{against}; suspected, further pairs must confirm it"
         wanted = max(find_next_look(course.pairs), rule.first_look(found.metric))
         return _ask(replace(found, reason=unconfirmed), wanted)
-    unclear = f"{found.reason}{against}: a regression can be neither shown nor excluded"
-    found = replace(found, reason=unclear)
+    look = list_looks(course.pairs)[-1]
+    deviation = rule.estimate_noise(found.metric, look) if decision == "imprecise" else 0.0
+    unclear = (
+        f"the noise of a pair ({percent(deviation)}) hides whether the change reaches it"
+        if deviation
+        else "a regression can be neither shown nor excluded"
+    )
+    found = replace(found, reason=f"{found.reason}{against}: {unclear}")
     wanted = course.count_needed(
-        lambda pairs: rule.level(max(pairs, rule.first_look(found.metric)))
+        lambda pairs: rule.level(max(pairs, rule.first_look(found.metric))), deviation
     )
     if wanted > MAX_NEEDED:
         return replace(

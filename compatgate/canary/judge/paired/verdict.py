@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 from compatgate.canary.run import Check
 from compatgate.canary.workload import Better
 
-PAIRED_JUDGE = "paired-1"
+PAIRED_JUDGE = "paired-2"
 """Version of the statistics, stored with every judgement."""
 PairedOutcome = Literal["regression", "inconclusive", "improvement", "ok"]
 """Outcomes, worst first."""

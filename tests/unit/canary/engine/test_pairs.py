@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
+from compatgate.canary.engine.pairs import check_pairs
 from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
 from compatgate.canary.run import Against
-from compatgate.errors import InfrastructureError
+from compatgate.errors import CompatgateError, InfrastructureError
 
 REFERENCE, CANDIDATE = "registry.example/app:1", "registry.example/app:2"
 
@@ -98,7 +100,7 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     assert steps_of(executor)[:10] == first_pairs(5)
     assert executor.held == [2], "one session, of a job for each arm"
     if queue.ended[2]:
-        assert queue.ended[2].bound.judge == "paired-1"
+        assert queue.ended[2].bound.judge == PAIRED_JUDGE
     state = queue.compared[-1]
     assert state.outcome == outcome
     assert state.images == {"A": f"{REFERENCE}@digest", "B": f"{CANDIDATE}@digest"}
@@ -219,6 +221,41 @@ def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
         drive(replace(paired, run=named), context(host, queue))
         assert queue.ended[0] == "error"
         assert "runs no pairs" in queue.ended[1]
+
+
+def test_a_host_may_know_both_blocks_of_a_pair_before_the_first(context, paired):
+    class Planned(Host):
+        expected: list[list[str]] = []
+
+        def expect(self, blocks):
+            self.expected.append([block.job.step for block in blocks])
+
+    executor = Planned()
+    drive(paired, context(executor, Memory()))
+    assert [step for pair in executor.expected for step in pair] == steps_of(executor)
+
+
+def test_workloads_on_several_nodes_are_not_compared_where_pods_would_move(context, paired, with_):
+    class OnePod(Host):
+        pairs_nodes = False
+
+    queue, executor = Memory(), OnePod()
+    judge = Says(StepJudgement("inconclusive", "no baseline"))
+    several = (with_(nodes=2),)
+    drive(paired, context(executor, queue, judge=judge, workloads=several))
+    assert steps_of(executor) == ["gemm-0"]
+    assert "cannot run both on the same nodes" in queue.compared[-1].reason
+    assert queue.compared[-1].single == ("gemm",)
+
+
+def test_a_process_host_says_why_it_compares_nothing(context, paired):
+    class Processes(Unpaired):
+        kind = "process"
+
+    named = replace(paired, run=replace(paired.run, against=Against("a", REFERENCE, "a")))
+    with pytest.raises(CompatgateError) as caught:
+        check_pairs(named, context(Processes(), Memory()))
+    assert "runs no images" in caught.value.hint
 
 
 def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):

@@ -10,12 +10,13 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors.jobs import Job, PreparedJob
 from compatgate.canary.executors.kubernetes.objects import (
     MAX_BYTES,
     job_name,
     make_config_map,
     make_job,
+    make_pair_job,
     make_service,
     make_worker_objects,
     read_job_files,
@@ -89,6 +90,29 @@ def test_every_job_is_valid_for_every_version(
     job: Make, version: str, nodes: int, settings: Kubernetes
 ) -> None:
     kubernetes_validate.validate(built(job(nodes=nodes), settings), version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_pod_of_a_pair_is_valid_for_every_version(job: Make, version: str) -> None:
+    kubernetes_validate.validate(built_pair(job), version, strict=True)
+
+
+def built_pair(job: Make, settings: Kubernetes = FULL, node: str = "node-7") -> dict[str, Any]:
+    first, second = (PreparedJob(job(step=step), IMAGE) for step in ("made-0-A", "made-0-B"))
+    files = read_job_files(first.job)
+    return make_pair_job(first, second, settings, files, "start", node)
+
+
+def test_a_pair_keeps_queue_claim_and_the_needs_of_one_block(job: Make) -> None:
+    made = built_pair(job)
+    assert made["spec"]["suspend"] is True
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "canary"
+    alone = pod(job())["containers"][0]["resources"]["limits"]
+    spec = built_pair(job, FABRIC)["spec"]["template"]["spec"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["resources"]["claims"] == [{"name": "gpus"}], "the claim of the pod"
+        assert container["resources"]["limits"]["memory"] == alone["memory"]
+    assert len(spec["resourceClaims"]) == 1
 
 
 def test_claims_and_devices_are_valid_since_claims_name_their_template(job: Make) -> None:

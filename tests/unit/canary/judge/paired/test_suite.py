@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from judged_pairs import judge_one, judge_suite, noisy, pairs_of
 
@@ -216,7 +218,7 @@ def test_checks_come_first():
 
 
 def test_benjamini_hochberg_finds_at_least_what_holm_finds():
-    suite = [noisy(i, 9, 1.05 if i < 12 else 1.0, 0.022) for i in range(20)]
+    suite = [noisy(i, 8, 1.05 if i < 12 else 1.0, 0.016) for i in range(20)]
     found = [
         {m.metric for m in judge_suite(suite, design=d).metrics if m.outcome == "regression"}
         for d in (Design(), Design(correction="benjamini-hochberg"))
@@ -245,3 +247,37 @@ def test_suites_of_52_metrics_hold_their_rates():
     assert set(outcomes[0.0]) == {"passed"}
     assert "failed" not in outcomes[0.01]
     assert outcomes[0.06].count("failed") >= 7
+
+
+def judge_noisy_host(ratio: float, pairs: int = 15, prior: NoisePrior | None = None):
+    """Judge 52 metrics whose pairs differ by 2.9 %, as where processes differ by 2 %."""
+    suite = [noisy(i, pairs, ratio if i == 0 else 1.0, 0.029) for i in range(52)]
+    return judge_suite(suite, known={"m0": Knowledge(prior=prior)} if prior else {})
+
+
+def test_a_change_of_about_the_tolerance_on_a_noisy_host_is_inconclusive():
+    found = judge_noisy_host(1.06)
+    (first, *_) = found.metrics
+    assert (found.outcome, first.outcome) == ("inconclusive", "inconclusive")
+    assert first.effect > 0.05
+    assert re.search(r"the noise of a pair \([23]\.\d %\) hides whether", first.reason)
+    assert first.needed in (15, 25)
+    assert f"m0: {first.needed} more pairs ({15 + first.needed} in all)" in found.missing
+
+
+def test_the_pairs_that_are_named_settle_it():
+    assert judge_noisy_host(1.06, pairs=30).metrics[0].outcome == "regression"
+
+
+def test_history_worth_20_degrees_of_freedom_settles_it():
+    worth = [judge_noisy_host(1.06, prior=NoisePrior(0.02**2, df)).metrics[0] for df in (19, 20)]
+    assert [metric.outcome for metric in worth] == ["inconclusive", "regression"]
+
+
+def test_a_change_far_above_the_tolerance_is_found_on_a_noisy_host():
+    assert judge_noisy_host(1.15).outcome == "failed"
+
+
+def test_a_quiet_metric_of_a_noisy_suite_has_its_own_noise():
+    suite = [noisy(i, 15, 1.05 if i == 0 else 1.0, 0.002 if i == 0 else 0.029) for i in range(52)]
+    assert judge_suite(suite).metrics[0].outcome == "regression"
