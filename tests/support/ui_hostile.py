@@ -178,7 +178,15 @@ def _incident(gate: Gate) -> str:
 
 
 def _upgrade(gate: Gate) -> str:
-    """Propose and stop an upgrade of the hostile node, in a freeze."""
+    """Propose and stop an upgrade of a node, in a freeze."""
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "nvidia.com/cuda.driver-version.full": "535.183.01",
+        "topology.kubernetes.io/rack": "javascript-hostile",
+    }
+    node = {"name": "javascript-rolled", "target": "prod", "labels": labels}
+    body = {"cluster": "javascript", "nodes": [node]}
+    gate.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
     accepts = list(gate.snapshot().entries)
     asked = UpgradeRequest("roll", "prod", "580.95.05", accepts=accepts)
     gate.upgrades.propose(asked, BY)

@@ -25,7 +25,7 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.upgrades.models import UpgradeRow
 from compatgate.service.upgrades.schemas import StateName, UpgradeRequest
 from compatgate.service.upgrades.service import UpgradeView
-from compatgate.service.upgrades.views import TONES, arrange, is_live, list_causes
+from compatgate.service.upgrades.views import PHASES, TONES, arrange, is_live, list_causes
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 STATES: tuple[StateName, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
@@ -168,6 +168,7 @@ def _upgrade_page(
     agreed = principal.identity in {one.identity for one in row.approvals}
     context = {
         **_live(ask, view),
+        "phase": PHASES[view.decision.phase],
         "causes": list_causes(view),
         "may_approve": row.is_open and not mine and not agreed and principal.may("approve"),
         "may_retract": row.is_open and agreed and principal.may("approve"),

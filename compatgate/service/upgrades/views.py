@@ -37,6 +37,16 @@ TONES: dict[Phase, str] = {
     "done": "pass",
 }
 """Badges of phases."""
+PHASES: dict[Phase, str] = {
+    "proposed": "proposed",
+    "canary": "canary owed",
+    "soak": "soaks",
+    "wave": "rolling",
+    "stopped": "stopped",
+    "rolled back": "rolled back",
+    "done": "done",
+}
+"""Phases in words."""
 
 
 class DomainView(Struct, frozen=True):
