@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from catalogue import own_cache
 from cuda_toolkit import toolkit
 from gpu_binaries import make_entry, make_fatbin
 from pe_files import make_dll
@@ -48,7 +49,7 @@ class Verdict(NamedTuple):
 @pytest.fixture
 def run(command, server, tmp_path, monkeypatch) -> Callable[..., tuple[int, str, str]]:
     """Run a command line as a user whose pip asks the tests' index, with a cache of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_INDEX_URL", server.index)
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_EXTRA_INDEX_URL"):
