@@ -70,10 +70,12 @@ def check(run) -> Callable[..., Verdict]:
     return ask
 
 
-def content(*arches: int, name: str = "gpu-pkg-cu12", **members: bytes) -> bytes:
+def content(
+    *arches: int, name: str = "gpu-pkg-cu12", level: int | None = None, **members: bytes
+) -> bytes:
     code = make_fatbin(*(make_entry("sass", arch) for arch in arches or (80,)))
     library = make_shared_object(needs=["libcudart.so.12"], code=code)
-    return make_wheel({"gpu_pkg/lib.so": library, **members}, name=name)
+    return make_wheel({"gpu_pkg/lib.so": library, **members}, name=name, level=level)
 
 
 def digest(data: bytes) -> str:
@@ -279,7 +281,8 @@ def test_a_wheel_for_another_platform_leaves_the_package_open(server, check, tmp
 
 
 def test_a_zip_bomb_leaves_the_package_open(server, check, tmp_path):
-    server.add(NAME, content(**{"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * 1024 * 1024)}))
+    bomb = {"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * 1024 * 1024)}
+    server.add(NAME, content(level=1, **bomb))
     opens_by_name(check(uv_lock(tmp_path, server, NAME)), "bytes")
 
 
