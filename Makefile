@@ -7,6 +7,8 @@ PORT    ?= 8080
 WORKERS ?= 4
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
+WANTED  := --quiet --editable . --group dev
+BY_UV   := --python $(BIN)/python $(WANTED)
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
 .PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary clean
@@ -69,10 +71,10 @@ vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/fa
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had
 	./scripts/install-test-system
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml  # by uv, in a quarter of the time that pip takes; by pip where uv cannot
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install $(BY_UV) || $(BIN)/python -m pip install $(WANTED)
 	$(BIN)/python -m compileall -q compatgate
 	touch $@
 

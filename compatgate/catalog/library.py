@@ -157,7 +157,11 @@ def compile_all(directory: str) -> Manifest:
     """
     os.makedirs(directory, exist_ok=True)
     digests = {name: sources.file_digest(sources.source_path(name)) for name in sources.names()}
-    tables = {name: _write_table(directory, name, digests) for name in table_names()}
+    tables = dict.fromkeys(table_names(), "")
+    for source in digests:
+        document = read_document(source)  # takes longer than all that is made of it
+        for name in (*build.typed_tables(source), f"source/{source}"):
+            tables[name] = _write_table(directory, name, document, digests)
     digest = catalog_digest(digests)
     manifest = Manifest(form.SCHEMA, digest, digests, tables)
     with open(os.path.join(directory, "manifest.msgpack"), "wb") as file:
@@ -172,9 +176,10 @@ def table_names() -> list[str]:
     return [*typed, *(f"source/{name}" for name in names)]
 
 
-def _write_table(directory: str, name: str, digests: dict[str, str]) -> str:
+def _write_table(
+    directory: str, name: str, document: dict[str, Any], digests: dict[str, str]
+) -> str:
     source = build.table(name).source
-    document = read_document(source)
     compiled = form.compile_table(name, document, {source: digests[source]}, code="wheel")
     data = msgspec.msgpack.encode(compiled)
     with open(os.path.join(directory, form.file_name(name)), "wb") as file:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
+from catalogue import own_cache
 from database_template import new_database
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def starting(folder: Path) -> Iterator[Callable[..., Server]]:
     """Starts gates on a database in the folder, and ends them."""
     processes = []
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
-    environment |= {"XDG_CACHE_HOME": str(folder), "DOCKER_CONFIG": str(folder)}
+    environment |= {"XDG_CACHE_HOME": own_cache(folder), "DOCKER_CONFIG": str(folder)}
 
     def start(*options: str, **variables: str) -> Server:
         environment.update(variables)

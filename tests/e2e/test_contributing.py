@@ -35,7 +35,7 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the project with the rule and its test appended to their files."""
-    ignored = shutil.ignore_patterns("__pycache__", "packages", "locks")
+    ignored = shutil.ignore_patterns("packages", "locks")  # byte code stays: it takes seconds
     for name in (
         "compatgate",
         "tests/unit/core",

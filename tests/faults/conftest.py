@@ -9,9 +9,6 @@ import pytest
 from postgresql import Cluster, programs, running
 from serving import Server, start, wait_for_url, with_examples
 
-from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database
-
 StartServer = Callable[..., Server]
 SLOW_COMMIT = {"commit_delay": "20000", "commit_siblings": "0"}
 """A COMMIT takes long enough to be killed in."""
@@ -43,8 +40,5 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     found = programs()
     if found is None:
         pytest.fail("no PostgreSQL server: install Debian's postgresql")
-    with running(found, **SLOW_COMMIT) as cluster:
-        database = Database.open(cluster.url)
-        tables.migrate_schema(database)
-        database.close()
+    with running(found, schema=True, **SLOW_COMMIT) as cluster:
         yield cluster

@@ -64,10 +64,7 @@ def mortal_cluster() -> Iterator[Cluster]:
     """
     slow = {"commit_delay": "20000", "commit_siblings": "0"}
     lazy = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
-    with running(installed_postgresql(), **slow, **lazy) as cluster:
-        database = Database.open(cluster.url)
-        tables.migrate_schema(database)
-        database.close()
+    with running(installed_postgresql(), schema=True, **slow, **lazy) as cluster:
         yield cluster
 
 

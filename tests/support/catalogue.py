@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compatgate.catalog.compiled import cache_directory
 from compatgate.catalog.sources import ROOT
 
 TESTS = Path(__file__).parents[1]
@@ -24,6 +25,18 @@ ABOUT_SHIPPING = (
     "e2e",  # the program as it is shipped
 )
 """Files and folders below ``tests`` that read what is shipped."""
+COMPILED = Path(cache_directory())
+"""Compiled facts, which all processes share: a gate takes seconds to compile its own."""
+
+
+def own_cache(folder: Path) -> str:
+    """Return a folder for ``XDG_CACHE_HOME`` that holds compiled facts and nothing else."""
+    facts = folder / "compatgate" / COMPILED.name
+    if not facts.is_symlink():
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        facts.parent.mkdir(parents=True, exist_ok=True)
+        facts.symlink_to(COMPILED)
+    return str(folder)
 
 
 @cache

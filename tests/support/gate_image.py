@@ -14,11 +14,13 @@ import sysconfig
 import tarfile
 import tempfile
 from importlib.metadata import distribution
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
 from engines import PYTHON, linked_files, place_of
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from compatgate.catalog.library import compile_all
 
@@ -93,11 +95,13 @@ def _add_packages(tar: tarfile.TarFile) -> list[Path]:
     for name in sorted(_dependencies()):
         for file in distribution(name).files or ():
             path = site / file
-            if ".." in file.parts or not path.is_file():
+            if ".." in file.parts or "__pycache__" in file.parts or not path.is_file():
                 continue
             tar.add(path, f"{_SITE}/{file}", filter=_plain)
             if ".so" in path.name:
                 modules.append(path)
+            if path.suffix == ".py" and (code := Path(cache_from_source(path))).is_file():
+                tar.add(code, f"{_SITE}/{code.relative_to(site)}", filter=_plain)
     return modules
 
 
@@ -120,8 +124,8 @@ def _dependencies() -> set[str]:
             wanted = Requirement(text)
             marks = [{"extra": extra} for extra in (extras or {""})]
             needed = wanted.marker is None or any(wanted.marker.evaluate(m) for m in marks)
-            if needed and wanted.name not in found:
-                found.add(wanted.name)
+            if needed and (named := canonicalize_name(wanted.name)) not in found:
+                found.add(named)
                 waiting.append((wanted.name, frozenset(wanted.extras)))
     return found
 

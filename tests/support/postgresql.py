@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import shutil
@@ -13,12 +14,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from compatgate.kit.database.database import resolve_url
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database, resolve_url
 
 ADDRESS = "127.0.0.1"
 _PATIENCE = 30.0
@@ -40,24 +43,22 @@ def programs() -> Path | None:
 
 
 class Cluster:
-    """A server on a free port; settings are those of its command line.
+    """A server on a free port, with a copy of files; settings are those of its command line.
 
     Attributes:
         url: of its database ``postgres``.
     """
 
-    def __init__(self, folder: Path, binaries: Path, settings: dict[str, str]) -> None:
-        self._user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
-        if os.getuid() == 0:
-            shutil.chown(folder, self._user)
+    def __init__(self, folder: Path, binaries: Path, settings: dict[str, str], files: Path) -> None:
         self._folder = folder
+        if os.getuid() == 0:
+            shutil.chown(folder, _user())
         self._data = folder / "data"
         self._binaries = binaries
         self._port = _free_port()
         self._settings = settings
         self.url = f"postgresql://compatgate@{ADDRESS}:{self._port}/postgres"
-        self._as(binaries / "initdb", "-D", self._data, "-U", "compatgate", "-A", "trust",
-            "-E", "UTF8", "--locale", "C.UTF-8")  # fmt: skip
+        _run("cp", "--archive", files, self._data)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -68,6 +69,10 @@ class Cluster:
     def stop(self) -> None:
         """Stop it as a crash would: nothing in its memory is written."""
         self._control("-m", "immediate", "stop")
+
+    def shut_down(self) -> None:
+        """Stop it in order: all is written."""
+        self._control("-m", "fast", "stop")
 
     def kill(self) -> None:
         """Kill the server's first process; the others end by themselves."""
@@ -124,26 +129,63 @@ class Cluster:
             engine.dispose()
 
     def _control(self, *arguments: object) -> None:
-        self._as(self._binaries / "pg_ctl", "-D", self._data, "-w", *arguments)
+        _run(self._binaries / "pg_ctl", "-D", self._data, "-w", *arguments)
 
-    def _as(self, *command: object) -> None:
-        prefix = ["runuser", "-u", self._user, "--"] if os.getuid() == 0 else []
-        subprocess.run(
-            [*prefix, *map(str, command)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            timeout=60,
-            cwd="/",
-        )
+
+@cache
+def _initialised(binaries: Path) -> Path:
+    """Make the files of an empty cluster, once in a process: each test's server has a copy."""
+    folder = _new_folder()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if os.getuid() == 0:
+        shutil.chown(folder, _user())
+    _run(binaries / "initdb", "-D", folder / "data", "-U", "compatgate", "-A", "trust",
+         "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync")  # fmt: skip
+    return folder / "data"
+
+
+@cache
+def _with_schema(binaries: Path) -> Path:
+    """Make the files of a cluster whose database has the schema, likewise."""
+    folder = _new_folder()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    cluster = Cluster(folder, binaries, {"fsync": "off"}, _initialised(binaries))
+    cluster.start()
+    database = Database.open(cluster.url)
+    tables.migrate_schema(database)
+    database.close()
+    cluster.shut_down()
+    return folder / "data"
+
+
+def _new_folder() -> Path:
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")  # a server that recovers syncs every file
+    return Path(tempfile.mkdtemp(prefix="compatgate-postgresql-", dir=place))
+
+
+def _user() -> str:
+    """The user of the server, which root cannot be."""
+    return "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+
+
+def _run(*command: object) -> None:
+    prefix = ["runuser", "-u", _user(), "--"] if os.getuid() == 0 else []
+    subprocess.run(
+        [*prefix, *map(str, command)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=60,
+        cwd="/",
+    )
 
 
 @contextmanager
-def running(binaries: Path, **settings: str) -> Iterator[Cluster]:
-    """A running cluster; it is removed at the end."""
-    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")  # a server that recovers syncs every file
-    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-", dir=place))
+def running(binaries: Path, *, schema: bool = False, **settings: str) -> Iterator[Cluster]:
+    """A running cluster, with the schema or empty; it is removed at the end."""
+    files = (_with_schema if schema else _initialised)(binaries)
+    folder = _new_folder()
     try:
-        cluster = Cluster(folder, binaries, settings)
+        cluster = Cluster(folder, binaries, settings, files)
         cluster.start()
         try:
             yield cluster

@@ -1,8 +1,9 @@
 """Start ``python -m compatgate`` from a process that has loaded its modules already.
 
-A command that opens a database imports a thousand modules, for more than a second of CPU time, and
-tests start a thousand commands, from a hundred places, most of them by `subprocess.run`. So the
-one function through which `subprocess` makes a process asks a prepared process to fork instead.
+A command that opens a database imports a thousand modules, and tests start a thousand commands,
+from a hundred places, most of them by `subprocess.run`. So the one function through which
+`subprocess` makes a process, a private one, asks a prepared process to fork instead. It is worth
+it: of 3.4 s of CPU time for `check --database`, on two cores that are busy, 0.4 s are left.
 What comes of it is a child of this process as any other, with its own number, environment, folder,
 files and signals: `subprocess` waits for it as ever. It runs `compatgate.cli.main.main`, or one of
 `SCRIPTS`. A shell forks a command by `program`.

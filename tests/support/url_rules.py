@@ -1,29 +1,50 @@
 """Compile the rules of the service's addresses once in a process, and not for each application.
 
-Werkzeug makes two functions of each rule, from the rule's text alone, by compiling Python: most of
-the time that it takes to make an application, and nearly every test of the web has its own.
+Werkzeug reads each rule's text and makes two functions of it by compiling Python: most of the time
+that it takes to make an application, and nearly every test of the web has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from werkzeug.routing import Rule
 
-_compile: Callable[[Rule, bool], Any] = Rule._compile_builder
-_COMPILED: dict[tuple[str, bool], Any] = {}
+
+class _Compiled(NamedTuple):
+    """What werkzeug makes of the text of a rule, for any rule of that text."""
+
+    parts: Any
+    trace: Any
+    converters: Any
+    arguments: frozenset[str]
+    build: Callable[..., Any]
+    build_unknown: Callable[..., Any]
 
 
-def _compile_once(rule: Rule, append_unknown: bool = True) -> Any:
+_compile: Callable[[Rule], None] = Rule.compile
+_COMPILED: dict[tuple[str, bool | None], _Compiled] = {}
+
+
+def _compile_once(rule: Any) -> None:
     if rule.defaults or rule.subdomain or rule.host:
-        return _compile(rule, append_unknown)
-    key = (rule.rule, append_unknown)
+        return _compile(rule)
+    key = (rule.rule, rule.merge_slashes)
     if key not in _COMPILED:
-        _COMPILED[key] = _compile(rule, append_unknown)
-    return _COMPILED[key]
+        _compile(rule)
+        _COMPILED[key] = _Compiled(
+            rule._parts, rule._trace, rule._converters, frozenset(rule.arguments),
+            rule._build.__func__, rule._build_unknown.__func__,
+        )  # fmt: skip
+    known = _COMPILED[key]
+    rule._parts, rule._trace, rule._converters = known.parts, known.trace, known.converters
+    rule.arguments |= known.arguments
+    rule._build = known.build.__get__(rule)
+    rule._build_unknown = known.build_unknown.__get__(rule)
+    return None
 
 
 def pytest_configure() -> None:
     """Remember what is compiled."""
-    Rule._compile_builder = _compile_once  # type: ignore[method-assign]
+    Rule.compile = _compile_once  # type: ignore[method-assign]

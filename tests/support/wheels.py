@@ -23,8 +23,12 @@ def make_wheel(
     python: str = ">=3.9",
     record: bool = True,
     stored: bool = False,
+    level: int | None = None,
 ) -> bytes:
-    """A wheel with these members, metadata and a RECORD."""
+    """A wheel with these members, metadata and a RECORD.
+
+    ``level`` of compression: 0 is quick for noise, in which nothing is found, 1 for zeros.
+    """
     method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
     lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {text}" for text in requires)]
     metadata = _METADATA.format(name, version, "\n".join(lines) + "\n").encode()
@@ -34,7 +38,7 @@ def make_wheel(
         rows = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in files.items()]
         files[f"{folder}/RECORD"] = "\n".join([*rows, f"{folder}/RECORD,,"]).encode()
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as wheel:
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=level) as wheel:
         for path, data in files.items():
             wheel.writestr(path, data)
     return buffer.getvalue()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attest_keys import new_key, private_pem, public_pem
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 from compatgate.cli.main import main
@@ -31,7 +32,7 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     (tmp_path / "docker").mkdir()
     for name, value in {
         ENVIRONMENT: str(tmp_path / "gate.db"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "XDG_CACHE_HOME": own_cache(tmp_path / "cache"),
         "DOCKER_CONFIG": str(tmp_path / "docker"),
     }.items():
         monkeypatch.setenv(name, value)

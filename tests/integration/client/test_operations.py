@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from client_drafts import draft
+from serving import Server
 
 from compatgate.client import AsyncClient, Client
 from compatgate.client.operations import Operations
@@ -25,12 +26,19 @@ OWN = {"reason", "if_match"}
 """Arguments of changes, which are members of the body, query parameters or headers."""
 
 
-@pytest.fixture
-def described(client: Client) -> dict[str, Described]:
+@pytest.fixture(scope="module")
+def document(server: Server, url: str) -> dict[str, Any]:
+    """The description that the running service gives."""
+    with Client(url, server.token) as client:
+        return client.openapi()
+
+
+@pytest.fixture(scope="module")
+def described(document: dict[str, Any]) -> dict[str, Described]:
     """Method, path and operation by ``operationId``, as the running service describes them."""
     return {
         operation["operationId"]: (method.upper(), path, operation)
-        for path, item in client.openapi()["paths"].items()
+        for path, item in document["paths"].items()
         for method, operation in item.items()
     }
 
@@ -70,7 +78,7 @@ def test_a_method_asks_as_the_operation_is_described(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_methods_types_are_those_of_the_operation(
-    name: str, described: dict[str, Described], client: Client
+    name: str, described: dict[str, Described], document: dict[str, Any]
 ) -> None:
     operation, request = described[name][2], asked(name)
     schemas = Schemas([_types(request)])  # type: ignore[list-item]
@@ -82,7 +90,7 @@ def test_a_methods_types_are_those_of_the_operation(
     assert (request.reads is None) == (not reads)
     for body in reads.values():
         assert body.get("schema") in (None, schemas.of(request.reads))
-    known = client.openapi()["components"]["schemas"]
+    known = document["components"]["schemas"]
     assert {name: known.get(name) for name in schemas.components} == schemas.components
 
 

@@ -7,6 +7,7 @@ import lzma
 from pathlib import Path
 
 import pytest
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 from compatgate.cli.main import main
@@ -18,7 +19,7 @@ OLD = ["--pool", "driver=470.57.02,gpu=A100-SXM4-80GB"]
 
 @pytest.fixture
 def ask(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
     def run(*arguments: object) -> tuple[int, str, str]:

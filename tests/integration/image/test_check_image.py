@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from catalogue import own_cache
 from gpu_binaries import make_entry, make_fatbin
 from installed import install
 from wheels import make_shared_object
@@ -17,7 +18,11 @@ SITE = "usr/local/lib/python3.11/site-packages"
 
 @pytest.fixture
 def compatgate(tmp_path):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "XDG_CACHE_HOME": own_cache(tmp_path),
+        "DOCKER_CONFIG": str(tmp_path),
+    }
 
     def run(*arguments: str):
         return subprocess.run(

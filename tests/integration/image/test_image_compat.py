@@ -6,6 +6,7 @@ import json
 
 import pytest
 import yaml
+from catalogue import own_cache
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
 from compatgate.cli.main import main
@@ -25,8 +26,9 @@ ENV = {"CUDA_VERSION": "12.4.1"}
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No credentials and no cache of whoever runs the tests."""
-    for name in ("DOCKER_CONFIG", "XDG_CACHE_HOME", "HOME"):
+    for name in ("DOCKER_CONFIG", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path))
 
 
 def specs(image) -> list[Attachment]:

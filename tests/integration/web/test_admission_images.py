@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 TORCH = {**distribution("torch", "2.3.1+cu121"), **distribution("nvidia-cudnn-cu12", "8.9.2.26")}
@@ -19,7 +20,7 @@ def serving(serve, tmp_path):
 
     def start(*registries: str, options: tuple[str, ...] = ()):
         allowed = [word for name in registries for word in ("--registry", name)]
-        own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
+        own = {"XDG_CACHE_HOME": own_cache(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
         return serve(*allowed, *options, **own)
 
     return start

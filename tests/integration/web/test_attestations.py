@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from attest_keys import new_key, private_pem, public_pem
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 from compatgate.errors import Unavailable
@@ -53,7 +54,7 @@ def test_the_service_reads_and_signs_and_its_keys_verify(
 ) -> None:
     image = registry.push(layer_of(TORCH))
     key = write(tmp_path / "k.pem", private_pem(new_key()))
-    own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
+    own = {"XDG_CACHE_HOME": own_cache(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
     options = ("--signing-key", key, "--registry", registry.host, "--workers", "2")
     server = serve(*options, "--public-url", "https://gate.example", **own)
     asked = ("attest", "--server", url(server), *TARGET, "--image", image.reference)

@@ -19,6 +19,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from catalogue import own_cache
 from ci_systems import Machine, run_task
 from deploy_examples import DEPLOY, SERVICE, analysis, helm_objects, load, terraform
 from image_blobs import distribution, layer_of
@@ -121,7 +122,7 @@ def ask(gate: Any, authority: Path, tmp_path: Path) -> Asked:
                 "PYTHONPATH": f"{tmp_path}:{ROOT}",
                 "SSL_CERT_FILE": str(authority / f"{trusted}.crt"),
                 "COMPATGATE_TOKEN": gate.token,
-                "XDG_CACHE_HOME": str(tmp_path),
+                "XDG_CACHE_HOME": own_cache(tmp_path),
             },
         )  # fmt: skip
 

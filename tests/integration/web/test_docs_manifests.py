@@ -17,6 +17,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 from kubectl_tools import helm, kubectl, rendered
 
@@ -204,7 +205,7 @@ def test_images_are_read_where_they_may_be(fake: Any, tmp_path: Path) -> None:
     }
     image = fake.image(layer_of(packages))
     text = DEPLOYMENT.replace("        compatgate.dev/stack: STACK\n", "        x: y\n")
-    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    cache = {"XDG_CACHE_HOME": own_cache(tmp_path)}
     matrix = ["matrix", "import", str(ROOT / "matrix" / "examples"), "--reason", "x"]
     database = ["--database", str(tmp_path / "gate.db")]
     assert compatgate(tmp_path, *matrix, *database).returncode == 0

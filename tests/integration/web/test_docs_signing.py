@@ -11,6 +11,7 @@ from typing import Any
 
 import prepared
 import pytest
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +35,7 @@ def test_the_examples_print_what_the_page_says(serve: Any, registry: Any, tmp_pa
     if shutil.which("curl") is None or shutil.which("openssl") is None:
         pytest.skip("no curl, or no openssl")
     image = registry.push(layer_of(TORCH))
-    own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
+    own = {"XDG_CACHE_HOME": own_cache(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
     name, tag = image.reference.rsplit(":", 1)
     address = ""
     for command, expected in examples():

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 POOL = {"driver": "535.183.01", "gpu": "A100-SXM4-80GB"}
@@ -22,7 +23,7 @@ def serving(serve, tmp_path) -> Callable:
 
     def start(*registries: str, options: tuple[str, ...] = (), **env: str):
         allowed = [word for name in registries for word in ("--registry", name)]
-        own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
+        own = {"XDG_CACHE_HOME": own_cache(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
         return serve(*allowed, *options, **{**own, **env})
 
     return start

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from catalogue import own_cache
 from gpu_binaries import make_entry, make_fatbin
 from wheel_server import WheelServer, wheel_server
 from wheels import make_shared_object, make_wheel
@@ -34,7 +35,7 @@ def serving(serve, tmp_path) -> Callable:
 
     def start(*indexes: str, options: tuple[str, ...] = (), **env: str):
         allowed = [word for url in indexes for word in ("--index", url)]
-        return serve(*allowed, *options, **{"XDG_CACHE_HOME": str(tmp_path / "cache"), **env})
+        return serve(*allowed, *options, **{"XDG_CACHE_HOME": own_cache(tmp_path / "cache"), **env})
 
     return start
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from catalogue import own_cache
 from wheel_server import WheelServer, wheel_server
 
 _PROGRAM = """
@@ -48,7 +49,7 @@ def measure(server: WheelServer, tmp_path: Path) -> Callable[..., Outcome]:
     def run(*arguments: str, json_format: bool = True) -> Outcome:
         form = ["--format", "json"] if json_format else []
         indexes = ["--index", server.index]
-        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        environment = os.environ | {"XDG_CACHE_HOME": own_cache(tmp_path / "cache")}
         result = subprocess.run(
             [sys.executable, "-c", _PROGRAM, "facts", "measure", *form, *indexes, *arguments],
             capture_output=True,

@@ -21,7 +21,7 @@ def noise(size: int, seed: int = 1) -> bytes:
     return (block * (size // MIB + 1))[:size]
 
 
-def wheel(**members: bytes) -> bytes:
+def wheel(level: int | None = None, **members: bytes) -> bytes:
     files = {
         "gpu_pkg/lib_cuda126.so": make_shared_object(
             soname="lib_cuda126.so", needs=["libcudart.so.12", "libc.so.6"], code=UNIT + UNIT
@@ -32,7 +32,7 @@ def wheel(**members: bytes) -> bytes:
         "gpu_pkg/__init__.py": b"",
     }
     requires = ["torch==2.9.0", "numpy"]
-    return make_wheel(files | members, name="gpu-pkg", requires=requires)
+    return make_wheel(files | members, name="gpu-pkg", requires=requires, level=level)
 
 
 EXPECTED = [
@@ -183,7 +183,7 @@ def test_a_record_is_kept_by_its_digest_for_ever(server, measure):
 
 def test_a_wrong_digest_ends_in_one_line_and_no_record_not_even_the_next_time(server, measure):
     library = make_shared_object(code=UNIT, data=noise(66 * MIB))  # more than is always read whole
-    content = wheel(**{"gpu_pkg/big.so": library})
+    content = wheel(0, **{"gpu_pkg/big.so": library})
     server.add(NAME, content)
     server.digests[NAME] = "0" * 64
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_digest_in_the_url_is_compared(server, measure):
 
 @pytest.mark.parametrize("lie", ["start", "total", "status", "etag", "endless"])
 def test_a_server_that_lies_ends_in_one_line_and_no_record(server, measure, lie):
-    url = server.add(NAME, wheel(**{"gpu_pkg/data.bin": noise(3 * MIB)}))
+    url = server.add(NAME, wheel(0, **{"gpu_pkg/data.bin": noise(3 * MIB)}))
     server.lie = lie
     found = measure(url)
     assert (found.status, found.records) == (2, [])
@@ -211,7 +211,7 @@ def test_a_server_that_lies_ends_in_one_line_and_no_record(server, measure, lie)
 
 
 def test_a_zip_bomb_ends_in_one_line_and_little_memory(server, measure):
-    url = server.add(NAME, wheel(**{"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * MIB)}))
+    url = server.add(NAME, wheel(1, **{"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * MIB)}))
     found = measure(url)
     assert (found.status, found.records) == (2, [])
     assert "a compression bomb" in found.errors
@@ -220,7 +220,7 @@ def test_a_zip_bomb_ends_in_one_line_and_little_memory(server, measure):
 
 def test_a_connection_that_is_cut_now_and_then_does_not_matter(server, measure):
     library = make_shared_object(needs=["libcudart.so.12"], code=UNIT, data=noise(8 * MIB))
-    server.add(NAME, wheel(**{"gpu_pkg/big.so": library}))
+    server.add(NAME, wheel(0, **{"gpu_pkg/big.so": library}))
     server.cut_after = 3 * MIB
     (record,) = measure("gpu-pkg==1.0", "--python", "3.12").records
     assert record["libraries"][0]["path"] == "gpu_pkg/big.so"
@@ -231,7 +231,7 @@ def test_a_measurement_that_was_cut_off_goes_on_where_it_was(server, measure):
         f"gpu_pkg/part{n}.so": make_shared_object(code=UNIT, data=noise(30 * MIB, n))
         for n in range(3)
     }
-    content = wheel(**libraries)
+    content = wheel(0, **libraries)
     server.add(NAME, content)
     server.stop_after = 75 * MIB
     stopped = measure("gpu-pkg==1.0", "--python", "3.12")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from catalogue import own_cache
 from cuda_toolkit import toolkit
 from gpu_binaries import make_entry, make_fatbin
 from pe_files import make_dll
@@ -48,7 +49,7 @@ class Verdict(NamedTuple):
 @pytest.fixture
 def run(command, server, tmp_path, monkeypatch) -> Callable[..., tuple[int, str, str]]:
     """Run a command line as a user whose pip asks the tests' index, with a cache of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_INDEX_URL", server.index)
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_EXTRA_INDEX_URL"):
@@ -69,10 +70,12 @@ def check(run) -> Callable[..., Verdict]:
     return ask
 
 
-def content(*arches: int, name: str = "gpu-pkg-cu12", **members: bytes) -> bytes:
+def content(
+    *arches: int, name: str = "gpu-pkg-cu12", level: int | None = None, **members: bytes
+) -> bytes:
     code = make_fatbin(*(make_entry("sass", arch) for arch in arches or (80,)))
     library = make_shared_object(needs=["libcudart.so.12"], code=code)
-    return make_wheel({"gpu_pkg/lib.so": library, **members}, name=name)
+    return make_wheel({"gpu_pkg/lib.so": library, **members}, name=name, level=level)
 
 
 def digest(data: bytes) -> str:
@@ -278,7 +281,8 @@ def test_a_wheel_for_another_platform_leaves_the_package_open(server, check, tmp
 
 
 def test_a_zip_bomb_leaves_the_package_open(server, check, tmp_path):
-    server.add(NAME, content(**{"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * 1024 * 1024)}))
+    bomb = {"gpu_pkg/bomb.so": b"\x7fELF" + bytes(500 * 1024 * 1024)}
+    server.add(NAME, content(level=1, **bomb))
     opens_by_name(check(uv_lock(tmp_path, server, NAME)), "bytes")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from catalogue import own_cache
 from gpu_binaries import make_entry, make_fatbin
 from tables import read_table
 from wheels import make_shared_object, make_wheel
@@ -45,7 +46,7 @@ def add(server):
 @pytest.fixture
 def refresh(server, tmp_path, monkeypatch, capsys):
     """Run the command; gives its status, JSON and what it said."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
 
     def run(*arguments: str, index: bool = True) -> tuple[int, dict[str, Any], str]:
         where = ["--index", server.index] if index else []
