@@ -188,7 +188,14 @@ class Connection(HttpToolsProtocol):
         self.transport.write(encode_answer(answer, default, closes=closes))
         if closes:
             self.transport.close()
-        self.on_response_complete()
+        if self.pipeline:
+            self.on_response_complete()  # begins to answer the next request
+            return
+        self.server_state.total_requests += 1
+        self._since = self.loop.time()
+        self._within(self.timeout_keep_alive)  # instead of a timer for each answer
+        if self._ended:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, if there can be one."""

@@ -33,8 +33,8 @@ from compatgate.service.gate.schemas import (
 )
 from compatgate.service.gate.what_if import answer
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.web.asgi import answer_here
 from compatgate.service.web.call import Call
+from compatgate.service.web.question_app import answer_here
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 _QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES)

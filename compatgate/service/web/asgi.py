@@ -7,7 +7,7 @@ that none waits for another.
 A repeated question wakes no thread except the one that commits a batch of decisions. What may
 wait (a registry, an evaluation) happens in a thread; waiting for the log of decisions needs none.
 Questions of a plain form need no ASGI either: the connection hands them over as values
-(`compatgate.kit.http.direct`). One implementation, `QuestionApp.ask`, answers them all.
+(`compatgate.kit.http.direct`). One implementation, `question_app`, answers them all.
 """
 
 from __future__ import annotations
@@ -19,49 +19,38 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.near_names import begin_budget
-from compatgate.errors import CompatgateError
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import connection, replies
 from compatgate.kit.http.direct import DIRECT
-from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
+from compatgate.kit.http.links import HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
-from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import DESK, MAX_BODY_BYTES
-from compatgate.service.gate.decider import AnswerRecord, decode_question
-from compatgate.service.gate.outages import mark_degraded
 from compatgate.service.web.access import AccessLog
-from compatgate.service.web.auth import (
-    authenticate,
-    authorize,
-    cached_sender,
-    note_refusal,
-    remember_decision,
-)
-from compatgate.service.web.call import add_link
 from compatgate.service.web.hook_app import HOOK_PATH, HookApp
 from compatgate.service.web.log_waiters import LogWaiters
 from compatgate.service.web.metrics import ALIVE_BODY
+from compatgate.service.web.question_app import QUESTION_PATH, QuestionApp
 from compatgate.service.web.route import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flask import Flask
 
     from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.http.replies import WholeAnswer
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
-
-    Reply = Callable[[WholeAnswer], None]
+    from compatgate.service.web.question_app import Reply
 
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
 _ORPHAN_SECONDS = 0.25
 _RAW_JSON = JSON.encode()
+_QUESTION_URL = QUESTION_PATH.encode()
+_LARGEST_DIRECT = 64 * 1024
+"""Bytes of a question that is answered without ASGI."""
+_STRANGE_FIELDS = (b"content-encoding", b"transfer-encoding", b"x-forwarded-for")
+"""Headers that need a closer look; the last one may change the address of the client."""
 _SIZE_DIGITS = 8
 _MAX_DRAINED = 64 * 1024 * 1024
 
@@ -250,168 +239,3 @@ def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
         and len(fields) == len(scope["headers"])
         and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
-
-
-QUESTION_PATH = f"{API_PREFIX}/gate"
-SOURCE = "rest"
-_QUESTION_URL = QUESTION_PATH.encode()
-_LARGEST_DIRECT = 64 * 1024
-"""Bytes of a question that is answered without ASGI."""
-_STRANGE_FIELDS = (b"content-encoding", b"transfer-encoding", b"x-forwarded-for")
-"""Headers that need a closer look; the last one may change the address of the client."""
-
-
-def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
-    """Answer a question in this thread.
-
-    Raises:
-        CompatgateError: as `compatgate.service.gate.service.Gate.answer`.
-    """
-    began = perf_counter()
-    check_depth(question, service.settings.max_depth)
-    if sender.targets is not None:
-        sender.require_question(decode_question(question))
-    answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
-    service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
-    remember_decision(answer.verdict)
-    body = add_link(answer.body, answer.verdict.id, service)
-    return mark_degraded(body, service.gate.degraded())
-
-
-class QuestionApp:
-    """Answers questions on the event loop, by callbacks: no question needs a task of its own.
-
-    Args:
-        service: of the application.
-        lane: threads for questions that may wait.
-        waiters: for the log of decisions.
-    """
-
-    def __init__(self, service: Service, lane: Lane, waiters: LogWaiters) -> None:
-        self.service = service
-        self.lane = lane
-        self.waiters = waiters
-
-    def ask(self, fields: Fields, question: bytes, note: RequestNote, reply: Reply) -> None:
-        """Answer a question, or say why not; never raise.
-
-        Args:
-            fields: headers of the request, by their names in small letters.
-            question: the body.
-            note: of the request.
-            reply: called once with the answer, now or later.
-        """
-        _Question(self, fields, question, note, reply).begin()
-
-    async def answer(self, fields: Fields, question: bytes, note: RequestNote, send: Send) -> None:
-        """Answer a question to a server of ASGI; arguments are those of `ask`."""
-        answered: asyncio.Future[WholeAnswer] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: WholeAnswer) -> None:
-            if not answered.done():  # the client may be gone
-                answered.set_result(answer)
-
-        self.ask(fields, question, note, reply)
-        found = await answered
-        await send(found.start())
-        await send({"type": "http.response.body", "body": found.body})
-
-
-class _Question:
-    """A question on its way: recalled or evaluated, then logged, then answered."""
-
-    __slots__ = ("_app", "_began", "_decided", "_header", "_note", "_question", "_reply")
-
-    def __init__(
-        self, app: QuestionApp, fields: Fields, question: bytes, note: RequestNote, reply: Reply
-    ) -> None:
-        self._app = app
-        self._question = question
-        self._note = note
-        self._reply = reply
-        self._began = perf_counter()
-        self._decided: AnswerRecord | None = None
-        sender = fields.get(b"authorization")
-        self._header = None if sender is None else sender.decode("latin-1")
-        note.route = "ask"
-        note.number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
-
-    def begin(self) -> None:
-        """Recall the answer, or evaluate the question in a thread."""
-        try:
-            decided = self._recall()
-            if decided is not None:
-                self._log(decided)
-            else:
-                self._app.lane.start(self._evaluate).add_done_callback(self._evaluated)
-        except Exception as error:
-            self._fail(error)
-
-    def _recall(self) -> AnswerRecord | None:
-        """Return the decision from memory; None: a thread must make it."""
-        service = self._app.service
-        sender = cached_sender(self._header, service)
-        if sender is None or sender.targets is not None:
-            return None
-        authorize(sender, "gate")
-        found = service.gate.known(self._question, asked_by=sender.name, source=SOURCE)
-        if found is not None:  # else `_evaluate` counts the request
-            service.limits.take(sender, self._note.peer)
-        return found
-
-    def _evaluate(self) -> AnswerRecord:
-        """Decide in a thread of the lane; logging needs none."""
-        service = self._app.service
-        begin_budget()
-        sender = authenticate(self._header, service, self._note.peer)
-        service.limits.take(sender, self._note.peer)
-        authorize(sender, "gate")
-        check_depth(self._question, service.settings.max_depth)
-        if sender.targets is not None:
-            sender.require_question(decode_question(self._question))
-        return service.gate.evaluate(self._question, asked_by=sender.name, source=SOURCE)
-
-    def _evaluated(self, found: asyncio.Future[AnswerRecord]) -> None:
-        try:
-            self._log(found.result())
-        except Exception as error:
-            self._fail(error)
-
-    def _log(self, decided: AnswerRecord) -> None:
-        self._decided = decided
-        self._app.waiters.call(self._app.service.gate.submit((decided,)), self._logged)
-
-    def _logged(self, error: CompatgateError | None) -> None:
-        try:
-            if error is not None:
-                raise error
-            answer = self._conclude()
-        except Exception as found:
-            self._fail(found)
-        else:
-            self._reply(answer)
-
-    def _conclude(self) -> WholeAnswer:
-        """Return the answer of a decision that is logged."""
-        assert self._decided is not None  # noqa: S101 - `_log` comes before
-        service, note, verdict = self._app.service, self._note, self._decided.answer.verdict
-        service.metrics.decided(verdict, SOURCE, perf_counter() - self._began)
-        note.identity, note.verdicts, note.status = self._decided.decision.asked_by, (verdict,), 200
-        body = add_link(self._decided.answer.body, verdict.id, service)
-        service.metrics.requested("POST", "ask", 200)
-        return replies.json_answer(mark_degraded(body, service.gate.degraded()), note.number)
-
-    def _fail(self, error: Exception) -> None:
-        """Answer with an error."""
-        service, number = self._app.service, self._note.number
-        environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": QUESTION_PATH}
-        environ[replies.ENVIRON], environ[NOTE] = number, self._note
-        if self._header is not None:
-            environ["HTTP_AUTHORIZATION"] = self._header
-        if isinstance(error, CompatgateError):
-            note_refusal(error, f"POST {QUESTION_PATH}", service)
-        else:
-            error = replies.unexpected_error(error, environ)
-        answer = replies.whole_problem(error, environ, number)
-        service.metrics.requested("POST", "ask", answer.status)
-        self._reply(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -11,6 +12,7 @@ from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_erro
 
 Waiter = Callable[[CompatgateError | None], None]
 """Called on the event loop; with an error, the answers must not leave."""
+_log = logging.getLogger("compatgate.web")
 
 
 class LogWaiters:
@@ -24,7 +26,7 @@ class LogWaiters:
 
         Args:
             batch: of decisions.
-            waiter: must not raise.
+            waiter: whatever it raises is logged.
         """
         waiting = self._waiting.get(batch)
         if waiting is None:
@@ -71,7 +73,10 @@ class LogWaiters:
             timer.cancel()
         error = batch.exception() if batch.done() else late_log_error()
         for waiter in self._waiting.pop(batch, ()):
-            if isinstance(error, CompatgateError):  # each has its own: it may be raised
-                waiter(Unavailable(error.problem, field=error.field, hint=error.hint))
-            else:
-                waiter(None)
+            try:
+                if isinstance(error, CompatgateError):  # each has its own: it may be raised
+                    waiter(Unavailable(error.problem, field=error.field, hint=error.hint))
+                else:
+                    waiter(None)
+            except Exception:  # the others must wake all the same
+                _log.exception("a request could not be answered")

@@ -244,11 +244,14 @@ def test_nothing_is_sent_to_a_client_that_is_gone() -> None:
 
 def test_an_answered_connection_that_stays_idle_is_closed() -> None:
     async def conversation(talk: Talk) -> None:
-        talk.connection.timeout_keep_alive = 0.01
         talk.send(PLAIN + QUESTION)
         talk.direct.reply()
         assert talk.connection.is_idle
-        await asyncio.sleep(0.05)
+        await talk.settle()
+        now, most = talk.connection.loop.time(), talk.connection.timeout_keep_alive
+        talk.connection.end_if_late(now + most - 1)
+        assert not talk.wire.is_closed
+        talk.connection.end_if_late(now + most + 1)
 
     assert talk(conversation).wire.is_closed
 
