@@ -152,20 +152,20 @@ class Upgrades:
             row = self._find(session, name, by)
             return self._view(session, row)
 
-    def list_open(self, *, limit: int) -> list[UpgradeRow]:
+    def list_open(self, *, limit: int) -> tuple[UpgradeRow, ...]:
         """Return upgrades of which a wave may still start, as recorded; the newest first."""
         with self._database.reading() as session:
-            return upgrades.list_open(session, limit=limit)
+            return tuple(upgrades.list_open(session, limit=limit))
 
-    def watch(self, session: Session, *, limit: int) -> list[UpgradeView]:
+    def watch(self, session: Session, *, limit: int) -> tuple[UpgradeView, ...]:
         """Return upgrades that may need attention, as they are now; record nothing."""
         rows = upgrades.list_watched(session, clock.now(), limit=limit)
-        return [self._view(session, row) for row in rows]
+        return tuple(self._view(session, row) for row in rows)
 
-    def find_names(self, text: str, *, limit: int) -> list[str]:
+    def find_names(self, text: str, *, limit: int) -> tuple[str, ...]:
         """Return names that contain a text; the newest upgrade's first."""
         with self._database.reading() as session:
-            return upgrades.find_names(session, text, limit=limit)
+            return tuple(upgrades.find_names(session, text, limit=limit))
 
     def ask(
         self,
