@@ -275,7 +275,7 @@ def _start(ask: PageRequest[Any], name: str) -> str:
             hint="; ".join(found.reasons),
         )  # fmt: skip
     until = view.row.upgrade.waves[found.wave - 1].held_until
-    held = f" until {clock.readable(until)}; go on here to keep it" if until else ""
+    held = f" until {clock.readable(until)}; continue here to keep it" if until else ""
     return f"Wave {found.wave} is yours{held}. Roll its nodes."
 
 

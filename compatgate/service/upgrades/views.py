@@ -68,7 +68,7 @@ class WaveView(Struct, frozen=True):
     Attributes:
         state: in a word or two, with ``tone``, its badge.
         more: domains that are not shown.
-        earliest: when it may start; None: it has, or nobody knows.
+        earliest: when it may start; None: it has, or that is not known.
         owed: what must be done before it starts, in a few words each.
         act: of a button: ``start``, ``go on``, or nothing.
         lacking: its nodes without the driver, cluster and name, once it has started.

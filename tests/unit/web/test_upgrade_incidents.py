@@ -82,4 +82,4 @@ def test_a_wave_that_its_tool_left_waits_for_a_person(fleet: Fleet) -> None:
     fleet.ask(1)
     fleet.pass_time(minutes=80)
     ((_, _, message),) = find(fleet, "upgrade-held")
-    assert "nobody has gone on with wave 1 since" in message
+    assert "nobody has continued wave 1 since" in message
