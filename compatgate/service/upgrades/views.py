@@ -22,6 +22,7 @@ from compatgate.service.upgrades.service import UpgradeView
 MAX_DOMAINS = 8
 """Failure domains of a wave that a page shows."""
 MAX_NODES = 20
+_MAX_SINGLE = 3
 _NAMES: dict[NeedKind, tuple[str, str]] = {
     "canary": ("canary", "canaries"),
     "entry": ("entry to edit", "entries to edit"),
@@ -138,7 +139,7 @@ def _arrange_wave(
 ) -> WaveView:
     found = decide(view.row.upgrade, view.known, wave.number, asker)
     state, tone = _name_state(view, wave, found)
-    domains = tuple(_count_domains(view, wave))
+    domains = _count_domains(view, wave)
     goes = found.answer == "start" and not wave.is_over
     lacking = list_lacking(wave, view.known) if wave.started and not wave.is_over else []
     return WaveView(
@@ -178,14 +179,21 @@ def _name_state(view: UpgradeView, wave: Wave, found: Decision) -> tuple[str, st
     return ("waits", "warn") if following else ("later", "queued")
 
 
-def _count_domains(view: UpgradeView, wave: Wave) -> Iterator[DomainView]:
+def _count_domains(view: UpgradeView, wave: Wave) -> tuple[DomainView, ...]:
+    """Return the domains of a wave, those in progress first; single nodes as one."""
     nodes = view.known.nodes
     members: dict[str, list[str]] = {}
+    found: list[DomainView] = []
     for key in wave.expected:
         members.setdefault(view.row.domain_of.get(key, key), []).append(key)
     for name, keys in members.items():
         upgraded = sum(key in nodes and nodes[key].upgraded for key in keys)
-        yield DomainView(name.removeprefix("node "), len(keys), upgraded)
+        found.append(DomainView(name.removeprefix("node "), len(keys), upgraded))
+    if len(found) > _MAX_SINGLE and all(one.nodes == 1 for one in found):
+        upgraded = sum(one.upgraded for one in found)
+        return (DomainView("single nodes", len(found), upgraded),)
+    order = {"running": 0, "waiting": 1, "pass": 2}
+    return tuple(sorted(found, key=lambda one: order[one.tone]))
 
 
 def _list_owed(view: UpgradeView, wave: Wave) -> Iterator[str]:
