@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,6 @@ from compatgate.core.upgrade_state import Need, NeedKind, Phase, Wave
 from compatgate.core.upgrades import Decision, decide, list_lacking
 from compatgate.kit.sections import Section
 from compatgate.service.plans.sections import arrange_causes
-from compatgate.service.upgrades.describe import describe
 from compatgate.service.upgrades.picture import Bar, draw_upgrade
 from compatgate.service.upgrades.repository import split_key
 from compatgate.service.upgrades.service import UpgradeView
@@ -100,19 +99,16 @@ def arrange(view: UpgradeView, asker: str) -> dict[str, Any]:
     """
     row, known = view.row, view.known
     picture = draw_upgrade(row.upgrade, known.freezes, known.now, row.ended_at)
+    parts = zip(row.upgrade.waves, picture.bars, picture.starts, strict=True)
+    waves = [_arrange_wave(view, asker, wave, bars, start) for wave, bars, start in parts]
     return {
         "view": view,
         "tone": TONES[view.decision.phase],
         "picture": picture,
-        "waves": [
-            _arrange_wave(view, asker, wave, bars, start)
-            for wave, bars, start in zip(
-                row.upgrade.waves, picture.bars, picture.starts, strict=True
-            )
-        ],
+        "waves": waves,
         "needs": [(need, _list_waves(view, need)) for need in known.needs],
         "most": MAX_NODES,
-        "stamp": _stamp(view),
+        "stamp": _stamp(view, waves),
     }
 
 
@@ -127,11 +123,16 @@ def list_causes(view: UpgradeView) -> list[Section]:
     return arrange_causes(view.row.plan)
 
 
-def _stamp(view: UpgradeView) -> str:
+def _stamp(view: UpgradeView, waves: Sequence[WaveView]) -> str:
     """Return a text that changes with what is shown; the picture moves on each minute."""
-    minute = int(view.known.now.timestamp()) // 60
-    shown = msgspec.json.encode([describe(view), minute], order="deterministic")
-    return hashlib.sha256(shown).hexdigest()[:16]
+    known = view.known
+    minute = int(known.now.timestamp()) // 60
+    shown = [
+        minute, view.decision, known.problems, known.approvals, known.needs, known.freezes,
+        [rate.words for rate in known.rates], view.good, view.row.approvals,
+        [(one.state, one.domains, one.owed, one.act, one.decision, one.lacking) for one in waves],
+    ]  # fmt: skip
+    return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:16]
 
 
 def _arrange_wave(
