@@ -37,6 +37,15 @@ def find_upgrades(
             yield make_condition("upgrade-held", name, "warn", message, [member])
 
 
+def list_rolling(views: Iterable[UpgradeView]) -> dict[tuple[str, str], str]:
+    """Return upgrades that have begun and go on, by target and new driver."""
+    return {
+        (view.row.upgrade.target, view.row.upgrade.driver): view.row.name
+        for view in views
+        if view.row.state in ("rolling", "stopped") and view.decision.answer != "roll back"
+    }
+
+
 def _find_rollback(view: UpgradeView, snapshot: Snapshot, now: datetime) -> Iterator[Condition]:
     """Yield the rollback as long as nodes have the driver, and for a day in any case.
 
@@ -73,7 +82,7 @@ def _find_hold(view: UpgradeView, now: datetime) -> str:
     if view.decision.answer == "wait" and view.decision.held:
         return "; ".join(view.decision.reasons)
     if wave and wave.held_until and now - wave.held_until > IDLE:
-        return f"nobody has gone on with wave {wave.number} since {wave.held_until:%Y-%m-%d %H:%MZ}"
+        return f"nobody has continued wave {wave.number} since {wave.held_until:%Y-%m-%d %H:%MZ}"
     return ""
 
 

@@ -57,7 +57,7 @@ def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet,
     assert act(browser, "start", wave="x").status_code == 400
     assert act(browser, "start", wave="1").status_code == 303
     text = browser.get("/ui/upgrades/roll").text
-    assert "Go on with wave 1" in text
+    assert "Continue wave 1" in text
     assert re.search(r'href="/ui/nodes/n1\?cluster=eu"', text)
     fleet.pass_time(minutes=10)
     fleet.report("n1", driver=NEW)
@@ -162,6 +162,6 @@ def test_an_upgrade_is_found_by_its_name_and_shown_on_home(fleet, browser):
     propose(fleet)
     assert browser.get("/ui/find?q=roll").location == "/ui/upgrades/roll"
     assert "/ui/upgrades/roll" in browser.get("/ui/find?q=ROL").text
-    assert "Upgrades under way" in browser.get("/ui/").text
+    assert "Upgrades in progress" in browser.get("/ui/").text
     fleet.act("roll-back", reason="no")
-    assert "Upgrades under way" not in browser.get("/ui/").text
+    assert "Upgrades in progress" not in browser.get("/ui/").text
