@@ -101,7 +101,8 @@ def test_an_engine_killed_in_a_block_costs_an_attempt_and_no_whole_pair(
         until(runs)
         gpu_engine.kill()
         try:
-            until(lambda: staging.run(run).state != "running" or staging.run(run).attempts > 1)
+            log = staging.folder / "worker.log"
+            until(lambda: "another worker will take it" in log.read_text())
         finally:
             gpu_engine.start()
     staging.work_until_ended(run)
