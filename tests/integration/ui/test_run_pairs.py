@@ -2,13 +2,20 @@
 
 import random
 import re
+import time
 from xml.etree import ElementTree
 
 import msgspec
+from canary_runs import DRIVER, GPU
+from msgspec.structs import replace
 
 from compatgate.canary.engine.pair_results import BlockRecord, describe_state, judge_record
 from compatgate.canary.engine.steps import plan_steps
 from compatgate.canary.run import BlockPosition, Device, Env, Metric, Report, StepResult
+from compatgate.core.binding import Binding
+from compatgate.core.matrix import Evidence
+from compatgate.core.versions import parse_version
+from compatgate.service.matrix.service import Authorship
 
 REFERENCE = "registry.example/team/app@sha256:" + "a" * 64
 MARKUP = "<script>alert(1)</script>"
@@ -88,3 +95,33 @@ def test_a_run_without_a_reference_says_so(run_pages, ran):
     text = " ".join(run_pages().get(f"/ui/runs/{run}").text.split())
     assert "<dt>Against</dt><dd>nothing: " in text or "<dt>Against</dt><dd><a" in text
     assert 'id="pairs"' not in text
+
+
+def test_evidence_shows_what_its_pairs_found_on_run_and_verdict(run_pages, ran):
+    gate, lease = ran.gate, begin(ran)
+    record_pairs(gate, lease, 5)
+    found = Evidence(
+        lease.run.id, "conv-only", GPU, parse_version("driver", DRIVER),
+        {"cuda": parse_version("cuda", "12.4")}, "failed", 0, bound=Binding(host="a"),
+    )  # fmt: skip
+    gate.runs.queue.finish(lease, "failed", "slower", replace(found, finished=int(time.time())))
+    words = "worst of 2 metrics, 5 pairs"
+    page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
+    assert "<dt>Reference</dt>" in page
+    assert 'title="sha256:' + "a" * 64 in page
+    assert re.search(
+        rf"<dt>Change</dt><dd>conv-forward\.\S+ [+-]1\d\.\d %, interval .*{words}", page
+    )
+
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+    policy = {"canary": {"require": True, "suites": ["conv-only"], "bind": "versions"}}
+    spec = {"pools": [pool], "policy": policy}
+    gate.matrix.create(
+        "Target", {"metadata": {"name": "paired"}, "spec": spec}, Authorship("t", "t")
+    )
+    question = {"target": "paired", "stack": {"cuda": "12.4", "arch": ["sm_80"]}}
+    verdict = gate.decide(question, asked_by="t", source="test")
+    assert lease.run.id in verdict.evidence
+    page = " ".join(run_pages().get(f"/ui/verdicts/{verdict.id}").text.split())
+    assert "Against a named image: conv-forward." in page
+    assert words in page

@@ -142,7 +142,8 @@ class JobView:
             return
         known, since = self._obstacle or (found, now)
         self._obstacle = (found if found.telling or not known.telling else known, since)
-        if now - since >= found.grace_s:
+        # The second block of a pair begins with an obstacle: its ConfigMap has only just been made.
+        if now - since >= found.grace_s * self._blocks:
             raise self._obstacle[0].error
 
     def _refuse_to_wait_for_ever(self, status: Status) -> None:

@@ -133,7 +133,7 @@ def _first_block_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
     """Return the status of the init container, which runs while its pod is pending."""
     status = pod.get("status") or {}
     listed = status.get("initContainerStatuses") or []
-    state = next((each["state"] for each in listed if each["name"] == FIRST), {})
+    state: dict[str, Any] = next((each["state"] for each in listed if each["name"] == FIRST), {})
     ended = state.get("terminated")
     if disrupted := _disruption_text(pod):
         return JobStatus(Status("lost", reason=disrupted))
