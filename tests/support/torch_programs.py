@@ -21,7 +21,7 @@ _PATIENCE_S = 300
 
 _FORKING = """
 import json, os, runpy, signal, sys, traceback
-import torch
+import torch, torch._dynamo
 
 def run(asked):
     signal.alarm(asked["seconds"])
