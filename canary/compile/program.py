@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 
@@ -19,10 +20,13 @@ CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 def main():
     """Check compiled results, time them, then the compiler, then the kernels."""
     options = program.options(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
+    folder = tempfile.mkdtemp()
+    try:
         for name in CACHES:  # read when PyTorch and Triton start
             os.environ[name] = os.path.join(folder, name.lower())
-        return _run(options)
+        _run(options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a compiler may still write there
 
 
 def _run(options):

@@ -66,6 +66,8 @@ def work(device, uuid, nonce, count, share, ready, stop):
     """Multiply until told to stop, then check the last product; runs in the other process."""
     if uuid:
         os.environ["CUDA_VISIBLE_DEVICES"] = uuid  # read when CUDA starts
+    if device == "cpu":
+        torch.set_num_threads(1)  # threads do not survive a fork
     place = torch.device(device)
     side, at_once = SIDES[device], AT_ONCE[device]
     a, b = (_matrix(nonce, name, side).half().to(place) for name in "ab")

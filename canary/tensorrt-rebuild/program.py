@@ -30,7 +30,7 @@ def main():
     import engines
     import tensorrt
 
-    canary_env.bare(options, tensorrt=tensorrt.__version__)
+    canary_env.bare(options, tensorrt_package=tensorrt.__version__)
     if tuple(int(part) for part in tensorrt.__version__.split(".")[:2]) < OLDEST:
         raise program.NothingToTest(f"TensorRT {tensorrt.__version__} is older than 8.5")
     progress = program.Steps(2)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from importlib import metadata
@@ -45,28 +46,40 @@ def main():
         numbers = [models.numbers(nonce, f"{name} {n}", (many,)) for n, many in enumerate(lengths)]
         return [((part * 32768).long() % size.vocabulary).tolist() for part in numbers]
 
-    with tempfile.TemporaryDirectory() as folder:
+    folder = tempfile.mkdtemp()
+    try:
         model.write(folder)
-        try:
-            server = serving.Server(folder, size.places, options.seed)
-        except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            say.check("starts", False, f"{type(error).__name__}: {' / '.join(lines)}"[:400])
+        server = _started(serving, folder, size, options)
+        if server is None:
             return
-        say.check("starts", True, f"vLLM {_version()}")
         lengths, count = CHECKED[device.type]
         right.check(server, model, prompts("checked", lengths), count, dtype)
         clock = timing.WallClock(torch.cuda.synchronize if device.type == "cuda" else None)
         for name, batch in BATCHES.items():
             asked = prompts(name, [WORDS[device.type]] * batch)
             _measure(server, options, clock, name, asked)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a compiler may still write there
+
+
+def _started(serving, folder, size, options):
+    """Report whether vLLM starts, and return the server or None."""
+    try:
+        server = serving.Server(folder, size.places, options.seed)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        say.check("starts", False, f"{type(error).__name__}: {' / '.join(lines)}"[:400])
+        return None
+    say.check("starts", True, f"vLLM {_version() or 'without metadata'}")
+    return server
 
 
 def _version():
+    """Return the version of the image's vLLM; None if its metadata is missing."""
     try:
         return metadata.version("vllm")
     except metadata.PackageNotFoundError:
-        return "?"
+        return None
 
 
 def _measure(server, options, clock, name, prompts):
