@@ -30,12 +30,15 @@ FIRST = (
     "checkpoint",
     "extension",
     "inference-tail",
+    "compile",
 )
 """In this order; whatever else there is comes after them."""
 ON_CPU = ("busy", "gemm", "gemm-fp8", "memory-bandwidth", "conv", "attention", "cuda-graph")
 """Programs that take ``--device cpu``, and are soon done with it."""
 SHORTER = {"soak": {"4h": "60s"}}
 """Arguments of hours, and what stands for them here."""
+TOOLS = {"inference-tail-triton": "tritonserver", "video-decode": "ffmpeg"}
+"""Programs of the image that a workload calls."""
 Kind = Literal["baseline", "equal", "seeded"]
 
 
@@ -101,7 +104,7 @@ def lacking(workload: Workload, device: str, gpus: int) -> str:
     if workload.gpus > gpus:
         return f"it needs {workload.gpus} GPUs, and {gpus} {'is' if gpus == 1 else 'are'} here"
     if workload.adapter == "jsonl":
-        tool = {"inference-tail-triton": "tritonserver"}.get(workload.name)
+        tool = TOOLS.get(workload.name)
         return f"there is no {tool} here" if tool and not shutil.which(tool) else ""
     named = re.search(r"/opt/[\w/.-]+", " ".join(workload.command))
     if named and not os.path.exists(named[0]):

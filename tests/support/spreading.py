@@ -29,9 +29,11 @@ GROUPS = {
         "integration/canary/test_gpu_bench.py",
         "integration/canary/test_nccl_program.py",
         "integration/canary/test_programs.py",
+        "integration/canary/test_tensorrt_program.py",
         "integration/canary/test_tools.py",
         "integration/canary/test_triton_program.py",
         "integration/canary/test_tutorial.py",
+        "integration/canary/test_video_program.py",
     ),
     "compilers": (  # nvcc, and wheels that are downloaded once
         "integration/build_hints",
@@ -46,6 +48,7 @@ GROUPS = {
         "integration/canary/test_handicaps.py",
         "integration/canary/test_torch_faults.py",
         "integration/canary/test_torch_programs.py",
+        "integration/canary/test_vllm_program.py",
     ),
     "issuer": ("integration/identity",),  # Node.js with an OpenID Connect issuer
     "described": ("integration/web/test_fuzz.py",),  # long, and without a server

@@ -21,7 +21,8 @@ _PATIENCE_S = 300
 
 _FORKING = """
 import json, os, runpy, signal, sys, traceback
-import torch
+import torch, torch._dynamo
+torch._dynamo.list_backends()  # imports them, which takes seconds
 
 def run(asked):
     signal.alarm(asked["seconds"])

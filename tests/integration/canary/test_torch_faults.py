@@ -96,6 +96,78 @@ def refused(*given, **how):
 torch.load = refused
 """
 
+COMPILED = """
+import torch
+import torch._dynamo
+from torch._dynamo.backends import registry
+torch._dynamo.config.automatic_dynamic_shapes = False
+
+def larger(graph, inputs, **how):
+    return lambda *given: tuple(part * 1.001 for part in graph(*given))
+
+registry.lookup_backend = lambda name: larger if isinstance(name, str) else name
+"""
+NO_COMPILER = """
+import torch
+from torch._dynamo.backends import registry
+
+def refused(graph, inputs, **how):
+    raise RuntimeError("Failed to find C compiler.\\nPlease specify via CC")
+
+registry.lookup_backend = lambda name: refused if isinstance(name, str) else name
+"""
+OTHER_BYTES = """
+import os, torch
+to, preadv = torch.Tensor.to, os.preadv
+
+def changed(self, *given, **how):
+    found = to(self, *given, **how)
+    if how.get("copy"):
+        found[-1] ^= 1
+    return found
+
+torch.Tensor.to = changed
+os.preadv = lambda number, buffers, start: preadv(number, buffers, max(start, 8192))
+"""
+OTHER_ORDER = """
+from torch.utils import data
+
+class Other(data.DataLoader):
+    def __init__(self, given, num_workers, **how):
+        super().__init__(given, num_workers=num_workers - 1, shuffle=len(given) < 1000, **how)
+
+data.DataLoader = Other
+"""
+ONLY_TOGETHER = """
+import torch
+from torch import distributed
+all_reduce, matmul, running = distributed.all_reduce, torch.matmul, []
+
+def reduce(tensor, op, async_op=False):
+    running[:] = [async_op]
+    return all_reduce(tensor[1:] if async_op else tensor, op=op, async_op=async_op)
+
+def multiply(a, b, out=None):
+    matmul(a, b, out=out)
+    if running == [True]:
+        out[3, 5] += 8
+
+distributed.all_reduce, torch.matmul = reduce, multiply
+"""
+DISTURBED = """
+import multiprocessing, torch
+from torch.nn import functional
+linear, matmul = functional.linear, torch.matmul
+functional.linear = torch.nn.modules.linear.F.linear = lambda x, *rest: linear(x, *rest) * (
+    1.1 if x.dtype == torch.bfloat16 and multiprocessing.active_children() else 1)
+
+def multiply(a, b, out):
+    matmul(a, b, out=out)
+    out[3, 5] += 1
+
+torch.matmul = multiply
+"""
+
 
 def _with(fault: str, name: str, tmp_path: Path, *arguments: str) -> Report:
     """Run a program in a PyTorch that has a fault."""
@@ -134,6 +206,41 @@ def test_coarse_or_wrong_results_of_libraries_are_found(tmp_path: Path) -> None:
 def test_prompts_that_leak_into_each_other_and_tf32_are_found(tmp_path: Path) -> None:
     found = set(failed(_with(TF32 + PROMPTS_MIXED_UP, "llm-serving", tmp_path)))
     assert found == {"batch", "cache", "fp32-answers"}
+
+
+def test_compiled_code_that_is_wrong_and_compiled_for_each_size_is_found(tmp_path: Path) -> None:
+    found = failed(_with(COMPILED, "compile", tmp_path))
+    assert set(found) == {"fp32-right", "recompiles"}
+    assert found["recompiles"] == "graphs for 3 sizes: 3, allowed 2"
+
+
+def test_a_model_that_does_not_compile_is_a_failure_that_says_why(tmp_path: Path) -> None:
+    report = _with(NO_COMPILER, "compile", tmp_path)
+    assert "Failed to find C compiler." in failed(report)["compiles"]
+    assert "forward" not in {metric.name for metric in report.metrics}
+
+
+def test_weights_that_arrive_changed_or_in_another_place_are_found(tmp_path: Path) -> None:
+    found = failed(_with(OTHER_BYTES, "model-load", tmp_path))
+    assert found["mapped-right"] == "16 of 16 tensors differ, layers.0.weight first"
+    assert found["direct-right"] == "16 of 16 tensors differ, layers.0.weight first"
+
+
+def test_samples_out_of_order_and_a_worker_too_few_are_found(tmp_path: Path) -> None:
+    found = failed(_with(OTHER_ORDER, "data-loader", tmp_path))
+    assert found == {
+        "complete": "24 of 24 samples came, 0 of them wrong, in another order",
+        "workers": "1 of 2 workers delivered",
+    }
+
+
+def test_what_is_wrong_only_while_both_run_is_found(tmp_path: Path) -> None:
+    found = failed(_with(ONLY_TOGETHER, "overlap", tmp_path))
+    assert set(found) == {"sums-right", "products-right"}
+
+
+def test_results_that_are_wrong_only_on_a_shared_gpu_are_found(tmp_path: Path) -> None:
+    assert set(failed(_with(DISTURBED, "shared-gpu", tmp_path))) == {"answers", "neighbour-right"}
 
 
 def test_a_training_in_tf32_leaves_the_curve(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import socket
 import subprocess
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from canary_programs import (
 from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
+from compatgate.canary.run import Report
 from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
@@ -39,6 +41,11 @@ PROGRAMS = (
     "math-libraries",
     "llm-serving",
     "checkpoint",
+    "compile",
+    "model-load",
+    "data-loader",
+    "overlap",
+    "shared-gpu",
 )
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
 BARE = "gemm-fp8"
@@ -74,6 +81,50 @@ def test_without_a_gpu_a_program_says_so_in_one_line(name: str) -> None:
     said = output(name, status=NO_GPU).decode()
     assert said.startswith(f"{name}: no GPU: ")
     assert said.count("\n") == 1
+
+
+def _as_nodes(tmp_path: Path, fault: str = "") -> Report:
+    """What the first of two processes reports that stand for nodes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = canary_dir() / "nccl-nodes" / "program.py"
+    starter = tmp_path / "nodes.py"
+    starter.write_text(f"""
+import os, runpy, sys
+os.environ.update(COMPATGATE_NODES="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}")
+os.environ.update(COMPATGATE_NODE="0" if os.fork() else "1", GLOO_SOCKET_IFNAME="lo")
+if os.environ["COMPATGATE_NODE"] == "1":
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    {fault}
+sys.argv = {[str(program), *FEW]!r}
+sys.path.insert(0, {str(program.parent)!r})
+runpy.run_path({str(program)!r}, run_name="__main__")
+""")
+    done = run_with_torch([starter])
+    assert done.returncode == 0, done.stderr.decode()
+    return read_report([done.stdout], read_workload(program.parent))
+
+
+def test_two_processes_reduce_as_nodes_do(tmp_path: Path) -> None:
+    report = _as_nodes(tmp_path)
+    keeps_to_its_manifest("nccl-nodes", report)
+    assert failed(report) == {}
+
+
+def test_a_node_whose_sums_are_wrong_is_found_by_the_first_one(tmp_path: Path) -> None:
+    fault = (
+        "from torch import distributed as d; whole = d.all_reduce; "
+        "d.all_reduce = lambda t, op=d.ReduceOp.SUM: (whole(t, op=op), "
+        "t.numel() > 1 and op == d.ReduceOp.SUM and t[:1].add_(1))"
+    )
+    assert set(failed(_as_nodes(tmp_path, fault))) == {"right", "agree"}
+
+
+def test_a_program_for_nodes_has_nothing_to_test_on_one() -> None:
+    done = run_with_torch([canary_dir() / "nccl-nodes" / "program.py", *FEW])
+    said = done.stdout.decode().splitlines()[-1]
+    assert said.startswith("nccl-nodes: nothing to test: it was started on one node only: ")
 
 
 def _chain(node: ast.AST) -> str | None:

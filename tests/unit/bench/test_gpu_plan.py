@@ -55,6 +55,8 @@ def test_the_regressions_that_were_asked_for_can_be_made_on_a_gpu() -> None:
         ("gpu-burn", 1, "there is no /opt/gpu-burn here"),
         ("dcgm-diag", 1, "there is no dcgmi here"),
         ("inference-tail-triton", 1, "there is no tritonserver here"),
+        ("video-decode", 1, "there is no ffmpeg here"),
+        ("overlap", 1, "it needs 2 GPUs, and 1 is here"),
         ("hello-cpu", 1, "it needs no GPU"),
     ],
 )

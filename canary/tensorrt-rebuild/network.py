@@ -1,0 +1,94 @@
+"""Define the networks, their inputs, and the result in double precision. Python 3.8 or newer.
+
+Bound of a result as a share of the largest value: each of ``L`` layers adds sums of ``k`` terms to
+what came before. Errors of random sign add up as the square root of their number, and four standard
+deviations are ``4 sqrt(L k) u`` (Higham and Mary, SIAM J. Sci. Comput. 41, 2019). In fp16 the sums
+may be in fp16, too, and weights and inputs are rounded as well, which is within the same bound.
+"""
+
+import math
+import random
+import struct
+from collections import namedtuple
+
+import canary_numerics as numerics
+import onnx_file
+
+Size = namedtuple("Size", "layers channels side batch")
+SMALL = Size(3, 4, 8, 2)
+"""Small enough for the interpreter to compute."""
+LARGE = Size(4, 64, 56, 32)
+_PERIOD = 4099
+
+
+class Network:
+    """Network of a size with random weights and inputs that no image knows.
+
+    Attributes:
+        size: of this module.
+        onnx: the file's bytes.
+        given: input as bytes of fp32.
+    """
+
+    def __init__(self, size):
+        source = random.SystemRandom()
+        self.size = size
+        terms = 9 * size.channels
+        line = [source.uniform(-1, 1) for _ in range(_PERIOD)]
+        weights = [value * math.sqrt(3 / terms) for value in line]
+        self._weights = [
+            _tile(weights, size.channels * terms, 101 * layer) for layer in range(size.layers)
+        ]
+        self.given = _tile(line, size.batch * size.channels * size.side**2, 57)
+        self.onnx = onnx_file.convolutions(self._weights, size.channels, size.side, size.batch)
+
+    def bound(self, precision):
+        """Return the largest error allowed in a precision."""
+        sums = self.size.layers * 9 * self.size.channels
+        return 4 * math.sqrt(sums) * numerics.ROUNDING[precision]
+
+    def error(self, result):
+        """Return the largest error of a result, bytes of fp32, as a share of the largest value."""
+        found = _numbers(result)
+        right = self.right()
+        if not all(math.isfinite(value) for value in found):
+            return math.inf
+        worst = max(abs(ours - wanted) for ours, wanted in zip(found, right))
+        return worst / max(abs(value) for value in right)
+
+    def right(self):
+        """Return the result in double precision, in one list."""
+        size, values = self.size, _numbers(self.given)
+        for weights in map(_numbers, self._weights):
+            values = [
+                value
+                for image in range(size.batch)
+                for channel in range(size.channels)
+                for value in self._channel(values, weights, image, channel)
+            ]
+        return values
+
+    def _channel(self, values, weights, image, channel):
+        """Yield one channel of an image after one layer, row by row."""
+        count, side = self.size.channels, self.size.side
+        start = image * count * side * side
+        for row in range(side):
+            for column in range(side):
+                total = 0.0
+                for other in range(count):
+                    at, weight = start + other * side * side, (channel * count + other) * 9
+                    for y in range(max(row - 1, 0), min(row + 2, side)):
+                        for x in range(max(column - 1, 0), min(column + 2, side)):
+                            tap = weight + (y - row + 1) * 3 + x - column + 1
+                            total += weights[tap] * values[at + y * side + x]
+                yield values[start + (channel * side + row) * side + column] + max(total, 0.0)
+
+
+def _tile(line, count, offset):
+    """Return bytes of fp32: values of a line that begins again, from an offset."""
+    raw = struct.pack(f"<{len(line)}f", *line[offset:], *line[:offset])
+    return (raw * (count // len(line) + 1))[: 4 * count]
+
+
+def _numbers(raw):
+    return struct.unpack(f"<{len(raw) // 4}f", raw)
