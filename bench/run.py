@@ -17,6 +17,7 @@ import change_points
 import decide
 import far_gates
 import files_run
+import fleet_pages
 import gpu_page
 import http_gate
 import judge
@@ -119,6 +120,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 
 {backtest}
 
+## A large fleet
+
+{fleet_pages}
+
 ## The queue of canary runs
 
 {queue}
@@ -171,6 +176,7 @@ def main() -> None:
         pages=pages.main(),
         layers="\n".join(layers.main()),
         backtest=backtest.main(),
+        fleet_pages=fleet_pages.main(),
         queue=run_queue.main(),
         judge=judge.main(),
         change_points=change_points.main(),

@@ -1,13 +1,17 @@
-"""Run ``compatgate lock``: let uv lock a project for a target, and write what the gate passes."""
+"""Run ``compatgate lock``: let uv or conda's solver lock a project for a target.
+
+What the gate passes is written.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from compatgate.check.cli import add_decider_options, add_wheel_options, complete_decider
+from compatgate.check.resolver import TORCH_INDEX
 from compatgate.check.solve import add_solve_places, read_base, read_solve_pools
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
@@ -18,20 +22,20 @@ if TYPE_CHECKING:
 
     from compatgate.check.deciders import Decider
     from compatgate.check.project import ProjectFile
-    from compatgate.check.resolver import Pins
+    from compatgate.check.resolver import Pins, Resolved
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
 
 Json = dict[str, Any]
-_TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
 _MAX_TRIES = 20
 _EXAMPLES = """\
-The stacks of compatgate solve are tried in their order: uv resolves the project with the stack as
-constraints, and the gate judges the lock. The first lock that passes is written.
+The stacks of compatgate solve are tried in their order: uv, or conda's solver for an
+environment.yml, resolves the project with the stack as constraints, and the gate judges the lock.
+The first lock that passes is written.
 
 exit status:
-  0  a lock that passes was written      1  none passes, or uv finds a conflict with each stack
+  0  a lock that passes was written      1  none passes, or conflicts with each stack
   2  bad input or usage                  3  no decision, or no answer
 
 examples:
@@ -40,6 +44,7 @@ examples:
   compatgate lock --target prod-a100 --in pyproject.toml --edit
   compatgate lock --pool driver=580.95.05,gpu=L4 --in requirements.in \\
                   --build-index https://mirror.example/whl/{label} -- --default-index https://...
+  compatgate lock --target prod-a100 --in environment.yml --channel conda-forge
 """
 
 
@@ -51,10 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         metavar="FILE",
         required=True,
-        help="requirements.in or pyproject.toml",
+        help="requirements.in or pyproject.toml for uv; environment.yml for conda's solver",
     )
     parser.add_argument(
-        "--out", metavar="FILE", help="the lock (default: pylock.toml beside the project's file)"
+        "--tool",
+        choices=("uv", "conda"),
+        help="resolver (default: conda for a file that ends in .yml or .yaml, else uv)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="the lock (default: pylock.toml, or conda-PLATFORM.lock, beside the project's file)",
     )
     parser.add_argument(
         "--edit",
@@ -82,7 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="index with builds of a label, such as cu126=https://...; {label} stands for it"
-        f" (default: {_TORCH_INDEX}); none: the package index alone",
+        f" (default: {TORCH_INDEX}); none: the package index alone",
+    )
+    parser.add_argument(
+        "--channel",
+        metavar="NAME|URL",
+        action="append",
+        default=[],
+        help="conda channel, instead of those of the file; may be repeated",
     )
     parser.add_argument(
         "--tries", metavar="N", type=int, default=5, help="stacks to try, 1 to 20 (default: 5)"
@@ -103,11 +122,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: an option or the project's file is malformed.
         NotFound: there is no such target.
-        Unavailable: uv is not installed, or the server or the database does not answer.
+        Unavailable: the resolver is not installed, or the server or the database does not answer.
     """
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)
+    _check_tool(args)
     if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
     decider = choose_decider(args, recorded=False)
@@ -115,6 +135,22 @@ def run(args: argparse.Namespace) -> int:
         return _Locking(args, decider).run()
     finally:
         decider.close()
+
+
+def _check_tool(args: argparse.Namespace) -> None:
+    """Choose the resolver, and refuse options of the other one.
+
+    Raises:
+        BadInput: an option belongs to the other resolver.
+    """
+    if not args.tool:
+        args.tool = "conda" if args.source.endswith((".yml", ".yaml")) else "uv"
+    of_uv = ("edit", "overrides", "build_index", "options")
+    for name in of_uv if args.tool == "conda" else ("channel",):
+        if getattr(args, name):
+            option = "-- OPTION" if name == "options" else f"--{name.replace('_', '-')}"
+            other = "uv" if args.tool == "conda" else "conda"
+            raise BadInput(f"is an option of {other}", field=option, hint=f"or --tool {other}")
 
 
 class _Attempt(NamedTuple):
@@ -128,9 +164,7 @@ class _Locking:
     """Locks one project."""
 
     def __init__(self, args: argparse.Namespace, decider: Decider) -> None:
-        from compatgate.check.project import read_project
         from compatgate.check.stack_sources import read_platforms
-        from compatgate.core.package_requirements import Platform
 
         self._args = args
         self._decider = decider
@@ -139,10 +173,24 @@ class _Locking:
         self._platforms: Platforms = read_platforms(
             self._pools, self._target_pools if args.target else None, {}, self._facts.gpus
         )
-        platform = Platform(self._platforms.os, self._platforms.cpu, None)
-        self._project: ProjectFile = read_project(args.source, self._facts, platform.environment)
-        self._indexes = _read_indexes(args.build_index)
+        self._tool = self._choose_tool()
+        self._project: ProjectFile = self._tool.project
         self._away: set[str] = set()
+
+    def _choose_tool(self) -> LockTool:
+        where = (self._platforms.os, self._platforms.cpu)
+        if self._args.tool == "uv":
+            from compatgate.check.resolver import UvProject
+
+            return UvProject(self._args, self._facts, where)
+        from compatgate.check.conda import CondaEnvironment
+        from compatgate.core.request import parse_pool
+
+        bodies = self._pools or [
+            pool for name in self._args.target for pool in self._pools_of(name)
+        ]
+        pools = [parse_pool(body, self._facts.gpus) for body in bodies]
+        return CondaEnvironment(self._args.source, self._facts, pools, where, self._args.channel)
 
     def run(self) -> int:
         """Try the stacks in their order, and write the first lock that passes."""
@@ -156,11 +204,11 @@ class _Locking:
             print(render_solved(found, width_of(sys.stdout), colour=False))
             return EXIT_DENIED
         worst = EXIT_DENIED
-        tried: list[dict[str, str]] = []
+        tried: list[list[str]] = []
         for one in found["stacks"]:
-            pins: Pins | None = self._pins(one["stack"])
-            while pins and pins.versions not in tried and len(tried) < 2 * self._args.tries:
-                tried.append(pins.versions)
+            pins: Pins | None = self._tool.pins(one["stack"])
+            while pins and pins.constraints() not in tried and len(tried) < 2 * self._args.tries:
+                tried.append(pins.constraints())
                 said = self._try(one["stack"], pins)
                 if said.status == 0:
                     return 0
@@ -171,11 +219,14 @@ class _Locking:
 
     def _target_pools(self) -> list[Json]:
         """Return the pools of the first target, which choose the platform."""
+        return self._pools_of(self._args.target[0])
+
+    def _pools_of(self, target: str) -> list[Json]:
         from argparse import Namespace
 
         from compatgate.check.deciders import pools_of
 
-        return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
+        return pools_of(Namespace(**{**vars(self._args), "target": target}))
 
     def _question(self) -> Json:
         wants = dict(self._project.wants)
@@ -203,25 +254,9 @@ class _Locking:
             return ours
         return stated
 
-    def _pins(self, stack: Json) -> Pins:
-        """Return the pins of a stack: the project's parts, and packages that the stack brings."""
-        from compatgate.check.resolver import pins_of
-        from compatgate.core.components import COMPONENTS
-
-        facts = self._facts
-        names = {
-            part: part for part in stack if part in facts.framework_names or part not in COMPONENTS
-        }
-        return pins_of(
-            {part: text for part, text in stack.items() if isinstance(text, str)},
-            {**names, **self._project.names},
-            self._indexes,
-        )
-
     def _try(self, stack: Json, pins: Pins) -> _Attempt:
         """Resolve and judge one stack; write the lock that passes."""
         from compatgate.check.formats.text import format_stack
-        from compatgate.check.resolver import resolve
 
         away = [url for url in pins.indexes.values() if url in self._away]
         if away:
@@ -229,17 +264,10 @@ class _Locking:
             return _Attempt(EXIT_DENIED)
         _say(f"trying {format_stack(stack)}")
         python = str(stack.get("python") or self._python())
-        made = resolve(
-            self._project.path,
-            pins,
-            python=python.removesuffix("t"),
-            platform=(self._platforms.os, self._platforms.cpu),
-            options=self._args.options,
-            overrides=self._args.overrides,
-        )
+        made = self._tool.resolve(pins, python.removesuffix("t"))
         if not made.lock:
             self._away |= {url for url in pins.indexes.values() if f"fetch: {url}" in made.words}
-            _say(f"  uv found no lock with {', '.join(pins.constraints())}:")
+            _say(f"  {self._tool.name} found no lock with {', '.join(pins.constraints())}:")
             _say("\n".join(f"  | {line}" for line in made.words.splitlines()))
             _say("\n".join(f"  {text}" for text in pins.left))
             return _Attempt(EXIT_DENIED)
@@ -253,19 +281,7 @@ class _Locking:
         _say("\n".join(f"  {text}" for text in pins.left))
         unknown = all(one["verdict"] == "unknown" for one in bad)
         status = EXIT_NO_DECISION if unknown else EXIT_DENIED
-        return _Attempt(status, self._recorded_instead(bad, pins))
-
-    def _recorded_instead(self, verdicts: Sequence[Json], pins: Pins) -> Pins | None:
-        """Return pins with recorded releases of packages whose content is not known."""
-        from msgspec.structs import replace
-
-        found: dict[str, str] = {}
-        for finding in (one for verdict in verdicts for one in verdict["findings"]):
-            name = finding["component"]
-            if finding["rule"] == "CG410" and name not in pins.versions:
-                known = self._facts.recorded_versions(name)
-                found |= {name: known[-1].public} if known else {}
-        return replace(pins, versions={**pins.versions, **found}) if found else None
+        return _Attempt(status, self._tool.revise(pins, bad))
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
@@ -274,7 +290,7 @@ class _Locking:
         from compatgate.check.stack_sources import read_files
 
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
-            path = os.path.join(folder, "pylock.toml")
+            path = os.path.join(folder, self._tool.lock_name)
             Path(path).write_bytes(lock)
             written = read_files(path, None, self._platforms, {}, self._facts.packages)
         stack = written.stack
@@ -308,11 +324,37 @@ class _Locking:
             return
         from compatgate.kit.files import replacing
 
-        out = Path(self._args.out or self._project.path.with_name("pylock.toml"))
-        header = f"# Made by uv for compatgate lock --in {self._project.path.name}\n"
+        out = Path(self._args.out or self._project.path.with_name(self._tool.lock_name))
+        header = f"# Made by {self._tool.name} for compatgate lock --in {self._project.path.name}\n"
         with replacing(out, 0o644) as file:
             file.write(header.encode() + lock)
         print(f"wrote {out}")
+
+
+class LockTool(Protocol):
+    """A resolver with the project that it locks.
+
+    Attributes:
+        name: of the resolver.
+        lock_name: file name of the lock.
+        project: the project's file.
+    """
+
+    name: str
+    lock_name: str
+    project: ProjectFile
+
+    def pins(self, stack: Json) -> Pins:
+        """Return what the resolver is told of a stack."""
+        ...
+
+    def resolve(self, pins: Pins, python: str) -> Resolved:
+        """Resolve the project with pins for a Python."""
+        ...
+
+    def revise(self, pins: Pins, verdicts: Sequence[Json]) -> Pins | None:
+        """Return other pins of a stack whose lock did not pass; None: there are none."""
+        ...
 
 
 def _passes(verdict: Json) -> bool:
@@ -325,21 +367,3 @@ def _say(text: str) -> None:
     if not text:
         return
     print("\n".join(strip_controls(line) for line in text.split("\n")), file=sys.stderr)
-
-
-def _read_indexes(texts: Sequence[str]) -> dict[str, str]:
-    """Return the index of each label; the empty label is the template of all others.
-
-    Raises:
-        BadInput: a value has no URL.
-    """
-    found = {"": _TORCH_INDEX}
-    for text in texts:
-        label, equals, url = text.partition("=")
-        if not equals or "/" in label:
-            label, url = "", text
-        if url != "none" and not url.startswith(("https://", "http://", "file://")):
-            hint = "cu126=https://..., or none"
-            raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
-        found[label] = "" if url == "none" else url
-    return found

@@ -8,11 +8,21 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.errors import Unavailable
+from compatgate.errors import BadInput, Unavailable
 
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.check.project import ProjectFile
+    from compatgate.core.facts import Facts
+    from compatgate.core.request import Cpu, Os
+
+TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
 _PATIENCE_S = 600
 _MAX_LINES = 24
 _PLATFORMS = {
@@ -30,11 +40,13 @@ class Pins(Struct, frozen=True):
         versions: distribution to exact version, with the label of its build.
         indexes: label of a build to the index that has it.
         left: parts of the stack that no distribution states, in words.
+        bounds: further constraints that only limit a version.
     """
 
     versions: dict[str, str]
     indexes: dict[str, str]
     left: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
     @property
     def sources(self) -> dict[str, str]:
@@ -48,7 +60,7 @@ class Pins(Struct, frozen=True):
 
     def constraints(self) -> list[str]:
         """Return the pins as requirements."""
-        return [f"{name}=={version}" for name, version in self.versions.items()]
+        return [*(f"{name}=={version}" for name, version in self.versions.items()), *self.bounds]
 
     def edit(self) -> str:
         """Return the part of a ``pyproject.toml`` that makes ``uv lock`` choose the same versions.
@@ -167,7 +179,7 @@ def resolve(
         except subprocess.TimeoutExpired:
             raise Unavailable(f"uv did not end within {_PATIENCE_S} s", field="uv") from None
         if done.returncode or not lock.exists():
-            return Resolved(b"", _shorten(done.stderr, here))
+            return Resolved(b"", shorten_words(done.stderr.replace(f"{here}/", "")))
         return Resolved(_narrow(lock.read_bytes(), python))
 
 
@@ -177,9 +189,9 @@ def _narrow(lock: bytes, python: str) -> bytes:
     return re.sub(rb'^requires-python = "[^"]*"', stated, lock, count=1, flags=re.MULTILINE)
 
 
-def _shorten(text: str, folder: Path) -> str:
-    """Return the resolver's words without our own paths, at most a screen."""
-    lines = text.replace(f"{folder}/", "").strip().splitlines()
+def shorten_words(text: str) -> str:
+    """Return a resolver's words, at most a screen."""
+    lines = text.strip().splitlines()
     return "\n".join(lines[:_MAX_LINES] + (["..."] if len(lines) > _MAX_LINES else []))
 
 
@@ -208,3 +220,79 @@ def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping
             used[label] = url
         versions[names[part]] = version
     return Pins(versions, used, tuple(left))
+
+
+class UvProject:
+    """A project that uv locks.
+
+    Args:
+        args: options of ``compatgate lock``.
+        facts: the catalog.
+        platform: system and processor to resolve for.
+
+    Raises:
+        BadInput: an option or the project's file is malformed.
+    """
+
+    name = "uv"
+    lock_name = "pylock.toml"
+
+    def __init__(self, args: argparse.Namespace, facts: Facts, platform: tuple[Os, Cpu]) -> None:
+        from compatgate.check.project import read_project
+        from compatgate.core.package_requirements import Platform
+
+        self._args, self._facts, self._platform = args, facts, platform
+        environment = Platform(*platform, None).environment
+        self.project: ProjectFile = read_project(args.source, facts, environment)
+        self._indexes = _read_indexes(args.build_index)
+
+    def pins(self, stack: Mapping[str, Any]) -> Pins:
+        """Return the pins of a stack: the project's parts, and packages that the stack brings."""
+        from compatgate.core.components import COMPONENTS
+
+        known = self._facts.framework_names
+        names = {part: part for part in stack if part in known or part not in COMPONENTS}
+        return pins_of(
+            {part: text for part, text in stack.items() if isinstance(text, str)},
+            {**names, **self.project.names},
+            self._indexes,
+        )
+
+    def resolve(self, pins: Pins, python: str) -> Resolved:
+        """Run ``uv pip compile``."""
+        return resolve(
+            self.project.path,
+            pins,
+            python=python,
+            platform=self._platform,
+            options=self._args.options,
+            overrides=self._args.overrides,
+        )
+
+    def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
+        """Return pins with recorded releases of packages whose content is not known."""
+        found: dict[str, str] = {}
+        for finding in (one for verdict in verdicts for one in verdict["findings"]):
+            name = finding["component"]
+            if finding["rule"] == "CG410" and name not in pins.versions:
+                known = self._facts.recorded_versions(name)
+                found |= {name: known[-1].public} if known else {}
+        return replace(pins, versions={**pins.versions, **found}) if found else None
+
+
+def _read_indexes(texts: Sequence[str]) -> dict[str, str]:
+    """Return the index of each label; the empty label is the template of all others.
+
+    Raises:
+        BadInput: a value has no URL.
+    """
+    found = {"": TORCH_INDEX}
+    for text in texts:
+        label, equals, url = text.partition("=")
+        if not equals or "/" in label:
+            label, url = "", text
+        if url != "none" and not url.startswith(("https://", "http://", "file://")):
+            hint = "cu126=https://..., or none"
+            raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
+        found[label] = "" if url == "none" else url
+    return found

@@ -61,11 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=(*_WRITERS, "json"),
+        choices=(*_WRITERS, "json", "variants"),
         default="export",
         help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
         " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
-        " docker: --build-arg options",
+        " docker: --build-arg options; variants: properties of variant wheels (PEP 825) that"
+        " suit every pool, as JSON",
     )
     add_server(parser)
     parser.add_argument(
@@ -94,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
         raise BadInput("the pools give no variable", hint="state driver and gpu")
+    if args.format == "variants":
+        print(_indent(result.variants.to_json()))
+        return 0
     if args.format == "json":
         print(_json(result))
         return 0
@@ -140,6 +144,10 @@ def _json(result: BuildEnvironment) -> str:
     body = dict(result.variables)
     if result.compilers:
         body["host_compilers"] = result.compilers.to_text()
+    return _indent(body)
+
+
+def _indent(body: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 

@@ -23,7 +23,10 @@ PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
     "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
-    "lock": ("compatgate.check.lock", "lock a project with uv for targets or pools"),
+    "lock": (
+        "compatgate.check.lock",
+        "lock a project with uv or conda's solver for targets or pools",
+    ),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",

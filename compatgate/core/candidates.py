@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from compatgate.core.components import resolve_component
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
@@ -440,6 +441,15 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
     return read_wants(bodies)
 
 
+def _check_spelling(name: str, key: str) -> None:
+    """Refuse a misspelt component, as a stack does."""
+    try:
+        resolve_component(name)
+    except BadInput as error:
+        error.field = f"want.{key}"
+        raise
+
+
 def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
     """Read wanted parts by name: ``{"torch": ">=2.6", "flash-attn": "*"}``.
 
@@ -451,6 +461,7 @@ def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
         name = canonical_key(key)
         if name in found:
             raise BadInput(f"names {name} twice", field=f"want.{key}", hint="state it once")
+        _check_spelling(name, key)
         if name == "driver":
             what = "the driver belongs to the pool, not to the stack"
             raise BadInput(what, field=f"want.{key}", hint="choose a target or pool with it")

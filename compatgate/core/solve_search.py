@@ -15,6 +15,7 @@ from compatgate.core.components import sort_components
 from compatgate.core.evaluate import assess, evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix, parse_constraint
+from compatgate.core.near_names import near_names
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, Verdict, parts_of
 from compatgate.core.rules import BY_ID
@@ -141,11 +142,16 @@ class Search:
                 continue
             newest = next(iter(self._choices(name, {}, ())), None)
             if newest is None or not newest.version:
-                said.append(f"the facts know no release of {name}; state one, like {name}==1.2.3")
+                said.append(f"the facts know no release of {name}; {self._advise_on(name)}")
             else:
                 what = f"no known version of {name} meets {constraint}"
                 said.append(f"{what}; the newest that the facts know is {newest.version.public}")
         return said
+
+    def _advise_on(self, name: str) -> str:
+        near = near_names(name, self._facts.framework_names | self._facts.recorded, cutoff=0.75)
+        meant = f"did you mean {near[0]}? otherwise " if near else ""
+        return f"{meant}state one, like {name}==1.2.3"
 
     def run(self) -> list[Found]:
         """Return stacks that pass, enough for the answer."""

@@ -135,11 +135,10 @@ def page(
     Raises:
         BadInput: a limit out of range, or a cursor that no page gave.
     """
-    if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
-        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MAX_LIMIT}")
+    check_limit(limit)
     keys = key if isinstance(key, tuple) else (key,)
     if cursor is not None:
-        last = _decode_cursor(cursor, keys)
+        last = decode_cursor(cursor, keys)
         here = tuple_(*keys)
         query = query.where(here < last if descending else here > last)
     query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
@@ -166,12 +165,31 @@ def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
             return
 
 
+def check_limit(limit: int) -> None:
+    """Refuse a size of a page that is out of range.
+
+    Raises:
+        BadInput: it is not 1 to `MAX_LIMIT`.
+    """
+    if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
+        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MAX_LIMIT}")
+
+
 def encode_cursor(values: list[Any]) -> str:
     """Return the cursor of the page that begins after these values of the key."""
     return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
 
 
-def _decode_cursor(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
+def decode_cursor(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
+    """Return the values of the key after which a page begins.
+
+    Args:
+        cursor: from the page before.
+        keys: the columns that the list is ordered by.
+
+    Raises:
+        BadInput: no page of this list gave the cursor.
+    """
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         values = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=list[Any])

@@ -436,12 +436,18 @@ def show_log(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json(found)
         return 0
-    keys = ("number", "made_at", "author", "action", "count", "reason")
+    keys = ("author", "action", "count")
     rows = [
-        [format_json_time(row[key]) if key == "made_at" else row[key] for key in keys]
+        [
+            row["number"],
+            format_json_time(row["made_at"]),
+            *(row[key] for key in keys),
+            row["proposal"] or "direct",
+            row["reason"],
+        ]
         for row in found
     ]
-    head = ("revision", "made", "author", "action", "documents", "reason")
+    head = ("revision", "made", "author", "action", "documents", "proposal", "reason")
     print_table(head, rows, empty="no revisions")
     return 0
 
@@ -455,6 +461,8 @@ def _show_revision(args: argparse.Namespace, gate: Client) -> int:
         return 0
     made = format_json_time(row["made_at"])
     print(f"revision {row['number']}, {made}, {row['author']}: {row['reason']}")
+    proposal = row["proposal"]
+    print(f"merged by {proposal}" if proposal else "made directly, without a proposal")
     print_changes(row["changes"])
     return 0
 

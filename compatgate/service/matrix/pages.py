@@ -238,6 +238,7 @@ _REVISION_COLUMNS = (
     Column("reason", "Reason"),
     Column("action", "Action"),
     Column("count", "Documents", "number"),
+    Column("proposal", "Proposal", "code"),
 )
 _NO_REVISIONS = EmptyNotice(
     "No revisions yet.",
@@ -280,6 +281,9 @@ def _revision_row(row: RevisionRow) -> tuple[Any, ...]:
         Cell(row.reason, href=place),
         row.action,
         row.count,
+        Cell(row.proposal, href=link("proposals", row.proposal))
+        if row.proposal
+        else Cell("direct", tone="muted", title="made directly, without a proposal"),
     )
 
 

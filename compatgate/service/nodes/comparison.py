@@ -61,8 +61,44 @@ class NodeComparison(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class NodeProfile(Struct, frozen=True):
+    """All of a node that its comparison depends on; hashable.
+
+    Attributes:
+        named: target that the node's annotation names; empty: none.
+        labels: values of the labels that targets select by; None: it has no such label.
+    """
+
+    driver: str | None
+    gpus: tuple[str, ...]
+    named: str
+    labels: tuple[str | None, ...]
+    seen: SeenNode
+
+    @classmethod
+    def read(cls, row: NodeRow, seen: SeenNode, keys: Iterable[str]) -> NodeProfile:
+        """Return the profile of a stored node.
+
+        Args:
+            row: the node.
+            seen: its platform and parts that count.
+            keys: of the labels that targets select by.
+        """
+        gpus = tuple(kind["gpu"] for kind in row.gpus)
+        labels = tuple(row.labels.get(key) for key in keys)
+        return cls(row.driver, gpus, _name_target(row.target, row.labels), labels, seen)
+
+
+def _name_target(stated: str | None, labels: Mapping[str, str]) -> str:
+    return (stated or labels.get(TARGET, "")).strip()
+
+
 class MatrixComparer:
-    """The comparison of nodes with one snapshot; equal nodes are compared once."""
+    """The comparison of nodes with one snapshot; equal nodes are compared once.
+
+    Attributes:
+        keys: of the labels that targets select nodes by.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -72,7 +108,8 @@ class MatrixComparer:
             for name, document in snapshot.documents.items()
             if document.spec.match.node_labels
         ]
-        self._keys = sorted({key for _, match in self._matches for key in match.node_labels})
+        keys = {key for _, match in self._matches for key in match.node_labels}
+        self.keys = tuple(sorted(keys))
         self._matched = lru_cache(maxsize=4096)(self._match)
         self._stood = lru_cache(maxsize=4096)(self._standing)
         self._admitting: dict[str, tuple[Entry, ...]] = {}
@@ -94,9 +131,13 @@ class MatrixComparer:
             stated: target that its annotation names.
             seen: its platform and parts that count.
         """
-        named = (stated or labels.get(TARGET, "")).strip()
-        values = tuple(labels.get(key) for key in self._keys)
-        return self._stood(driver, tuple(gpus), named, values, seen)
+        values = tuple(labels.get(key) for key in self.keys)
+        return self._stood(driver, tuple(gpus), _name_target(stated, labels), values, seen)
+
+    def compare(self, profile: NodeProfile) -> NodeComparison:
+        """Compare nodes of one profile."""
+        of = profile
+        return self._standing(of.driver, of.gpus, of.named, of.labels, of.seen)
 
     def _standing(
         self,
@@ -128,7 +169,7 @@ class MatrixComparer:
     def _match(self, named: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
         if named:  # whoever runs the node says so: nothing is left to contradict
             return (named,)
-        labels = {k: v for k, v in zip(self._keys, values, strict=True) if v is not None}
+        labels = {k: v for k, v in zip(self.keys, values, strict=True) if v is not None}
         matches: Iterable[tuple[str, MatchSpec]] = self._matches
         return match_targets("", {"nodeSelector": labels}, matches).targets
 

@@ -1,21 +1,24 @@
 """Group nodes that differ from the same target in the same way.
 
-The home page asks often, so the groups are remembered for a minute.
+Metrics and notices ask often, so the groups are remembered for a minute.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from compatgate.core.request import DriftKind, drift_title
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.nodes.comparison import Difference, NodeView
+from compatgate.service.nodes.comparison import Difference
 from compatgate.service.nodes.details import single_pool
+from compatgate.service.nodes.fleet import ComparedNodes
+from compatgate.service.nodes.repository import NodeKey
 
 NAMED = 8
 """Maximum number of named nodes of a group."""
@@ -72,68 +75,54 @@ class DriftGroup(Struct, frozen=True):
 _Key = tuple[str, DriftKind, str | None, tuple[str, ...], str | None]
 
 
-class _Group(Struct):
-    """The counters of a group."""
-
-    since: datetime
-    newest: datetime
-    nodes: int = 0
-    stale: int = 0
-    named: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, view: NodeView) -> None:
-        """Count a node."""
-        row = view.row
-        self.nodes += 1
-        self.stale += view.stale
-        self.since, self.newest = min(self.since, row.since), max(self.newest, row.since)
-        if len(self.named) < NAMED:
-            self.named.append((row.cluster, row.name))
-
-
 def drift_groups(
-    views: Iterable[NodeView],
+    fleet: Iterable[ComparedNodes],
     snapshot: Snapshot,
     *,
+    stale: Collection[NodeKey] = (),
     target: str | None = None,
     what: DriftKind | None = None,
 ) -> list[DriftGroup]:
     """Group nodes by target and difference, the most nodes first.
 
     Args:
-        views: all nodes, drifted or not; iterated once.
+        fleet: all nodes, drifted or not; a node is in one part.
         snapshot: that they are compared with.
+        stale: nodes whose last report is old.
         target: that they differ from; None: any.
         what: that differs; None: either.
     """
     totals: dict[str, int] = {}
-    groups: dict[_Key, _Group] = {}
-    for view in views:
-        for name in view.standing.targets:
-            totals[name] = totals.get(name, 0) + 1
-        for one in view.standing.differences:
+    groups: dict[_Key, list[ComparedNodes]] = {}
+    for part in fleet:
+        if not part.nodes:
+            continue
+        for name in part.standing.targets:
+            totals[name] = totals.get(name, 0) + len(part.nodes)
+        for one in part.standing.differences:
             if target in (None, one.target) and what in (None, one.what):
-                key = _key(one, view, snapshot)
-                groups.setdefault(key, _Group(view.row.since, view.row.since)).add(view)
-    found = [_drift_group(key, group, totals[key[0]]) for key, group in groups.items()]
+                groups.setdefault(_key(one, part, snapshot), []).append(part)
+    found = [_drift_group(key, parts, totals[key[0]], stale) for key, parts in groups.items()]
     return sorted(found, key=lambda one: (-one.nodes, one.target, one.what, one.have or ""))
 
 
-def _key(one: Difference, view: NodeView, snapshot: Snapshot) -> _Key:
-    gpus = (kind["gpu"] for kind in view.row.gpus)
-    pool = single_pool(one.target, gpus, snapshot) if one.what != "gpu" else None
+def _key(one: Difference, part: ComparedNodes, snapshot: Snapshot) -> _Key:
+    pool = single_pool(one.target, part.gpus, snapshot) if one.what != "gpu" else None
     return one.target, one.what, one.have, one.declared, pool
 
 
-def _drift_group(key: _Key, group: _Group, total: int) -> DriftGroup:
+def _drift_group(
+    key: _Key, parts: Iterable[ComparedNodes], total: int, stale: Collection[NodeKey]
+) -> DriftGroup:
+    nodes = {node: since for part in parts for node, since in part.nodes.items()}
     return DriftGroup(
         *key,
-        nodes=group.nodes,
+        nodes=len(nodes),
         of=total,
-        stale=group.stale,
-        since=group.since,
-        newest=group.newest,
-        named=tuple(group.named),
+        stale=len(nodes.keys() & stale),
+        since=min(nodes.values()),
+        newest=max(nodes.values()),
+        named=tuple(heapq.nsmallest(NAMED, nodes)),
     )
 
 
@@ -148,22 +137,22 @@ class RecentDrift:
     """A cache of drift, valid for a minute or until the matrix changes.
 
     Args:
-        each: every node, one after another.
+        find: groups all nodes.
         snapshots: what they are compared with.
     """
 
-    def __init__(self, each: Callable[[], Iterable[NodeView]], snapshots: Snapshots) -> None:
-        self._each = each
+    def __init__(self, find: Callable[[], Sequence[DriftGroup]], snapshots: Snapshots) -> None:
+        self._find = find
         self._snapshots = snapshots
-        self._kept: tuple[Snapshot, float, list[DriftGroup]] | None = None
+        self._kept: tuple[Snapshot, float, Sequence[DriftGroup]] | None = None
         self._took = 0.0
 
-    def drifted(self) -> list[DriftGroup]:
+    def drifted(self) -> Sequence[DriftGroup]:
         """Return the drift groups, the largest first."""
         snapshot, kept, began = self._snapshots.current(), self._kept, time.monotonic()
         if kept and kept[0] is snapshot and began < kept[1]:
             return kept[2]
-        found = drift_groups(self._each(), snapshot)
+        found = self._find()
         ended = time.monotonic()
         self._took = ended - began
         self._kept = (snapshot, ended + SECONDS, found)

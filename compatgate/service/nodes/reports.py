@@ -419,7 +419,7 @@ def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, st
 def mark_changes(
     rows: Iterable[NodeRow], known: Mapping[str, NodeRow], now: datetime
 ) -> list[NodeRow]:
-    """Note in each row when the gate stored what placement reads of it.
+    """Note in each row when the gate stored what placement and drift read of it.
 
     Args:
         rows: of one cluster, as they are now.
@@ -428,10 +428,15 @@ def mark_changes(
     """
     return [
         replace(row, changed_at=now)
-        if (old := known.get(row.name)) is None or _placement_of(old) != _placement_of(row)
+        if (old := known.get(row.name)) is None or _noted_of(old) != _noted_of(row)
         else replace(row, changed_at=old.changed_at)
         for row in rows
     ]
+
+
+def _noted_of(row: NodeRow) -> tuple[Any, ...]:
+    """Return what gates keep in memory of a node."""
+    return *_placement_of(row), row.since, seen_node(row.witnesses)
 
 
 def _placement_of(row: NodeRow) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Boolean, Index, Text, delete, func, insert, select, update
+from sqlalchemy import Boolean, Index, Text, delete, func, insert, select, tuple_, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, Page, UtcTime, page
@@ -48,7 +48,8 @@ class NodeRow(Struct, frozen=True):
         gpus: ``{"gpu": SKU, "count": 8}`` each.
         witnesses: by name, plain data.
         taints: ``{"key": ..., "effect": ..., "value": ...}`` each.
-        changed_at: when the gate stored what placement reads; None: a program before it did so.
+        changed_at: when the gate stored what placement and drift read; None: a program before it
+            did so.
     """
 
     cluster: str
@@ -67,6 +68,9 @@ class NodeRow(Struct, frozen=True):
     changed_at: datetime | None = None
 
 
+NodeKey = tuple[str, str]
+"""Cluster and name of a node."""
+_KEYS_PER_QUERY = 500
 _JSON = ("gpus", "disagreements", "labels", "witnesses", "taints")
 _JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
 _decode = msgspec.json.Decoder().decode
@@ -77,6 +81,23 @@ def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[s
     """Return known nodes of a cluster by name."""
     query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
     return {row.name: row for row in map(_row, session.execute(query))}
+
+
+def load_nodes_of(session: Session, keys: Sequence[NodeKey]) -> dict[NodeKey, NodeRow]:
+    """Return known nodes by cluster and name, of any clusters."""
+    found: dict[NodeKey, NodeRow] = {}
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        part = keys[start : start + _KEYS_PER_QUERY]
+        query = select(*_COLUMNS).where(tuple_(Node.cluster, Node.name).in_(part))
+        for row in map(_row, session.execute(query)):
+            found[row.cluster, row.name] = row
+    return found
+
+
+def list_unseen_keys(session: Session, since: datetime) -> set[NodeKey]:
+    """Return cluster and name of the nodes without a report since a time."""
+    query = select(Node.cluster, Node.name).where(Node.seen_at < since)
+    return {(cluster, name) for cluster, name in session.execute(query)}
 
 
 def find_by_name(session: Session, name: str) -> list[NodeRow]:
@@ -154,7 +175,7 @@ def list_nodes(
 def changes_since(
     session: Session, since: datetime | None
 ) -> dict[tuple[str, str], datetime | None]:
-    """Return when placement's view of nodes changed, by cluster and name.
+    """Return when what placement and drift read of nodes changed, by cluster and name.
 
     Args:
         session: to read from.

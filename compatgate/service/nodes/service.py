@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,13 +15,20 @@ from compatgate.core.request import DriftKind, DriverState
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, encode_cursor
+from compatgate.kit.database.tables import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    decode_cursor,
+    encode_cursor,
+)
 from compatgate.service.audit import repository as audit
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.comparison import MatrixComparer, NodeView
+from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison, NodeView
 from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
+from compatgate.service.nodes.fleet import ComparedNodes, Fleet
 from compatgate.service.nodes.inventory import NodeInventory
 from compatgate.service.nodes.reports import (
     ReportedNode,
@@ -31,13 +40,14 @@ from compatgate.service.nodes.reports import (
     seen_node,
     sku_of,
 )
-from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.repository import Node, NodeKey, NodeRow
 from compatgate.service.nodes.schemas import Report
 
 STALE_AFTER = timedelta(days=1)
 """Time without a report after which a node is stale."""
 _BATCH = 500
 _NodeFilter = Callable[[NodeView], bool]
+_StandingFilter = Callable[[NodeComparison], bool]
 
 
 class NodeViews:
@@ -48,6 +58,7 @@ class NodeViews:
         self._facts = facts
         self._snapshots = snapshots
         self._kept: MatrixComparer | None = None
+        self._fleet = Fleet(database)
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
         """Return a node.
@@ -140,8 +151,11 @@ class NodeViews:
             cursor: of the page.
             limit: at most so many.
         """
+        check_limit(limit)
+        after = decode_cursor(cursor, (Node.cluster, Node.name)) if cursor is not None else None
         wanted = _difference_filter(target, what)
-        return self._list(wanted, {"cluster": cluster, **self._sku(gpu)}, stale, cursor, limit)
+        with self._narrowed(cluster, gpu, stale) as (fleet, _, matrix):
+            return self._drift_page(fleet, matrix, wanted, after, limit)
 
     def drift_together(
         self,
@@ -157,20 +171,59 @@ class NodeViews:
 
         Arguments are those of `drift`.
         """
-        found: list[NodeView] = []
+        check_limit(limit)
         wanted = _difference_filter(target, what)
+        with self._narrowed(cluster, gpu, stale) as (fleet, old, matrix):
+            groups = drift_groups(fleet, matrix.snapshot, stale=old, target=target, what=what)
+            return groups, self._drift_page(fleet, matrix, wanted, None, limit)
 
-        def noted() -> Iterator[NodeView]:
-            for view in self.each(cluster=cluster, gpu=gpu, stale=stale):
-                if len(found) <= limit and wanted(view):
-                    found.append(view)
-                yield view
+    def group_drift(self) -> Sequence[DriftGroup]:
+        """Return the groups of all drifted nodes."""
+        with self._narrowed(None, None, None) as (fleet, old, matrix):
+            return drift_groups(fleet, matrix.snapshot, stale=old)
 
-        groups = drift_groups(noted(), self._snapshots.current(), target=target, what=what)
-        shown = tuple(found[:limit])
-        more = len(found) > limit
-        end = encode_cursor([shown[-1].row.cluster, shown[-1].row.name]) if more else None
-        return groups, Page(shown, end)
+    @contextmanager
+    def _narrowed(
+        self, cluster: str | None, gpu: str | None, stale: bool | None
+    ) -> Iterator[tuple[Sequence[ComparedNodes], Collection[NodeKey], MatrixComparer]]:
+        """Give the nodes that filters keep, equal ones together, and the stale ones of all."""
+        sku = sku_of(gpu, self._facts) if gpu else None
+        matrix = self._matrix()
+        with self._fleet.compared(matrix) as fleet:
+            with self._database.reading() as session:
+                old = nodes.list_unseen_keys(session, clock.now() - STALE_AFTER)
+            yield (
+                [
+                    part.narrow(cluster=cluster, sku=sku, stale=stale, stale_nodes=old)
+                    for part in fleet
+                ],
+                old,
+                matrix,
+            )
+
+    def _drift_page(
+        self,
+        fleet: Sequence[ComparedNodes],
+        matrix: MatrixComparer,
+        wanted: _StandingFilter,
+        after: tuple[str, ...] | None,
+        limit: int,
+    ) -> Page[NodeView]:
+        """Return a page of drifted nodes, in the order of this program, not of the database."""
+        drifted = (
+            key
+            for part in fleet
+            if wanted(part.standing)
+            for key in part.nodes
+            if after is None or key > after
+        )
+        keys = heapq.nsmallest(limit + 1, drifted)
+        shown, now = keys[:limit], clock.now()
+        with self._database.reading() as session:
+            rows = nodes.load_nodes_of(session, shown)
+        views = [_view(rows[key], now, matrix) for key in shown if key in rows]
+        found = tuple(view for view in views if wanted(view.standing))
+        return Page(found, encode_cursor(list(shown[-1])) if len(keys) > limit else None)
 
     def _sku(self, gpu: str | None) -> dict[str, Any]:
         return {"sku": sku_of(gpu, self._facts) if gpu else None}
@@ -223,11 +276,11 @@ def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
     return NodeView(row, standing, now - row.seen_at > STALE_AFTER, seen)
 
 
-def _difference_filter(target: str | None, what: str | None) -> _NodeFilter:
-    def wanted(view: NodeView) -> bool:
+def _difference_filter(target: str | None, what: str | None) -> _StandingFilter:
+    def wanted(standing: NodeComparison) -> bool:
         return any(
             (target is None or found.target == target) and (what is None or found.what == what)
-            for found in view.standing.differences
+            for found in standing.differences
         )
 
     return wanted
@@ -259,7 +312,7 @@ class Nodes(NodeViews):
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
         super().__init__(database, facts, snapshots)
-        self.lately = RecentDrift(self.each, snapshots)
+        self.lately = RecentDrift(self.group_drift, snapshots)
         self.inventory = NodeInventory(database)
 
     def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:

@@ -23,7 +23,7 @@ from compatgate.service.proposals.schemas import (
     RevertRequest,
     State,
 )
-from compatgate.service.proposals.service import ProposalView
+from compatgate.service.proposals.views import ProposalView
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 

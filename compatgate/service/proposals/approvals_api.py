@@ -14,7 +14,7 @@ from compatgate.errors import NotFound
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.service.matrix.schemas import ApprovalBody
 from compatgate.service.proposals.models import ProposalRow
-from compatgate.service.proposals.service import ProposalView
+from compatgate.service.proposals.views import ProposalView
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import NoQuery, Returns, route
 

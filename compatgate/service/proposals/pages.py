@@ -26,7 +26,7 @@ from compatgate.service.proposals.guards import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.proposals.service import ProposalView
+from compatgate.service.proposals.views import ProposalView
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (

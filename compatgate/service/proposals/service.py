@@ -1,11 +1,14 @@
-"""Propose changes of the matrix, review them, merge or close them, and revert revisions."""
+"""Propose changes of the matrix, review them, merge or close them, and revert revisions.
+
+`views` shows proposals, `drafting` makes their edits, `agreement` and `readiness` say who and what
+is missing, and `merging` makes the revision.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
@@ -13,23 +16,18 @@ from compatgate.core.facts import Facts
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
-from compatgate.service.matrix.blessing import EvidenceNeeded
 from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals import drafting
 from compatgate.service.proposals import repository as proposals
 from compatgate.service.proposals.agreement import (
-    ApprovalNeeded,
-    Consent,
     require_consent,
     write_or_propose,
 )
 from compatgate.service.proposals.guards import (
-    check_comment,
     make_refusal,
     may_merge,
     require_digest,
@@ -38,24 +36,13 @@ from compatgate.service.proposals.guards import (
     require_reach,
     require_unchanged,
 )
-from compatgate.service.proposals.models import EventAction, ProposalRow, ProposalState
-from compatgate.service.proposals.readiness import Readiness, assess
+from compatgate.service.proposals.merging import make_merge, note
+from compatgate.service.proposals.models import ProposalRow
 from compatgate.service.proposals.schemas import ProposalRequest
+from compatgate.service.proposals.views import ProposalView, ProposalViews
 from compatgate.service.tokens.principal import Principal
 
 T = TypeVar("T")
-
-
-class ProposalView(Struct, frozen=True):
-    """A proposal with what it needs and has."""
-
-    row: ProposalRow
-    readiness: Readiness
-
-    @property
-    def state(self) -> ProposalState:
-        """Return the state of the proposal."""
-        return self.readiness.state_of(self.row)
 
 
 class Backtester(Protocol):
@@ -70,7 +57,7 @@ class Backtester(Protocol):
         """
 
 
-class ProposalService:
+class ProposalService(ProposalViews):
     """The proposals of one database.
 
     Args:
@@ -83,9 +70,7 @@ class ProposalService:
     def __init__(
         self, database: Database, facts: Facts, snapshots: Snapshots, backtest: Backtester
     ) -> None:
-        self._database = database
-        self._facts = facts
-        self._snapshots = snapshots
+        super().__init__(database, facts, snapshots)
         self._backtest = backtest
 
     def propose(
@@ -155,7 +140,7 @@ class ProposalService:
             require_reach(edits, by.principal)
             base = revisions.latest_revision(session)
             digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
-            self._note(session, replace(row, digest=digest), "change", by, by.reason)
+            note(session, replace(row, digest=digest), "change", by, by.reason)
             return self._view(session, number)
 
         return self._write(write)
@@ -173,7 +158,7 @@ class ProposalService:
         def write(session: Session) -> ProposalView:
             row = proposals.find_proposal(session, number)
             require_reach(row.edits, by)
-            self._note(session, row, "comment", by, text)
+            note(session, row, "comment", by, text)
             return self._view(session, number)
 
         return self._write(write)
@@ -207,14 +192,15 @@ class ProposalService:
             require_reach(row.edits, by)
             require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
-                self._note(session, row, "approve", by, text)
+                note(session, row, "approve", by, text)
             view = self._view(session, number)
             if (
                 row.automatic
                 and not view.readiness.list_blockers(view.row)
                 and may_merge(view.row, by)
             ):
-                return self._merge(session, view, by, None)
+                make_merge(session, view, by, None)
+                return self._view(session, number)
             return view
 
         return self._write(write)
@@ -232,7 +218,7 @@ class ProposalService:
             require_reach(row.edits, by)
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
-            self._note(session, row, "retract", by, text)
+            note(session, row, "retract", by, text)
             return self._view(session, number)
 
         return self._write(write)
@@ -268,48 +254,10 @@ class ProposalService:
             row = require_open(proposals.find_proposal(session, number))
             require_digest(row, digest)
             require_merger(row, by)
-            return self._merge(session, self._view(session, number), by, override)
+            make_merge(session, self._view(session, number), by, override)
+            return self._view(session, number)
 
         return self._write(write)
-
-    def _merge(
-        self, session: Session, view: ProposalView, by: Principal, override: str | None
-    ) -> ProposalView:
-        row, readiness = view.row, view.readiness
-        require_unchanged(session, row)
-        drafting.check_together(session, row.edits)
-        if lacks := readiness.list_lacks(row):
-            raise ApprovalNeeded(
-                f"{row.id} is not approved: {'; '.join(lacks)}",
-                store=None,
-                value=row.id,
-                hint=f"another person approves it: compatgate matrix approve {row.id}",
-            )
-        required = readiness.evidence.required
-        if required and not override:
-            raise EvidenceNeeded(
-                f"{row.id} lacks evidence that a policy asks for: "
-                + readiness.evidence.describe_required(),
-                field="override",
-                value=row.id,
-                hint="run these suites, or merge with an override, whose reason stays visible",
-            )
-        override = override if required else None
-        proposals.end_proposal(session, row.id, "merged", by=by.name, override=override)
-        self._note(session, row, "merge", by, override or "")
-        people = (row.author, *(one.actor for one in row.approvals))
-        about = {"override": override} if override else {}
-        revisions.make_revision(
-            session,
-            row.edits,
-            author=row.author,
-            reason=row.reason,
-            action=row.action,
-            at=clock.now(),
-            consent=Consent(row.id, people),
-            detail={"merged_by": by.name, "edits": row.digest, **about},
-        )
-        return self._view(session, row.id)
 
     def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
         """Close a proposal without merging it; the author withdraws it so.
@@ -326,7 +274,7 @@ class ProposalService:
                 by.require("approve")
                 require_reach(row.edits, by)
             proposals.end_proposal(session, number, "closed", by=by.name)
-            self._note(session, row, "close", by, text)
+            note(session, row, "close", by, text)
             return self._view(session, number)
 
         return self._write(write)
@@ -406,95 +354,6 @@ class ProposalService:
             return self._view(session, number)
 
         return self._write(write)
-
-    def show(self, number: str) -> ProposalView:
-        """Return a proposal with what it needs and has.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
-        with self._database.reading() as session:
-            return self._view(session, number)
-
-    def list(
-        self,
-        *,
-        state: ProposalState | None = None,
-        target: str | None = None,
-        author: str | None = None,
-        asked: bool | None = None,
-        is_open: bool | None = None,
-        within: Principal | None = None,
-        cursor: str | None = None,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Page[ProposalView]:
-        """Return proposals, the newest first.
-
-        Args:
-            state: only these; None: all.
-            target: that they concern.
-            author: who proposed.
-            asked: made of a change that the gate refused; None: all.
-            is_open: may still be merged; None: all.
-            within: a caller who sees only proposals for its targets.
-            cursor: of the page.
-            limit: most rows.
-        """
-        stored: Any = "open" if state in ("approved", "conflicted") else state
-        limited = within if within is not None and within.targets is not None else None
-
-        def keeps(view: ProposalView) -> bool:
-            row = view.row
-            return (
-                (state is None or view.state == state)
-                and (target is None or target in row.targets or "*" in row.targets)
-                and (limited is None or any(map(limited.reaches, row.targets)))
-            )
-
-        with self._database.reading() as session:
-            snapshot = self._snapshots.current()
-            while True:
-                found = proposals.list_proposals(
-                    session,
-                    state=stored,
-                    is_open=is_open,
-                    author=author,
-                    asked=asked,
-                    cursor=cursor,
-                    limit=limit,
-                )
-                views = [
-                    ProposalView(row, assess(session, row, snapshot, self._facts))
-                    for row in found.items
-                ]
-                kept = tuple(filter(keeps, views))
-                if kept or found.next is None:
-                    return Page(kept, found.next)
-                cursor = found.next
-
-    def _view(self, session: Session, number: str) -> ProposalView:
-        row = proposals.find_proposal(session, number)
-        return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
-
-    def _note(
-        self,
-        session: Session,
-        row: ProposalRow,
-        action: EventAction,
-        by: Principal | Authorship,
-        text: str,
-    ) -> None:
-        check_comment(text)
-        name = by.name if isinstance(by, Principal) else by.author
-        proposals.add_event(
-            session,
-            row.id,
-            action,
-            actor=name,
-            identity=by.identity,
-            digest=row.digest,
-            text=text.strip(),
-        )
 
     def _write(self, change: Callable[[Session], T]) -> T:
         result = write_or_propose(self._database, change)

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from grouped_nodes import group_views
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.comparison import NodeView
-from compatgate.service.nodes.drift import drift_groups
 from compatgate.service.nodes.schemas import Report
 
 A100 = {
@@ -184,7 +184,7 @@ def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
         1 for _ in stocked.nodes.drift(**filters).items
     )
     assert rest is None or rest.items
-    everything = drift_groups(
+    everything = group_views(
         stocked.nodes.each(gpu=filters.get("gpu")), stocked.snapshot(),
         target=filters.get("target"), what=filters.get("what"),
     )  # fmt: skip

@@ -102,10 +102,17 @@ def test_nothing_known_and_nothing_that_passes_are_told_apart(find: Ask) -> None
     assert find("torch>=9", H100).unknown == (
         "no known version of torch meets >=9; the newest that the facts know is 2.15.0",
     )
-    assert "state one" in find("no-such-thing", H100).unknown[0]
+    assert "; state one" in find("no-such-thing", H100).unknown[0]
+    assert "; did you mean xformers? otherwise state one" in find("xfromers", H100).unknown[0]
     refused = find("torch>=2.15", V100)
     assert not refused.solutions
     assert "CG405" in {rule for miss in refused.misses for rule in miss.to_json()["rules"]}
+
+
+def test_a_misspelt_component_is_refused_with_the_name_that_was_meant() -> None:
+    with pytest.raises(BadInput, match=r"want.torhc: 'torhc' is not a component") as caught:
+        parse_wants(["torhc>=2.6"])
+    assert caught.value.hint == "did you mean torch?"
 
 
 def test_stacks_with_warnings_can_be_left_out(find: Ask) -> None:

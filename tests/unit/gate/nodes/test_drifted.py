@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from grouped_nodes import group_views
 
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.nodes.drift import NAMED, drift_groups
+from compatgate.service.nodes.drift import NAMED
 
 from .conftest import NOW
 
@@ -23,7 +24,7 @@ def test_nodes_with_the_same_difference_are_one_group(seen: Any, snapshot: Snaps
         seen("a", probe=OTHER, seen_at=NOW - timedelta(hours=2)),
         seen("b", probe=OTHER, seen_at=NOW - timedelta(hours=7), stale=True),
     ]
-    (group,) = drift_groups(views, snapshot)
+    (group,) = group_views(views, snapshot)
     assert group.message == ("2 of 7 nodes of prod report driver 550.54.15 instead of 535.183.01")
     assert group.brief == "2 of 7 nodes report driver 550.54.15 instead of 535.183.01"
     assert (group.since, group.newest) == (NOW - timedelta(hours=7), NOW - timedelta(hours=2))
@@ -34,12 +35,12 @@ def test_nodes_with_the_same_difference_are_one_group(seen: Any, snapshot: Snaps
 def test_the_most_nodes_come_first_and_some_are_named(seen: Any, snapshot: Snapshot) -> None:
     views = [seen("strange", probe={**OTHER, "driver": "999.1"})]
     views += [seen(f"n{number:02}", probe=OTHER) for number in range(NAMED + 3)]
-    first, second = drift_groups(views, snapshot)
+    first, second = group_views(views, snapshot)
     assert (first.nodes, len(first.named), second.nodes) == (NAMED + 3, NAMED, 1)
 
 
 def test_what_is_not_known_is_said_so(seen: Any, snapshot: Snapshot) -> None:
-    gpu, driver = drift_groups([seen("n", probe={"driver": None})], snapshot, target="prod")
+    gpu, driver = group_views([seen("n", probe={"driver": None})], snapshot, target="prod")
     assert driver.message.startswith("1 of 1 node of prod does not report its")
     assert {gpu.have, driver.have} == {None}
 
@@ -47,12 +48,12 @@ def test_what_is_not_known_is_said_so(seen: Any, snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(("asked", "found"), [({"what": "gpu"}, 1), ({"target": "gone"}, 0)])
 def test_groups_are_narrowed(seen: Any, snapshot: Snapshot, asked: Any, found: int) -> None:
     views = [seen("n", probe={"driver": "535.183.01", "gpus": [{"gpu": "Q9000"}]})]
-    assert len(drift_groups(views, snapshot, **asked)) == found
+    assert len(group_views(views, snapshot, **asked)) == found
 
 
 def test_many_are_in_the_plural(seen: Any, snapshot: Snapshot) -> None:
     views = [seen(name, probe={"driver": None, "gpus": GPUS}) for name in "ab"]
-    (group,) = drift_groups(views, snapshot)
+    (group,) = group_views(views, snapshot)
     assert group.message == (
         "2 of 2 nodes of prod do not report their driver, declared is 535.183.01"
     )

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from grouped_nodes import group_views
 
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import drift
-from compatgate.service.nodes.drift import SECONDS, RecentDrift
+from compatgate.service.nodes.drift import SECONDS, DriftGroup, RecentDrift
 
 OTHER = {"driver": "550.54.15", "gpus": [{"gpu": "A100-SXM4-80GB"}]}
 
@@ -21,11 +22,11 @@ def test_it_is_found_out_again_after_a_minute_a_report_or_another_matrix(
     monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
     snapshots: Any = SimpleNamespace(current=lambda: snapshot)
 
-    def each() -> list[Any]:
+    def find() -> list[DriftGroup]:
         times.append(now[0])
-        return [seen("n", probe=OTHER)]
+        return group_views([seen("n", probe=OTHER)], snapshot)
 
-    asked = RecentDrift(each, snapshots)
+    asked = RecentDrift(find, snapshots)
     assert [one.nodes for one in asked.drifted()] == [1]
     now[0] += SECONDS - 1
     asked.drifted()
@@ -48,13 +49,13 @@ def test_what_takes_long_is_not_gone_through_for_each_report(
     now, times = [100.0], []
     monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
 
-    def each() -> list[Any]:
+    def find() -> list[DriftGroup]:
         times.append(now[0])
         now[0] += 0.5
-        return [seen("n", probe=OTHER)]
+        return group_views([seen("n", probe=OTHER)], snapshot)
 
     snapshots: Any = SimpleNamespace(current=lambda: snapshot)
-    asked = RecentDrift(each, snapshots)
+    asked = RecentDrift(find, snapshots)
     asked.drifted()
     for _ in range(9):  # one report a second
         asked.forget()

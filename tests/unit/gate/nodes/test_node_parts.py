@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 import yaml
+from grouped_nodes import group_views
 
 from compatgate.core.facts import Facts
 from compatgate.core.node import NODE_COMPONENTS, fits_declared
@@ -18,7 +19,6 @@ from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput
 from compatgate.service.gate.snapshot import Snapshot, build
 from compatgate.service.nodes.comparison import MatrixComparer, NodeView
-from compatgate.service.nodes.drift import drift_groups
 from compatgate.service.nodes.reports import (
     SeenNode,
     audit_details,
@@ -240,7 +240,7 @@ def test_the_drift_of_the_example_fleet_names_fabric_manager_and_module_flavour(
     fleet: Callable[[], tuple[list[NodeView], Snapshot]],
 ) -> None:
     views, snapshot = fleet()
-    assert [group.message for group in drift_groups(views, snapshot)] == [
+    assert [group.message for group in group_views(views, snapshot)] == [
         "1 of 4 nodes of staging-h100 reports Fabric Manager 570.172.08 instead of 580.95.05",
         "1 of 4 nodes of staging-h100 reports Linux kernel 6.14.0-33-generic instead of 6.8",
         "1 of 4 nodes of staging-h100 reports NVIDIA kernel modules proprietary instead of open",

@@ -1,0 +1,219 @@
+"""Drift and proposals of a large fleet on PostgreSQL: milliseconds of a server's answers.
+
+``python bench/fleet_pages.py [NODES]``
+
+100,000 nodes of 200 targets, of which 3 % differ from their target and 1 % are silent; 2,000
+proposals; 20,000 recorded questions about 1,000 stacks. One process serves; each answer is asked
+for in turn with the sign-in page, which is what any page costs. *First* is the first such answer
+after the start of the server.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import Source
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import migrate_schema
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.reports import merge_nodes, reported_nodes
+from compatgate.service.nodes.repository import NodeRow, save_nodes
+from compatgate.service.nodes.schemas import Report
+from compatgate.service.proposals.schemas import ProposalRequest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+import postgresql
+
+NODES, TARGETS, PROPOSALS, REPEATED = 100_000, 200, 2_000, 15
+_BATCH = 1000
+_GPUS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S")
+_DRIVERS = ("550.127.05", "570.124.06", "580.95.05")
+_BY = Authorship("bench", "measured")
+HEAD = """\
+`bench/fleet_pages.py`: {nodes:,} nodes and {proposals:,} proposals on PostgreSQL; milliseconds.
+Goal: under 300.
+
+| answer | first | median | sign-in page, median |
+|---|---|---|---|"""
+
+
+def documents() -> list[dict[str, Any]]:
+    """Targets that select nodes by a label, and two entries for each."""
+    made: list[dict[str, Any]] = []
+    for n in range(TARGETS):
+        pool = {"name": "p", "gpu": _GPUS[n % 4], "driver": _DRIVERS[n % 3], "count": 512}
+        pool["node"] = {"kernel-modules": "open"}
+        match = {"nodeLabels": {"example.com/pool": f"pool-{n:03}"}}
+        made.append(_document("Target", f"target-{n:03}", {"pools": [pool], "match": match}))
+        for name, cuda in (("old", "12.4.*"), ("new", "12.8.*")):
+            spec = {"targets": [f"target-{n:03}"], "components": {"cuda": cuda}}
+            made.append(_document("Entry", f"entry-{n:03}-{name}", {**spec, "status": "blessed"}))
+    return made
+
+
+def _document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    head = {"apiVersion": "compatgate.dev/v1", "kind": kind}
+    return {**head, "metadata": {"name": name}, "spec": spec}
+
+
+def node_rows(count: int, facts: Facts) -> Iterator[NodeRow]:
+    """Yield nodes as sources report them; they changed at some time in the last month."""
+    now = clock.now()
+    kinds = [_make_kind(n, facts) for n in range(3 * TARGETS)]
+    for number in range(count):
+        target = number % TARGETS
+        kind = kinds[target + TARGETS * (1 + number % 2 if number // TARGETS % 33 == 0 else 0)]
+        name = f"gpu-{number:06}"
+        seen = now - timedelta(days=3 if number % 101 == 0 else 0, seconds=number % 3000)
+        changed = now - timedelta(seconds=26 * number)
+        labels = {**kind.labels, "kubernetes.io/hostname": name}
+        times = {"first_seen_at": changed, "since": changed, "changed_at": changed}
+        yield replace(
+            kind, name=name, cluster=f"cluster-{target % 8}", labels=labels, seen_at=seen, **times
+        )
+
+
+def _make_kind(number: int, facts: Facts) -> NodeRow:
+    """Return a node of a target; of the second and third hundreds, one that drifted."""
+    drift, target = divmod(number, TARGETS)
+    driver = _DRIVERS[(target + (drift == 1)) % 3]
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.F{n}": "true" for n in range(30)}
+    labels["example.com/pool"] = f"pool-{target:03}"
+    node = {
+        "name": "n",
+        "labels": labels,
+        "probe": {
+            "driver": driver,
+            "gpus": [{"gpu": _GPUS[target % 4], "count": 8}],
+            "node": {"kernel-modules": "proprietary" if drift == 2 else "open"},
+        },
+    }
+    report = msgspec.convert({"cluster": "c", "nodes": [node]}, Report)
+    (row,) = merge_nodes(report, reported_nodes(report, clock.now(), facts), {}, "bench")
+    return row
+
+
+def questions() -> Iterator[dict[str, Any]]:
+    """Yield different questions for ever."""
+    number = 0
+    while True:
+        stack = {"cuda": "12.4" if number % 2 else "12.8", "needs": f"{16 + number % 500}MiB"}
+        yield {"target": f"target-{number % TARGETS:03}", "stack": {**stack, "arch": ["sm_80"]}}
+        number += 1
+
+
+def main(nodes: int = NODES) -> str:
+    """Measure; the text for the page of results."""
+    programs = postgresql.programs()
+    assert programs is not None, "PostgreSQL is not installed"
+    lines = [HEAD.format(nodes=nodes, proposals=PROPOSALS)]
+    with postgresql.running(programs) as cluster, tempfile.TemporaryDirectory() as folder:
+        number = _fill(cluster.url, nodes)
+        with _served(cluster.url, folder) as url:
+            for name, path, body in _answers(number):
+                lines.append(_measured(name, url, path, body))
+    return "\n".join(lines)
+
+
+def _fill(url: str, count: int) -> str:
+    """Store everything, and return the id of a proposal."""
+    migrate_schema(Database(url))
+    gate = Gate.open(url)
+    text = msgspec.json.encode(documents()).decode()
+    gate.matrix.import_documents([Source("bench", text)], _BY)
+    rows = node_rows(count, gate.facts)
+    while batch := list(islice(rows, _BATCH)):
+        with gate.database.writing() as session:
+            save_nodes(session, batch, ())
+    asked = [msgspec.json.encode(body) for body in islice(questions(), 20_000)]
+    for start in range(0, len(asked), _BATCH):
+        part = asked[start : start + _BATCH]
+        records = [gate.evaluate(one, asked_by="bench", source="rest") for one in part]
+        gate.submit(records).result()
+    number = ""
+    for n in range(PROPOSALS):
+        entry = {"entry": f"entry-{n % TARGETS:03}-old", "status": "deprecated"}
+        request = msgspec.convert({"entries": [entry]}, ProposalRequest)
+        number = gate.proposals.propose(request, _BY).row.id
+    gate.close()
+    return number
+
+
+def _answers(proposal: str) -> list[tuple[str, str, bytes | None]]:
+    """Name, path and body of each answer; without a body it is a GET."""
+    status = {"documents": [_revoked()], "days": 30}
+    return [
+        ("GET /drift", "/api/v1/drift", None),
+        ("GET /drift of a target", "/api/v1/drift?target=target-017&limit=1000", None),
+        ("GET /drift, stale", "/api/v1/drift?stale=true", None),
+        ("page of drift", "/ui/drift", None),
+        ("GET /nodes", "/api/v1/nodes", None),
+        ("GET /proposals", "/api/v1/proposals", None),
+        ("page of proposals", "/ui/proposals", None),
+        ("GET /proposals/{id}", f"/api/v1/proposals/{proposal}", None),
+        ("page of a proposal", f"/ui/proposals/{proposal}", None),
+        ("POST /backtests, an entry of one target", "/api/v1/backtests", _encode(status)),
+    ]
+
+
+def _encode(body: Any) -> bytes:
+    return msgspec.json.encode(body)
+
+
+def _revoked() -> dict[str, Any]:
+    document = next(one for one in documents() if one["kind"] == "Entry")
+    return {**document, "spec": {**document["spec"], "status": "revoked"}}
+
+
+@contextmanager
+def _served(database: str, folder: str) -> Iterator[str]:
+    """Run a server, and give its URL."""
+    command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--workers", "1"]
+    with Path(folder, "log").open("w") as log:
+        server = subprocess.Popen(
+            [*command, "--database", database], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert server.stdout
+            yield server.stdout.readline().split()[-1]
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _measured(name: str, url: str, path: str, body: bytes | None) -> str:
+    _fetch(url, "/ui/sign-in")
+    first = _fetch(url, path, body)
+    pairs = [(_fetch(url, path, body), _fetch(url, "/ui/sign-in")) for _ in range(REPEATED)]
+    median, plain = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return f"| {name} | {first:.0f} | {median:.0f} | {plain:.1f} |"
+
+
+def _fetch(url: str, path: str, body: bytes | None = None) -> float:
+    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
+    began = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        answer.read()
+    return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    print(main(int(sys.argv[1]) if len(sys.argv) > 1 else NODES))

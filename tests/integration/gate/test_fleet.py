@@ -1,0 +1,96 @@
+"""Drift from memory is what the database says now, whichever gate took the report."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.schemas import Report
+from compatgate.service.nodes.service import NodeViews
+
+OTHER = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/cuda.driver-version.full": "550.54.15",
+}
+SOUND = OTHER | {"nvidia.com/cuda.driver-version.full": "535.183.01"}
+
+
+def tell(gate: Gate, cluster: str, *nodes: dict[str, Any]) -> None:
+    named = [{"target": "prod-a100", **node} for node in nodes]
+    gate.nodes.report(msgspec.convert({"cluster": cluster, "nodes": named}, Report), by="reporter")
+
+
+@pytest.fixture
+def reader(stocked: Gate) -> NodeViews:
+    """Another process that reads the same database."""
+    return NodeViews(stocked.database, stocked.facts, stocked.snapshots)
+
+
+def drifted(reader: NodeViews, **filters: Any) -> list[str]:
+    return [f"{view.row.cluster}/{view.row.name}" for view in reader.drift(**filters).items]
+
+
+def test_another_gate_sees_a_report_a_change_and_a_removal_at_once(
+    stocked: Gate, reader: NodeViews, by: Authorship
+) -> None:
+    assert drifted(reader) == []
+    tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
+    assert drifted(reader) == ["eu/a"]
+    tell(stocked, "eu", {"name": "a", "labels": SOUND}, {"name": "b", "labels": OTHER})
+    assert drifted(reader) == ["eu/b"]
+    stocked.nodes.remove("b", by)
+    assert drifted(reader) == []
+    assert reader.group_drift() == []
+
+
+def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
+    stocked: Gate, reader: NodeViews, by: Authorship
+) -> None:
+    old = clock.now() - timedelta(days=2)
+    tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
+    tell(stocked, "us", {"name": "c", "labels": OTHER, "seen_at": old})
+    (group,) = reader.group_drift()
+    assert (group.nodes, group.of, group.stale, group.named) == (
+        *(2, 3, 1),
+        (("eu", "a"), ("us", "c")),
+    )
+    (kept,), page = reader.drift_together(cluster="us", stale=True)
+    assert (kept.nodes, kept.of, len(page.items)) == (1, 1, 1)
+    assert drifted(reader, stale=False) == ["eu/a"]
+    assert drifted(reader, gpu="L4") == []
+    target = stocked.matrix.get("Target", "prod-a100").document
+    for pool in target["spec"]["pools"]:
+        pool["driver"] = "550.54.15"
+    stocked.matrix.change("Target", "prod-a100", target, by)
+    assert drifted(reader, what="driver") == ["eu/b"]
+
+
+def test_pages_of_drift_meet_without_gaps(stocked: Gate, reader: NodeViews) -> None:
+    names = ["a-1", "a.1", "a1", "b"]  # which databases sort otherwise by their collation
+    for cluster in ("us", "eu"):
+        tell(stocked, cluster, *({"name": name, "labels": OTHER} for name in names))
+    found, cursor = [], None
+    while True:
+        page = reader.drift(cursor=cursor, limit=3)
+        found += [(view.row.cluster, view.row.name) for view in page.items]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert found == sorted((cluster, name) for cluster in ("eu", "us") for name in names)
+
+
+@pytest.mark.parametrize(("asked", "field"), [({"limit": 0}, "limit"), ({"cursor": "x"}, "cursor")])
+def test_a_page_that_cannot_be_is_refused(
+    reader: NodeViews, asked: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        reader.drift(**asked)
+    assert caught.value.field == field
