@@ -30,7 +30,7 @@ from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
-from ui_runs import fill_runs
+from ui_runs import days_ago, fill_runs
 
 TARGETS, ENTRIES, NODES, DECISIONS = 200, 2_000, 20_000, 100_000
 _QUESTIONS, _BATCH, _WAIVERS, _PROPOSALS = 400, 500, 40, 30
@@ -134,13 +134,19 @@ def _document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report_nodes(gate: Gate) -> None:
-    """Report the nodes of ten clusters."""
+    """Report the nodes of ten clusters two days ago, and one in 200 of them today."""
     clusters = 10
-    for cluster in range(clusters):
-        nodes = [_node(number) for number in range(cluster, NODES, clusters)]
-        for first in range(0, len(nodes), MAX_NODES):
-            body = {"cluster": f"cluster-{cluster}", "nodes": nodes[first : first + MAX_NODES]}
-            gate.nodes.report(msgspec.convert(body, Report), by="nodes-job")
+    with days_ago(2):
+        for cluster in range(clusters):
+            _report(gate, cluster, range(cluster, NODES, clusters))
+    _report(gate, 0, range(100, NODES, 200))
+
+
+def _report(gate: Gate, cluster: int, numbers: range) -> None:
+    nodes = [_node(number) for number in numbers]
+    for first in range(0, len(nodes), MAX_NODES):
+        body = {"cluster": f"cluster-{cluster}", "nodes": nodes[first : first + MAX_NODES]}
+        gate.nodes.report(msgspec.convert(body, Report), by="nodes-job")
 
 
 def _node(number: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/baselines/<int(max=9223372036854775807):id>": ("baselines/1",),
     "/workloads/<name>": ("workloads/conv-forward",),
     "/workloads/<name>/history": ("workloads/conv-forward/history",),
-    "/nodes": ("nodes", "nodes?search=0123", "nodes?gpu=L4"),
+    "/nodes": ("nodes", "nodes?search=0123", "nodes?gpu=L4", "nodes?target=target-123"),
     "/nodes/<name>": ("nodes/gpu-00057",),
     "/drift": ("drift", "drift?target=target-007"),
     "/incidents/<int(max=9223372036854775807):id>": ("incidents/1",),

@@ -20,7 +20,13 @@ MAIN = {
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
 SIGHTS = ("deuteranopia", "protanopia", "tritanopia")
-COLOURED = {"run": MAIN["run"], "drift": "drift", "decisions": "decisions"}
+COLOURED = {
+    "run": MAIN["run"],
+    "drift": "drift",
+    "decisions": "decisions",
+    "matrix": MAIN["matrix"],
+    "cells": "matrix/cells",
+}
 WIDTHS = {1440: 900, 390: 844}
 
 

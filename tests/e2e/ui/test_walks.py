@@ -1,7 +1,7 @@
-"""What people do in the browser, by keyboard alone: at most three actions, a target from nothing eight.
+"""What people do in the browser, by keyboard alone, each in at most three actions.
 
-An action is a press of a button or link, a key that leads to a page, or a field that is filled. Going
-to it with the key Tab is none.
+A target is onboarded from nothing in eight. An action is a press of a button or link, a key that
+leads to a page, or a field that is filled; going there with the key Tab is none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
+from ui_pictures import take_picture
 from ui_runs import PASSED, SLOWER
 
 SMI = Path(__file__).parents[2] / "fixtures/nvidia_smi/list-and-table.txt"
@@ -145,6 +146,26 @@ def test_what_somebody_changed_is_found_and_reverted(tried, open_page, api):
     expect(page.get_by_role("status").first).to_contain_text("Reverted revision")
     assert walk.actions <= 3
     assert api("GET", f"entries/{tried}")["spec"]["status"] == "candidate"
+
+
+def test_a_proposal_is_read_and_merged(tried, open_page, api, violations):
+    spec = {"targets": ["prod-a100"], "components": {"torch": "2.2.*"}, "status": "candidate"}
+    named = {"apiVersion": "compatgate.dev/v1", "kind": "Entry", "spec": spec}
+    edited = named | {"metadata": {"name": tried, "owner": "team-ml"}}
+    made = api("POST", "proposals", {"documents": [edited], "reason": "it needs an owner"})
+    page = open_page("proposals", signed_in=True)
+    take_picture(page, "proposals")
+    walk = Walk(page)
+    walk.press(page.get_by_role("link", name=made["id"]))
+    expect(page.locator("#needs")).to_contain_text("Nothing is missing.")
+    take_picture(page, "proposal")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == []
+    walk.press(page.get_by_role("button", name="Merge", exact=True))
+    expect(page.locator("#needs")).to_contain_text("it is merged")
+    assert walk.actions <= 3
+    assert api("GET", f"entries/{tried}")["metadata"]["owner"] == "team-ml"
 
 
 def test_drifted_nodes_are_listed(open_page):
