@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli import health_report
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import add_format
 
@@ -29,6 +30,7 @@ exit status:
   2  bad input
   3  nothing could be seen: no readable log, or neither a GPU nor a driver on this machine;
      with --first-five: a check could not look, and none is not ok
+  With --report: 0 reported, 3 the log or the gate could not be reached.
 
 examples:
   compatgate health
@@ -36,6 +38,7 @@ examples:
   sudo dmesg | compatgate health --dmesg -
   journalctl -k -b -1 -o json | compatgate health --dmesg - --format json
   compatgate health --dmesg kern.log --driver 570.124.06
+  compatgate health --report --cluster prod-eu --every 10m
 
 Without --dmesg: reads this machine's kernel log, and its GPUs with pip install compatgate[nvml] or
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
@@ -69,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time between the two samples of --first-five (default: 1)",
     )
+    health_report.add_arguments(parser)
     add_format(parser)
 
 
@@ -93,6 +97,11 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.core.versions import parse_version
 
+    if args.report and args.first_five:
+        raise BadInput("is not reported", field="--first-five", hint="leave out --report")
+    for name in ("since", "every", "name"):
+        if getattr(args, name) is not None and not args.report:
+            raise BadInput("belongs to --report", field=f"--{name}", hint="add --report")
     if args.interval is not None and not args.first_five:
         raise BadInput("belongs to --first-five", field="--interval", hint="add --first-five")
     try:
@@ -102,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
         raise
     if args.first_five:
         return _first_five(args, driver)
+    if args.report:
+        return health_report.run(args)
     document, health = _log(args.dmesg, driver) if args.dmesg else _host(driver)
     if args.format == "json":
         print(json.dumps(document))

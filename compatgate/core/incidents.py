@@ -16,7 +16,9 @@ from msgspec import Struct
 
 IncidentKind = Literal[
     "target-unusable",
+    "upgrade-rollback",
     "drift",
+    "upgrade-held",
     "entry-contradicted",
     "entry-impossible",
     "entry-revoked",
@@ -34,7 +36,9 @@ IncidentKind = Literal[
 KINDS: tuple[IncidentKind, ...] = get_args(IncidentKind)
 TITLES: dict[IncidentKind, str] = {
     "target-unusable": "Targets that cannot be used",
+    "upgrade-rollback": "Upgrades to roll back",
     "drift": "Drifted nodes",
+    "upgrade-held": "Upgrades that wait for a person",
     "entry-contradicted": "Entries that a run contradicts",
     "entry-impossible": "Blessed entries that cannot work",
     "entry-revoked": "Revoked entries in use",
@@ -54,8 +58,9 @@ LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
 IncidentState = Literal["open", "resolved", "ended"]
 """``resolved``: a person said that it is dealt with; ``ended``: the condition is gone."""
 Subject = Literal[
-    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release"
-]
+    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release",
+    "upgrade",
+]  # fmt: skip
 MAX_MEMBERS = 500
 """Members of an incident that are kept; all are counted."""
 FLAPPING = timedelta(minutes=15)

@@ -73,7 +73,7 @@ def _list_of_pool(
 ) -> Iterator[Need]:
     """Yield the needs of one pool; ``after`` has this pool alone, with the new driver."""
     if before.gpu is None:
-        yield Need(f"pool {before.name}: its GPU is not known", (before.name,))
+        yield Need(f"pool {before.name}: its GPU is not known", (before.name,), kind="pool")
         return
     here = [entry for entry in in_use if entry.is_for(before)]
     going = [entry for entry in here if _allows(entry, driver)]
@@ -83,7 +83,7 @@ def _list_of_pool(
         if not any(_is_successor(entry, other) for other in going):
             constraint = entry.components["driver"].text
             text = f"entry {entry.name} allows driver {constraint}, not {driver.text}: edit it"
-            yield Need(text, (before.name,), after.policy.require_entry)
+            yield Need(text, (before.name,), after.policy.require_entry, kind="entry")
     if not going:
         yield from _list_suites(after, before, driver, runs, suites, now)
     for entry in going:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -108,18 +108,27 @@ class NodeState(Struct, frozen=True):
     healthy: bool = False
 
 
+NeedKind = Literal["canary", "entry", "pool"]
+
+
 class Need(Struct, frozen=True):
     """What a wave needs before it may start.
 
     Attributes:
         required: the policy asks for it; else it is advice.
         failed: id of the canary run that failed; None: it is missing.
+        kind: what is missing: a canary run, an entry that allows the driver, or a pool's GPU.
     """
 
     text: str
     pools: tuple[str, ...]
     required: bool = True
     failed: str | None = None
+    kind: NeedKind = "canary"
+
+    def concerns(self, pools: Iterable[str]) -> bool:
+        """Return whether it is about one of some pools."""
+        return not set(self.pools).isdisjoint(pools)
 
 
 class Freeze(Struct, frozen=True):

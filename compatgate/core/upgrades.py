@@ -10,7 +10,7 @@ answers go out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from compatgate.core.upgrade_state import (
     LEASE,
     Knowledge,
-    Need,
     NodeState,
     Phase,
     Upgrade,
@@ -57,6 +56,7 @@ class Decision(Struct, frozen=True):
     Attributes:
         wave: that it is about; None: there is no wave left.
         retry_after: seconds until it is worth asking again; None: the answer is final.
+        held: it waits for what no time ends.
     """
 
     answer: Answer
@@ -64,6 +64,7 @@ class Decision(Struct, frozen=True):
     phase: Phase
     reasons: tuple[str, ...]
     retry_after: int | None
+    held: bool = False
 
 
 class _Blocker(Struct, frozen=True):
@@ -100,7 +101,7 @@ def decide(
     if upgrade.state == "done":
         return Decision("done", place, phase, ("every wave has finished",), None)
     if upgrade.state == "stopped":
-        return Decision("wait", place, phase, (upgrade.why,), POLL_S)
+        return Decision("wait", place, phase, (upgrade.why,), POLL_S, held=True)
     if wave is None or wave.is_over:
         return _decide_over(upgrade, known, wave, phase)
     blockers = list(_find_blockers(upgrade, known, wave))
@@ -109,8 +110,7 @@ def decide(
         if other := _find_other_holder(wave, known, asker):
             blockers.append(other)
     if blockers:
-        texts = tuple(dict.fromkeys(one.text for one in blockers))
-        return Decision("wait", place, phase, texts, _wait_for(blockers, known.now))
+        return _wait(blockers, place, phase, known.now)
     text = f"wave {place} may start"
     if wave.started:
         text = f"wave {place} has started: {_count_lacking(wave, upgrade, known)}"
@@ -132,8 +132,7 @@ def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: P
             blockers.append(_Blocker("every node is left out: nothing was upgraded"))
     place = wave.number if wave else None
     if blockers:
-        texts = tuple(dict.fromkeys(one.text for one in blockers))
-        return Decision("wait", place, phase, texts, _wait_for(blockers, known.now))
+        return _wait(blockers, place, phase, known.now)
     text = f"wave {place} has finished" if place else "every wave has finished"
     return Decision("done", place, phase, (text,), None)
 
@@ -155,6 +154,15 @@ def take_wave(upgrade: Upgrade, number: int, asker: str, now: datetime) -> Upgra
     return replace(upgrade, state="rolling", waves=waves)
 
 
+def _wait(
+    blockers: Collection[_Blocker], place: int | None, phase: Phase, now: datetime
+) -> Decision:
+    """Return the answer that something must end first; it is held where no time ends it."""
+    texts = tuple(dict.fromkeys(one.text for one in blockers))
+    held = any(one.until is None for one in blockers)
+    return Decision("wait", place, phase, texts, _wait_for(blockers, now), held)
+
+
 def _wait_for(blockers: Iterable[_Blocker], now: datetime) -> int:
     ends = [one.until for one in blockers]
     known = [(end - now).total_seconds() for end in ends if end is not None]
@@ -172,12 +180,8 @@ def find_phase(upgrade: Upgrade, known: Knowledge) -> Phase:
         return "soak"
     if wave.started:
         return "wave"
-    owed = any(need.required and _concerns(need, wave.pools) for need in known.needs)
+    owed = any(need.required and need.concerns(wave.pools) for need in known.needs)
     return "canary" if owed else "soak"
-
-
-def _concerns(need: Need, pools: Iterable[str]) -> bool:
-    return not set(need.pools).isdisjoint(pools)
 
 
 def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:
@@ -185,7 +189,7 @@ def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_
     for text in (*known.problems, *known.approvals):
         yield _Blocker(text)
     for need in known.needs:
-        owed = _concerns(need, upgrade.pools if need.failed else wave.pools)
+        owed = need.concerns(upgrade.pools if need.failed else wave.pools)
         if need.required and owed:
             yield _Blocker(need.text)
     for other in upgrade.waves:
@@ -268,7 +272,7 @@ def list_triggers(upgrade: Upgrade, known: Knowledge) -> tuple[str, ...]:
     failed = [
         f"failed canary: {need.text}"
         for need in known.needs
-        if need.failed and need.required and _concerns(need, upgrade.pools)
+        if need.failed and need.required and need.concerns(upgrade.pools)
     ]
     rates = [f"higher rate of {rate.words}" for rate in known.rates if rate.is_alarm]
     return (*dict.fromkeys(failed), *_find_drift(upgrade, known, began), *rates)

@@ -50,6 +50,8 @@ from compatgate.service.tokens import pages as tokens_pages
 from compatgate.service.triage import api as triage
 from compatgate.service.triage import pages as triage_pages
 from compatgate.service.upgrades import api as upgrades
+from compatgate.service.upgrades import calendar_pages
+from compatgate.service.upgrades import pages as upgrades_pages
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
 from compatgate.service.web.call import Call
@@ -283,5 +285,7 @@ PAGES: tuple[Page, ...] = (
     nodes_pages.show_node,
     nodes_pages.remove_node,
     nodes_pages.show_drift,
+    *upgrades_pages.PAGES,
+    *calendar_pages.PAGES,
     home_pages.show_not_found,  # the last one: whatever is no other page
 )

@@ -26,6 +26,7 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import Report as NodesReport
 from compatgate.service.notices.schemas import ChannelRequest, SubscriptionRequest
 from compatgate.service.tokens.principal import Principal
+from compatgate.service.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"
@@ -77,6 +78,7 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
     names |= _runs(gate, folder)
     names |= _nodes(gate)
     names["incidents/id"] = _incident(gate)
+    names["upgrades/name"] = _upgrade(gate)
     with gate.database.writing() as session:
         for action in (LINE, FORMULA):
             audit.append(
@@ -173,6 +175,25 @@ def _incident(gate: Gate) -> str:
     number = gate.incidents.list(kind="waiver-ending").items[0].id
     gate.incidents.snooze(number, clock.now() + timedelta(days=1), Authorship(LINE, TEXT))
     return str(number)
+
+
+def _upgrade(gate: Gate) -> str:
+    """Propose and stop an upgrade of a node, in a freeze."""
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "nvidia.com/cuda.driver-version.full": "535.183.01",
+        "topology.kubernetes.io/rack": "javascript-hostile",
+    }
+    node = {"name": "javascript-rolled", "target": "prod", "labels": labels}
+    body = {"cluster": "javascript", "nodes": [node]}
+    gate.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
+    accepts = list(gate.snapshot().entries)
+    asked = UpgradeRequest("roll", "prod", "580.95.05", accepts=accepts)
+    gate.upgrades.propose(asked, BY)
+    gate.upgrades.stop("roll", BY)
+    now, later = clock.now(), clock.now() + timedelta(days=1)
+    gate.freezes.put("stop", FreezeRequest(now, later, LINE[:256], ("prod",)), BY)
+    return "roll"
 
 
 def _runs(gate: Gate, folder: Path) -> dict[str, str]:

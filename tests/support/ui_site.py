@@ -14,6 +14,7 @@ from compatgate.kit import clock
 from compatgate.resources import matrix_dir
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -50,8 +51,18 @@ def fill(database: str) -> None:
         for target, stack in QUESTIONS:
             _decide(gate, target, stack)
         fill_nodes(gate)
+        _propose_upgrade(gate)
     finally:
         gate.close()
+
+
+def _propose_upgrade(gate: Gate) -> None:
+    """An upgrade that owes canaries, and a freeze to come."""
+    asked = UpgradeRequest("prod-580", "prod-a100", "580.95.05")
+    gate.upgrades.propose(asked, Authorship("mara", "fixes Xid 119 on the training racks"))
+    start = clock.now() + timedelta(days=2)
+    frozen = FreezeRequest(start, start + timedelta(days=3), "team-sre", ("prod-*",))
+    gate.freezes.put("release-days", frozen, Authorship("mara", "change stop"))
 
 
 def _past(gate: Gate) -> None:

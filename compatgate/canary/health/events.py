@@ -103,7 +103,7 @@ def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
 
 MAX_ERRORS = 10_000
 """Maximum number of different errors; a damaged log can contain endless devices and codes."""
-_LOADING = re.compile(
+LOADING = re.compile(
     r"(?:loading NVIDIA UNIX|NVRM version: NVIDIA UNIX).{0,60}?Kernel Module.{0,40}?\s"
     r"(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)(?!\S)"
 )
@@ -295,7 +295,7 @@ class KernelErrors:
 
     def _learn(self, text: str) -> None:
         """Learn the loaded driver and the UUIDs and serials of GPUs from a line."""
-        if match := _LOADING.search(text):
+        if match := LOADING.search(text):
             self._logged = parse_version("driver", match[1])
         elif match := _UUID.search(text):
             device = parse_device(match["place"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from compatgate.canary.health.events import Event, KernelErrors, collect_errors
-from compatgate.canary.health.records import RecordReader
+from compatgate.canary.health.records import Record, RecordReader
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
@@ -47,6 +47,22 @@ def read_kernel_log(
     Raises:
         Unavailable: no source can be read; the message names those that were tried.
     """
+    errors = KernelErrors(table, driver, signatures)
+    records, name = read_kernel_records(kmsg=kmsg, programs=programs)
+    collect_errors(records, errors)
+    return errors, name
+
+
+def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[list[Record], str]:
+    """Return what this machine's stored kernel log says that may concern a GPU, and its source.
+
+    Args:
+        kmsg: the kernel's device.
+        programs: ask dmesg and journalctl where the device cannot be read.
+
+    Raises:
+        Unavailable: no source can be read; the message names those that were tried.
+    """
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
         (kmsg, lambda: _read_stored(kmsg)),
@@ -54,15 +70,14 @@ def read_kernel_log(
         ("journalctl -k", lambda: _read_output(_JOURNAL)),
     )
     for name, lines in ways if programs else ways[:1]:
-        reader, errors = RecordReader(), KernelErrors(table, driver, signatures)
+        reader = RecordReader()
         try:
-            for line in lines():
-                collect_errors(reader.feed(line), errors)
+            records = [record for line in lines() for record in reader.feed(line)]
         except OSError as error:
             tried.append(f"{name}: {error.strerror or error}")
             continue
         if reader.seen:
-            return errors, name
+            return records, name
         tried.append(f"{name}: empty")
     raise Unavailable(
         f"this machine's kernel log cannot be read ({'; '.join(tried)})",

@@ -239,6 +239,8 @@ def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hi
     for view in gate.nodes.list(search=word, limit=MAX_HITS).items:
         place = link("nodes", view.row.name, cluster=view.row.cluster)
         yield Hit(view.row.name, f"node of {view.row.cluster}", place)
+    for name in gate.upgrades.find_names(word, limit=MAX_HITS):
+        yield Hit(name, "upgrade", link("upgrades", name), name == word)
     for name in _matching([host.name for host in gate.runs.hosts().items], folded):
         yield Hit(name, "staging host", link("hosts", search=name))
     rules = (

@@ -109,11 +109,11 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
+        self.upgrades = Upgrades(database, self.snapshots, self._plan)
         self.incidents = IncidentService(
-            database, self.snapshots, self.runs, self.baselines, self.nodes
+            database, self.snapshots, self.runs, self.baselines, self.nodes, self.upgrades
         )
         self.notices = NoticeDesk(database, self.incidents)
-        self.upgrades = Upgrades(database, self.snapshots, self._plan)
         self.freezes = FreezeCalendar(database)
         self.known_good = KnownGoodChannel(database, self.matrix)
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)

@@ -19,6 +19,7 @@ _DAYS = 14
 _WEEK = 7
 _MAX_DENIED = 8
 _MAX_VERDICTS = 60
+_MAX_UPGRADES = 5
 _EACH_KIND = 4
 """Most incidents of a kind; its title links to all of them."""
 
@@ -59,6 +60,7 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
         "counted": days,
         "today": days.days[-1],
         "denied": _list_denied_stacks(ask),
+        "upgrades": ask.gate.upgrades.list_open(limit=_MAX_UPGRADES),
         "week": _WEEK,
     }
     return HtmlPage("home.html", "Home", context)

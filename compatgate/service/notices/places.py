@@ -12,6 +12,7 @@ _PATHS: dict[Subject, str] = {
     "run": "runs",
     "baseline": "baselines",
     "verdict": "verdicts",
+    "upgrade": "upgrades",
 }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from compatgate.service.baselines.service import BaselineService
     from compatgate.service.nodes.service import Nodes
     from compatgate.service.runs.service import Runs
+    from compatgate.service.upgrades.service import Upgrades
 
 SURVEY = "survey"
 RELEASES = "releases"
@@ -66,6 +67,7 @@ class IncidentService:
         runs: of the gate.
         baselines: of the gate.
         nodes: of the gate.
+        upgrades: of the gate.
 
     Attributes:
         is_watched: a thread of this process surveys.
@@ -78,10 +80,11 @@ class IncidentService:
         runs: Runs,
         baselines: BaselineService,
         nodes: Nodes,
+        upgrades: Upgrades,
     ) -> None:
         self._database = database
         self._snapshots = snapshots
-        self._surveyor = Surveyor(runs, baselines, nodes)
+        self._surveyor = Surveyor(runs, baselines, nodes, upgrades)
         self._seen: tuple[int, int, int] | None = None
         self.is_watched = False
 

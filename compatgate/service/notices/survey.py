@@ -18,7 +18,7 @@ from compatgate.service.gate.repository import AskedStack, list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.pairs import shared_fit_cache
-from compatgate.service.notices import conditions, records
+from compatgate.service.notices import conditions, records, upgrade_conditions
 from compatgate.service.notices.releases import (
     KnownReleases,
     find_new_releases,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from compatgate.service.baselines.service import BaselineService
     from compatgate.service.nodes.service import Nodes
     from compatgate.service.runs.service import Runs
+    from compatgate.service.upgrades.service import Upgrades
 
 _PERIOD = timedelta(days=30)
 """Decisions of so long count as use."""
@@ -37,6 +38,7 @@ _MAX_VERDICTS = 300
 _LATEST_RUNS = 60
 _MAX_CACHED = 3_000
 _MAX_BASELINES = 200
+_MAX_UPGRADES = 50
 Failing = Sequence[tuple[str, str, datetime]]
 """Channels that do not take notices: name, answer, and when that began."""
 
@@ -61,12 +63,16 @@ class Surveyor:
         runs: of the gate.
         baselines: of the gate.
         nodes: of the gate.
+        upgrades: of the gate.
     """
 
-    def __init__(self, runs: Runs, baselines: BaselineService, nodes: Nodes) -> None:
+    def __init__(
+        self, runs: Runs, baselines: BaselineService, nodes: Nodes, upgrades: Upgrades
+    ) -> None:
         self._runs = runs
         self._baselines = baselines
         self._nodes = nodes
+        self._upgrades = upgrades
         self._again: tuple[Any, dict[str, Verdict | None]] = (None, {})
 
     def survey(
@@ -103,8 +109,10 @@ class Surveyor:
             covered.discard("release")
         runs = self._runs.list(state="ended", limit=_LATEST_RUNS).items
         proposed = self._baselines.list(state="proposed", limit=_MAX_BASELINES).items
+        watched = self._upgrades.watch(session, limit=_MAX_UPGRADES)
         found = (
             *conditions.find_unusable_targets(snapshot),
+            *upgrade_conditions.find_upgrades(watched, snapshot, now),
             *records.find_drift(self._nodes.lately.drifted(), snapshot),
             *records.find_contradictions(self._runs.warnings()),
             *impossible.found,

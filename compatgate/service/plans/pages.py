@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import parse_changes_text
 from compatgate.errors import CompatgateError
+from compatgate.kit.http.links import link
 from compatgate.service.plans.sections import arrange
 from compatgate.service.plans.service import plan_upgrade
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -67,6 +68,18 @@ def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
             if branch.last is not None
         ],
         "sections": arrange(plan) if plan else [],
+        "upgrade": _upgrade_link(ask, name, plan) if plan else None,
     }
     status = problem.status if problem else 200
     return HtmlPage("plan.html", f"{name}: plan an upgrade", context, None, status)
+
+
+def _upgrade_link(ask: PageRequest[PlanQuery], target: str, plan: dict[str, Any]) -> str | None:
+    """Return the form that makes a plan an upgrade; None: the caller may not, or nothing rolls."""
+    driver = plan["set"].get("driver")
+    if not driver or len(plan["set"]) > 1 or not ask.principal.may("upgrade"):
+        return None
+    if not plan["order"]["waves"]:
+        return None
+    name = f"{target}-{driver}"[:128].rstrip(".-_")
+    return link("new-upgrade", name=name, target=target, driver=driver, pool=ask.query.pool)

@@ -25,7 +25,7 @@ def arrange(plan: Body) -> list[Section]:
     """
     sections = [
         _host(plan),
-        *(_cause(plan, cause) for cause in _TITLES),
+        *arrange_causes(plan),
         _edits(plan),
         _owed(plan),
         _subjects(plan),
@@ -34,6 +34,12 @@ def arrange(plan: Body) -> list[Section]:
         _order(plan),
     ]
     return [one for one in sections if not one.is_empty]
+
+
+def arrange_causes(plan: Body) -> list[Section]:
+    """Return what breaks, by cause; ``plan`` needs its groups alone."""
+    found = (_cause(plan, cause) for cause in _TITLES)
+    return [one for one in found if not one.is_empty]
 
 
 def _host(plan: Body) -> Section:

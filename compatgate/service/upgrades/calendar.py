@@ -118,13 +118,17 @@ class KnownGoodChannel:
         Raises:
             NotFound: it has none yet.
         """
-        with self._database.reading() as session:
-            found = rows.load_known_good(session, [target])
-        if not found:
+        found = self.look_up(target)
+        if found is None:
             hint = "the first wave of an upgrade marks the state before it, its end the new one"
             what = f"the target {target!r} has no known-good state yet"
             raise NotFound(what, field="target", value=target, hint=hint)
-        return found[0]
+        return found
+
+    def look_up(self, target: str) -> KnownGood | None:
+        """Return the known-good state of a target; None: it has none yet."""
+        with self._database.reading() as session:
+            return next(iter(rows.load_known_good(session, [target])), None)
 
     def export(self, target: str) -> list[dict[str, Any]]:
         """Return the target with its known-good drivers, and its entries and waivers of then.

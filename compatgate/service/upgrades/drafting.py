@@ -12,10 +12,9 @@ from msgspec import Struct
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Conflict
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.upgrades.repository import split_key
+from compatgate.service.upgrades.repository import MAX_SOAK, split_key
 from compatgate.service.upgrades.schemas import UpgradeRequest
 
-MAX_SOAK = 90 * 86400
 _KEPT = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owed", "remarks")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -58,7 +57,7 @@ def draft_upgrade(
         Conflict: no node would take the driver.
     """
     soak_s = int(parse_duration(request.soak, field="soak").total_seconds())
-    if soak_s > MAX_SOAK:
+    if soak_s > MAX_SOAK.total_seconds():
         raise BadInput("is too long", field="soak", value=request.soak, hint="at most 90d")
     order = plan["order"]
     if not order["waves"]:

@@ -25,6 +25,7 @@ from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.service import STALE_AFTER
 from compatgate.service.tokens.principal import matches
 from compatgate.service.upgrades import calendar_rows as rows
+from compatgate.service.upgrades import readings
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.models import UpgradeRow
 
@@ -105,7 +106,7 @@ def _read_nodes(session: Session, upgrade: Upgrade, now: datetime) -> dict[str, 
     keys = [key for wave in upgrade.waves for key in wave.nodes]
     same: dict[str, bool] = {}
     found = {}
-    for key, (driver, since, seen_at) in upgrades.load_node_reports(session, keys).items():
+    for key, (driver, since, seen_at) in readings.load_node_reports(session, keys).items():
         if driver is not None and driver not in same:
             same[driver] = is_same_driver(driver, upgrade.driver)
         upgraded = driver is not None and same[driver]
@@ -172,7 +173,7 @@ def _compare_denials(session: Session, row: UpgradeRow, now: datetime) -> Iterat
     began, before = row.upgrade.began, row.before
     if began is None or began >= now or not (before and before["asked"]):
         return
-    since = upgrades.count_stacks(session, row.upgrade.target, began)
+    since = readings.count_stacks(session, row.upgrade.target, began)
     yield Comparison(
         f"denied stacks of {row.upgrade.target}",
         before["denied"], before["asked"], since["denied"], since["asked"], "asked",

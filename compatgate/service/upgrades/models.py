@@ -141,6 +141,7 @@ class UpgradeRow(Struct, frozen=True):
         left_out: why nodes are left out, by key.
         plan: what the plan said of it.
         before: stacks that were asked about, and denied; None: it has not started.
+        domain_of: failure domain by key of the node.
     """
 
     upgrade: Upgrade
@@ -156,6 +157,7 @@ class UpgradeRow(Struct, frozen=True):
     domains: dict[int, tuple[tuple[str, int], ...]]
     left_out: dict[str, str]
     events: tuple[EventRow, ...] = ()
+    domain_of: dict[str, str] = {}
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from compatgate.kit import clock
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import require_storable
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.upgrades import calendar_rows
+from compatgate.service.upgrades import calendar_rows, readings
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.knowledge import BEFORE, gather
 from compatgate.service.upgrades.models import EventAction, KnownGood, UpgradeRow
@@ -78,7 +78,7 @@ class UpgradeProgress:
             text = f"{asker} goes on for {wave.holder}"
             note_action(session, row, "take over", by.name, by.identity, wave=number, text=text)
         if first:
-            counts = upgrades.count_stacks(session, row.upgrade.target, now - BEFORE)
+            counts = readings.count_stacks(session, row.upgrade.target, now - BEFORE)
             upgrades.note_before(session, row.name, counts)
             self._mark_good(session, row, now, done=False)
         return replace(row, upgrade=after)

@@ -7,17 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import case, distinct, func, insert, not_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, exists, func, insert, not_, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from compatgate.core.upgrade_state import State, Upgrade, Wave
 from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
-from compatgate.service.gate.repository import Decision, find_first_since
 from compatgate.service.nodes.reports import is_same_driver
-from compatgate.service.nodes.repository import Node
 from compatgate.service.upgrades.models import (
     WATCH,
     EventAction,
@@ -29,11 +27,13 @@ from compatgate.service.upgrades.models import (
     UpgradeWaveRecord,
 )
 
+MAX_SOAK = timedelta(days=90)
+LATELY = timedelta(days=30)
+"""How long an upgrade that was rolled back may need attention."""
 OPEN_STATES: tuple[State, ...] = ("proposed", "rolling", "stopped")
 _PART = 300
 """Names of one query: databases limit the parameters of a statement."""
 _ROWS = 500
-_MAX_DECISIONS = 20_000
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
 
@@ -79,7 +79,7 @@ def find_upgrade(session: Session, name: str) -> UpgradeRow:
     return _load(session, [found])[0]
 
 
-def exists(session: Session, name: str) -> bool:
+def has_upgrade(session: Session, name: str) -> bool:
     """Return whether an upgrade has this name."""
     query = select(UpgradeRecord.name).where(UpgradeRecord.name == name)
     return session.execute(query).first() is not None
@@ -121,12 +121,47 @@ def _same(row: Any) -> Any:
     return row
 
 
+def list_open(session: Session, *, limit: int) -> list[UpgradeRow]:
+    """Return upgrades of which a wave may still start, the newest first."""
+    query = select(UpgradeRecord.__table__).where(UpgradeRecord.state.in_(OPEN_STATES))
+    query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
+    return _load(session, session.execute(query).all())
+
+
+def list_watched(session: Session, now: datetime, *, limit: int) -> list[UpgradeRow]:
+    """Return upgrades that may need attention, the newest first.
+
+    Open ones, those that are done and still watched, and those that were rolled back lately, unless
+    another upgrade of the target has begun since.
+    """
+    ended, soak = UpgradeRecord.ended_at, UpgradeRecord.soak_s
+    long = and_(soak > WATCH.total_seconds(), ended > now - MAX_SOAK)
+    done = and_(UpgradeRecord.state == "done", or_(ended > now - WATCH, long))
+    later = aliased(UpgradeRecord)
+    replaced = exists().where(
+        later.target == UpgradeRecord.target, later.number > UpgradeRecord.number,
+        later.started_at.is_not(None),
+    )  # fmt: skip
+    back = and_(UpgradeRecord.state == "rolled back", ended > now - LATELY, not_(replaced))
+    query = select(UpgradeRecord.__table__)
+    query = query.where(or_(UpgradeRecord.state.in_(OPEN_STATES), done, back))
+    query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
+    return _load(session, session.execute(query).all())
+
+
+def find_names(session: Session, text: str, *, limit: int) -> list[str]:
+    """Return names of upgrades that contain a text, whatever its case; the newest first."""
+    query = select(UpgradeRecord.name).order_by(UpgradeRecord.number.desc()).limit(limit)
+    query = query.where(UpgradeRecord.name.icontains(text, autoescape=True))
+    return list(session.execute(query).scalars())
+
+
 def find_open(session: Session, keys: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return which of some nodes are in an open upgrade: its name by the node's key."""
     found: dict[str, str] = {}
-    by_cluster = _by_cluster(keys)
+    by_cluster = group_by_cluster(keys)
     for cluster, names in by_cluster.items():
-        for part in _parts(names):
+        for part in split_names(names):
             query = (
                 select(UpgradeNode.name, UpgradeNode.upgrade)
                 .join(UpgradeRecord, UpgradeRecord.name == UpgradeNode.upgrade)
@@ -137,14 +172,16 @@ def find_open(session: Session, keys: Iterable[tuple[str, str]]) -> dict[str, st
     return found
 
 
-def _by_cluster(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def group_by_cluster(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return names of nodes by cluster."""
     found: dict[str, list[str]] = {}
     for cluster, name in keys:
         found.setdefault(cluster, []).append(name)
     return found
 
 
-def _parts(names: Sequence[str]) -> Iterable[Sequence[str]]:
+def split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Return names in parts that one statement takes."""
     return (names[at : at + _PART] for at in range(0, len(names), _PART))
 
 
@@ -225,6 +262,7 @@ def _row(
             EventRow(one.at, one.actor, one.identity, one.action, one.wave, one.text)
             for one in events
         ),
+        {make_key(node.cluster, node.name): node.domain for node in nodes},
     )
 
 
@@ -318,38 +356,3 @@ def add_event(
             "target": row.upgrade.target, "driver": row.upgrade.driver, "wave": wave, "text": text,
         },
     )  # fmt: skip
-
-
-def count_stacks(session: Session, target: str, since: datetime) -> dict[str, int]:
-    """Return how many different stacks were asked about on a target since a moment, and denied.
-
-    A stack that a pipeline asks about a thousand times counts once.
-    """
-    first = find_first_since(session, since)
-    if first is None:
-        return {"asked": 0, "denied": 0}
-    newest = (
-        select(Decision.verdict_id, Decision.allowed)
-        .where(Decision.id >= first, Decision.decided_at >= since, Decision.target == target)
-        .order_by(Decision.id.desc())
-        .limit(_MAX_DECISIONS)
-        .subquery()
-    )
-    stopped = case((not_(newest.c.allowed), newest.c.verdict_id), else_=None)
-    query = select(func.count(distinct(newest.c.verdict_id)), func.count(distinct(stopped)))
-    asked, denied = session.execute(query).one()
-    return {"asked": asked, "denied": denied}
-
-
-def load_node_reports(
-    session: Session, keys: Iterable[str]
-) -> dict[str, tuple[str | None, datetime, datetime]]:
-    """Return driver, since when, and the time of the last report of nodes, by key."""
-    found: dict[str, tuple[str | None, datetime, datetime]] = {}
-    for cluster, names in _by_cluster(map(split_key, keys)).items():
-        for part in _parts(names):
-            query = select(Node.name, Node.driver, Node.since, Node.seen_at)
-            query = query.where(Node.cluster == cluster, Node.name.in_(part))
-            for name, driver, since, seen_at in session.execute(query):
-                found[make_key(cluster, name)] = (driver, since, seen_at)
-    return found

@@ -24,7 +24,7 @@ from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.tokens.principal import AccessRefused, Principal
-from compatgate.service.upgrades import calendar_rows
+from compatgate.service.upgrades import calendar_rows, readings
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.drafting import draft_upgrade, make_question
 from compatgate.service.upgrades.guards import pick_keys, require_wave
@@ -84,7 +84,7 @@ class Upgrades:
         plan = self._plan(request.target, make_question(request))
 
         def write(session: Session) -> UpgradeView:
-            if upgrades.exists(session, request.name):
+            if upgrades.has_upgrade(session, request.name):
                 hint = "names are used once: the history of an upgrade stays"
                 what = f"there is an upgrade {request.name!r} already"
                 raise Conflict(what, field="name", value=request.name, hint=hint)
@@ -94,7 +94,7 @@ class Upgrades:
                 for domain in wave["domains"]
                 for key in domain["nodes"]
             ]
-            reports = upgrades.load_node_reports(session, keys)
+            reports = readings.load_node_reports(session, keys)
             drivers = {key: report[0] for key, report in reports.items()}
             draft = draft_upgrade(request, plan, by, clock.now(), drivers)
             self._require_free(session, keys)
@@ -151,6 +151,21 @@ class Upgrades:
         with self._database.reading() as session:
             row = self._find(session, name, by)
             return self._view(session, row)
+
+    def list_open(self, *, limit: int) -> tuple[UpgradeRow, ...]:
+        """Return upgrades of which a wave may still start, as recorded; the newest first."""
+        with self._database.reading() as session:
+            return tuple(upgrades.list_open(session, limit=limit))
+
+    def watch(self, session: Session, *, limit: int) -> tuple[UpgradeView, ...]:
+        """Return upgrades that may need attention, as they are now; record nothing."""
+        rows = upgrades.list_watched(session, clock.now(), limit=limit)
+        return tuple(self._view(session, row) for row in rows)
+
+    def find_names(self, text: str, *, limit: int) -> tuple[str, ...]:
+        """Return names that contain a text; the newest upgrade's first."""
+        with self._database.reading() as session:
+            return tuple(upgrades.find_names(session, text, limit=limit))
 
     def ask(
         self,

@@ -220,6 +220,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("nodes", "Nodes", "n"),
             NavigationItem("drift", "Drift", "y"),
+            NavigationItem("upgrades", "Upgrades", "z"),
         ),
     ),
     NavigationGroup(

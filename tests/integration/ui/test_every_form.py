@@ -22,9 +22,10 @@ NAMES = {
     "revisions/number": "1",
     "nodes/name": "gpu-17",
     "incidents/id": "1",
+    "upgrades/name": "roll",
 }
 FORMS = pages("POST")
-SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
+SCOPES = ("read", "gate", "propose", "approve", "operate", "bless", "upgrade")
 INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
 NEEDS = {
     "/ask/paste": "gate",
@@ -58,6 +59,11 @@ NEEDS = {
     "/runs/<id>/discard": "bless",
     "/runs/<id>/rerun": "operate",
     "/nodes/<name>/remove": "operate",
+    "/new-upgrade": "upgrade",
+    "/upgrades/<name>/act": "upgrade",
+    "/upgrades/<name>/review": "approve",
+    "/freezes/set": "upgrade",
+    "/freezes/delete": "upgrade",
     "/tokens/new": "admin",
     "/tokens/revoke": "admin",
     "/tokens/rotate": "admin",

@@ -46,6 +46,7 @@ _SAYS_NOTHING = {
     "/ask",
     "/runs/new",
     "/new-waiver",
+    "/new-upgrade",
     "/new-target",
     "/new-entry",
     "/import",

@@ -1,0 +1,182 @@
+"""Run ``compatgate health --report``: tell a gate which Xid errors this node had."""
+
+from __future__ import annotations
+
+import socket
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput, Unavailable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from compatgate.canary.health.records import Record
+    from compatgate.canary.health.xid_times import XidTimes
+
+DEFAULT_PERIOD = "10m"
+_OVERLAP = timedelta(minutes=1)
+"""A repeated report begins so long before its interval, and leaves no gap: what overlaps counts
+once."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a report."""
+    from compatgate.service.gate_client import add_place
+
+    group = parser.add_argument_group("report to a gate")
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help="send the Xid errors of the last period to the gate, also that there were none;"
+        " upgrades compare their rate before and after. Needs the scope operate",
+    )
+    group.add_argument(
+        "--since",
+        metavar="DURATION",
+        help="the period: the log must reach back so far (default: 10m, or --every; at most 1d)",
+    )
+    group.add_argument("--every", metavar="DURATION", help="repeat at this interval, like 10m")
+    group.add_argument("--name", metavar="NODE", help="name of the node (default: host name)")
+    group.add_argument(
+        "--cluster",
+        default="default",
+        metavar="NAME",
+        help="cluster of the node (default: default)",
+    )
+    add_place(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Report once, or at an interval; return 0.
+
+    Raises:
+        BadInput: an option is malformed, or the log has errors without a time.
+        Unavailable: the log cannot be read: nothing is reported.
+    """
+    from compatgate.kit.cli.options import read_interval, repeat
+
+    if args.every is None:
+        return _report(args, _read_period(args.since or DEFAULT_PERIOD))
+    if args.dmesg == "-":
+        raise BadInput("cannot be read again", field="--dmesg", hint="leave out --every")
+    seconds = read_interval(args.every)
+    period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
+    return repeat(lambda: _report(args, period), seconds)
+
+
+def _read_period(text: str) -> timedelta:
+    from compatgate.documents.quantities import parse_duration
+
+    period = parse_duration(text, field="--since")
+    if not timedelta() < period <= timedelta(days=1):
+        raise BadInput("is not a period", field="--since", value=text, hint="up to 1d, like 10m")
+    return period
+
+
+def _report(args: argparse.Namespace, period: timedelta) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.kit import clock
+    from compatgate.kit.cli.output import print_json
+    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.service.gate_client import ask, gate_of
+
+    until = clock.now()
+    node = make_report(args, until - period, until)
+    with gate_of(args) as gate:
+        answers = [
+            ask(gate, Operations.report_health, {"cluster": args.cluster, "nodes": [part]})
+            for part in _split(node)
+        ]
+    (stored,), *more = [one["nodes"] for one in answers]
+    for (other,) in more:
+        stored = {**stored, **{name: stored[name] + other[name] for name in ("seconds", "xids")}}
+    if args.format == "json":
+        print_json(stored)
+        return 0
+    errors = "1 new Xid error" if stored["xids"] == 1 else f"{stored['xids']} new Xid errors"
+    where = f"{args.cluster}/{stored['name']}"
+    print(strip_controls(f"{where}: {stored['seconds']} s on driver {stored['driver']}, {errors}"))
+    return 0
+
+
+def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> dict[str, Any]:
+    """Return what ``POST /nodes/health`` takes of this machine.
+
+    The period begins no earlier than the boot of this machine, or the last load of its driver.
+
+    Raises:
+        BadInput: the log cannot be read, or has errors whose time is not known.
+        Unavailable: this machine's log cannot be read.
+    """
+    from compatgate.canary.health.xid_times import list_xids, read_boot_time
+    from compatgate.kit.clock import iso
+
+    boot = read_boot_time()
+    times = list_xids(_read_records(args.dmesg), boot)
+    _require_times(times)
+    starts = [since, *(at for at in (boot, times.loaded) if at is not None and at < until)]
+    since = max(starts)
+    xids = sorted((x for x in times.found if since <= x.at <= until), key=lambda one: one.at)
+    return {
+        "name": args.name or socket.gethostname().lower(),
+        "since": iso(since),
+        "until": iso(until),
+        "driver": args.driver or _loaded_driver(),
+        "xids": [{"xid": one.xid, "at": iso(one.at)} for one in xids],
+    }
+
+
+def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield reports of following periods, each with as many errors as one may have."""
+    from compatgate.service.nodes.schemas import MAX_XIDS
+
+    xids, since = node["xids"], node["since"]
+    while len(xids) > MAX_XIDS and since < xids[MAX_XIDS - 1]["at"] < node["until"]:
+        until = xids[MAX_XIDS - 1]["at"]
+        yield {**node, "since": since, "until": until, "xids": xids[:MAX_XIDS]}
+        xids, since = xids[MAX_XIDS:], until
+    yield {**node, "since": since, "xids": xids}
+
+
+def _require_times(times: XidTimes) -> None:
+    if times.unplaced:
+        raise BadInput(
+            f"{len(times.unplaced)} errors have no time with a zone, like"
+            f" {times.unplaced[0][:120]!r}: nothing was reported",
+            field="--dmesg",
+            hint="journalctl -k -o json | compatgate health --dmesg - --report",
+        )
+
+
+def _read_records(path: str | None) -> Iterable[Record]:
+    """Return the records of a log that may concern a GPU."""
+    import sys
+
+    from compatgate.canary.health.kernel_log import read_kernel_records
+    from compatgate.canary.health.records import RecordReader
+
+    if path is None:
+        return read_kernel_records()[0]
+    reader = RecordReader()
+    try:
+        if path == "-":
+            found = list(reader.read(sys.stdin.buffer))
+        else:
+            with open(path, "rb") as stream:
+                found = list(reader.read(stream))
+    except OSError as error:
+        hint = error.strerror or str(error)
+        raise BadInput(f"cannot read '{path}'", field="--dmesg", value=path, hint=hint) from None
+    if not reader.seen:
+        raise Unavailable("the log is empty: nothing was reported", field="--dmesg")
+    return found
+
+
+def _loaded_driver() -> str | None:
+    """Return the loaded driver; None: the gate takes the one that the node last reported."""
+    from compatgate.discovery.driver import read_kernel_driver
+
+    found = read_kernel_driver()
+    return found.version if found else None

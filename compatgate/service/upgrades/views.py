@@ -1,0 +1,207 @@
+"""Arrange an upgrade for its page: each wave with its state, its domains, and what it owes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.upgrade_state import Need, NeedKind, Phase, Wave
+from compatgate.core.upgrades import Decision, decide, list_lacking
+from compatgate.kit.sections import Section
+from compatgate.service.plans.sections import arrange_causes
+from compatgate.service.upgrades.describe import describe
+from compatgate.service.upgrades.picture import Bar, draw_upgrade
+from compatgate.service.upgrades.repository import split_key
+from compatgate.service.upgrades.service import UpgradeView
+
+MAX_DOMAINS = 8
+"""Failure domains of a wave that a page shows."""
+MAX_NODES = 20
+_NAMES: dict[NeedKind, tuple[str, str]] = {
+    "canary": ("canary", "canaries"),
+    "entry": ("entry to edit", "entries to edit"),
+    "pool": ("pool without a known GPU", "pools without a known GPU"),
+}
+TONES: dict[Phase, str] = {
+    "proposed": "proposed",
+    "canary": "warn",
+    "soak": "busy",
+    "wave": "running",
+    "stopped": "warn",
+    "rolled back": "fail",
+    "done": "pass",
+}
+"""Badges of phases."""
+PHASES: dict[Phase, str] = {
+    "proposed": "proposed",
+    "canary": "canary owed",
+    "soak": "soaks",
+    "wave": "rolling",
+    "stopped": "stopped",
+    "rolled back": "rolled back",
+    "done": "done",
+}
+"""Phases in words."""
+
+
+class DomainView(Struct, frozen=True):
+    """A failure domain of a wave; ``upgraded``: its nodes that report the driver."""
+
+    name: str
+    nodes: int
+    upgraded: int
+
+    @property
+    def tone(self) -> str:
+        """Return the badge."""
+        return "pass" if self.upgraded == self.nodes else "running" if self.upgraded else "waiting"
+
+
+class WaveView(Struct, frozen=True):
+    """A wave as the page shows it.
+
+    Attributes:
+        state: in a word or two, with ``tone``, its badge.
+        more: domains that are not shown.
+        earliest: when it may start; None: it has, or that is not known.
+        owed: what must be done before it starts, in a few words each.
+        act: of a button: ``start``, ``go on``, or nothing.
+        lacking: its nodes without the driver, cluster and name, once it has started.
+    """
+
+    wave: Wave
+    state: str
+    tone: str
+    decision: Decision
+    bars: tuple[Bar, ...]
+    domains: tuple[DomainView, ...]
+    more: int
+    nodes: int
+    upgraded: int
+    earliest: datetime | None
+    soaks_until: datetime | None
+    owed: tuple[str, ...]
+    act: str
+    lacking: tuple[tuple[str, str], ...]
+
+
+def arrange(view: UpgradeView, asker: str) -> dict[str, Any]:
+    """Return what the page of an upgrade shows, and refreshes.
+
+    Args:
+        view: the upgrade as of now.
+        asker: name of whoever looks.
+    """
+    row, known = view.row, view.known
+    picture = draw_upgrade(row.upgrade, known.freezes, known.now, row.ended_at)
+    return {
+        "view": view,
+        "tone": TONES[view.decision.phase],
+        "picture": picture,
+        "waves": [
+            _arrange_wave(view, asker, wave, bars, start)
+            for wave, bars, start in zip(
+                row.upgrade.waves, picture.bars, picture.starts, strict=True
+            )
+        ],
+        "needs": [(need, _list_waves(view, need)) for need in known.needs],
+        "most": MAX_NODES,
+        "stamp": _stamp(view),
+    }
+
+
+def is_live(view: UpgradeView) -> bool:
+    """Return whether the answer may still change."""
+    watched = view.row.upgrade.watched_until
+    return view.row.is_open or (watched is not None and watched > view.known.now)
+
+
+def list_causes(view: UpgradeView) -> list[Section]:
+    """Return what the plan said that breaks, by cause."""
+    return arrange_causes(view.row.plan)
+
+
+def _stamp(view: UpgradeView) -> str:
+    """Return a text that changes with what is shown; the picture moves on each minute."""
+    minute = int(view.known.now.timestamp()) // 60
+    shown = msgspec.json.encode([describe(view), minute], order="deterministic")
+    return hashlib.sha256(shown).hexdigest()[:16]
+
+
+def _arrange_wave(
+    view: UpgradeView, asker: str, wave: Wave, bars: tuple[Bar, ...], start: datetime | None
+) -> WaveView:
+    found = decide(view.row.upgrade, view.known, wave.number, asker)
+    state, tone = _name_state(view, wave, found)
+    domains = tuple(_count_domains(view, wave))
+    goes = found.answer == "start" and not wave.is_over
+    lacking = list_lacking(wave, view.known) if wave.started and not wave.is_over else []
+    return WaveView(
+        wave,
+        state,
+        tone,
+        found,
+        bars,
+        domains[:MAX_DOMAINS],
+        max(0, len(domains) - MAX_DOMAINS),
+        len(wave.expected),
+        sum(one.upgraded for one in domains),
+        start,
+        wave.finished + timedelta(seconds=view.row.upgrade.soak_s) if wave.finished else None,
+        tuple(_list_owed(view, wave)),
+        ("go on" if wave.started else "start") if goes else "",
+        tuple(map(split_key, lacking)),
+    )
+
+
+def _name_state(view: UpgradeView, wave: Wave, found: Decision) -> tuple[str, str]:
+    """Return the state of a wave in words, and its badge."""
+    upgrade, now = view.row.upgrade, view.known.now
+    if not wave.expected:
+        return "left out", "cancelled"
+    if found.answer == "roll back":
+        return ("roll back", "fail") if wave.started else ("not started", "cancelled")
+    if wave.finished:
+        soaks = now < wave.finished + timedelta(seconds=upgrade.soak_s)
+        return ("soaks", "busy") if soaks else ("done", "pass")
+    if wave.started:
+        held = found.answer == "wait" and (wave.held_until is None or wave.held_until <= now)
+        return ("held", "warn") if upgrade.state == "stopped" or held else ("rolling", "running")
+    if found.answer == "start":
+        return "may start", "ready"
+    following = upgrade.next_wave is not None and upgrade.next_wave.number == wave.number
+    return ("waits", "warn") if following else ("later", "queued")
+
+
+def _count_domains(view: UpgradeView, wave: Wave) -> Iterator[DomainView]:
+    nodes = view.known.nodes
+    members: dict[str, list[str]] = {}
+    for key in wave.expected:
+        members.setdefault(view.row.domain_of.get(key, key), []).append(key)
+    for name, keys in members.items():
+        upgraded = sum(key in nodes and nodes[key].upgraded for key in keys)
+        yield DomainView(name.removeprefix("node "), len(keys), upgraded)
+
+
+def _list_owed(view: UpgradeView, wave: Wave) -> Iterator[str]:
+    """Yield what a wave that has not started owes."""
+    if wave.started or not wave.expected or not view.row.is_open:
+        return
+    if view.known.approvals:
+        yield "approval"
+    counts: dict[NeedKind, int] = {}
+    for need in view.known.needs:
+        if need.required and need.concerns(wave.pools):
+            counts[need.kind] = counts.get(need.kind, 0) + 1
+    for kind, count in counts.items():
+        yield f"{count} {_NAMES[kind][count > 1]}"
+
+
+def _list_waves(view: UpgradeView, need: Need) -> list[int]:
+    """Return the numbers of the waves that a need concerns."""
+    return [wave.number for wave in view.row.upgrade.waves if need.concerns(wave.pools)]

@@ -1,0 +1,106 @@
+"""Roll a driver, and stop an upgrade: by keyboard alone, each in at most three actions.
+
+An action is a click, a key that acts, or a field that is filled.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+OLD, NEW = "535.183.01", "580.95.05"
+Api = Callable[..., Any]
+
+
+@pytest.fixture
+def api(site) -> Api:
+    """Asks the gate over REST as the administrator."""
+
+    def ask(method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {site.admin}", "Content-Type": "application/json"}
+        data = json.dumps(body).encode() if body else None
+        request = urllib.request.Request(
+            f"{site.url}/api/v1/{path}", data=data, method=method, headers=headers
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    return ask
+
+
+@pytest.fixture
+def racks(api: Api) -> Iterator[str]:
+    """A target with two racks of three nodes each, and no upgrade."""
+    pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": OLD, "count": 6}
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "nvidia.com/cuda.driver-version.full": OLD,
+    }
+    nodes = [
+        {
+            "name": f"rolled-{number}",
+            "target": "racks",
+            "labels": labels | {"topology.kubernetes.io/rack": f"r{number % 2}"},
+        }
+        for number in range(6)
+    ]
+    spec = {"pools": [pool], "policy": {"mode": "enforce"}}
+    api("POST", "targets", {"metadata": {"name": "racks"}, "spec": spec, "reason": "try"})
+    api("POST", "nodes", {"cluster": "racks", "nodes": nodes})
+    yield "racks"
+    for one in api("GET", "upgrades?target=racks")["items"]:
+        with suppress(HTTPError):  # it has ended
+            api("POST", f"upgrades/{one['name']}/roll-back?reason=over")
+    for node in nodes:
+        api("DELETE", f"nodes/{node['name']}?cluster=racks&reason=over")
+    api("DELETE", "targets/racks?reason=over")
+
+
+def reach(page: Page, wanted: Locator) -> None:
+    """Go to a place with the key Tab alone."""
+    for _ in range(150):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("e => e === document.activeElement"):
+            return
+    raise AssertionError("the key Tab does not lead there")
+
+
+def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):
+    page = open_page(f"targets/{racks}/plan?driver={NEW}", signed_in=True)
+    reach(page, page.get_by_role("link", name="Make this plan an upgrade"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/new-upgrade?**")
+    reach(page, page.get_by_label("Reason", exact=True))
+    page.keyboard.type("fixes Xid 119")
+    reach(page, page.get_by_role("button", name="Propose"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").first).to_contain_text("Nothing starts by that")
+    expect(page.locator("#live")).to_contain_text("rack r0 0/3")
+    expect(page.get_by_role("button", name="Start wave 1")).to_be_visible()
+
+
+def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(
+    racks, open_page, api, violations
+):
+    body = {"name": "racks-580", "target": racks, "driver": NEW, "reason": "fixes Xid 119"}
+    api("POST", "upgrades", body)
+    watching = open_page("upgrades/racks-580", signed_in=True)
+    start = watching.get_by_role("button", name="Start wave 1")
+    start.focus()
+    page = open_page("upgrades/racks-580", signed_in=True)
+    reach(page, page.get_by_label("Why", exact=True))
+    page.keyboard.type("jobs hang on rack r0")
+    reach(page, page.get_by_role("button", name="Stop", exact=True))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").first).to_contain_text("every wave waits")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    expect(watching.locator("#now")).to_contain_text("jobs hang on rack r0")
+    expect(start).to_have_count(0)
+    assert violations(watching) == []
