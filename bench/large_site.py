@@ -27,6 +27,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import MAX_NODES, Report
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.service.upgrades.schemas import UpgradeRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -71,6 +72,8 @@ def fill(database: str, workloads: Path) -> None:
         fill_runs(gate, workloads)
         _report_nodes(gate)
         _decide(gate)
+        asked = UpgradeRequest("fleet-580", target_name(1), _DRIVERS[-1])
+        gate.upgrades.propose(asked, Authorship("mara", "the newest production branch"))
         for number in range(_PROPOSALS):
             pool = ProposedPool(target_name(number), {"driver": _DRIVERS[-1]})
             gate.proposals.propose(

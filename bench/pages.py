@@ -90,6 +90,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/nodes": ("nodes", "nodes?search=0123", "nodes?gpu=L4", "nodes?target=target-123"),
     "/nodes/<name>": ("nodes/gpu-00057",),
     "/drift": ("drift", "drift?target=target-007"),
+    "/new-upgrade": ("new-upgrade?target=target-001&driver=580.95.05",),
+    "/upgrades/<name>": ("upgrades/fleet-580",),
+    "/upgrades/<name>/state": ("upgrades/fleet-580/state",),
     "/incidents/<int(max=9223372036854775807):id>": ("incidents/1",),
     "/<path:rest>": ("no-such-page",),
 }

@@ -254,12 +254,8 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": gate.history.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
-<<<<<<< HEAD
         "reported": bool(gate.nodes.keys_of(name)),
-=======
-        "reported": bool(gate.nodes.list(target=name, limit=1).items),
         "good": gate.known_good.look_up(name),
->>>>>>> upgrades
         "drift": _drift_table(gate.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
     }
     return HtmlPage("target.html", name, context, table=_entry_table(pairs, ask.query.sort))
