@@ -22,8 +22,8 @@ import gpu_page
 import http_gate
 import judge
 import layers
-import matrix_page
 import packages
+import pages
 import run_queue
 import solve
 import startup
@@ -102,9 +102,9 @@ a question to the gate, 150 for a canary run; at most 450 files in all.
 
 {admission}
 
-## The page of a large matrix
+## The pages of a large gate
 
-{matrix_page}
+{pages}
 
 ## Reading layers
 
@@ -173,7 +173,7 @@ def main() -> None:
         against=carried(RESULTS.read_text(), "Against the server before"),
         far_gates="\n".join(far_gates.main()),
         admission=admission.main(),
-        matrix_page=matrix_page.main(),
+        pages=pages.main(),
         layers="\n".join(layers.main()),
         backtest=backtest.main(),
         fleet_pages=fleet_pages.main(),

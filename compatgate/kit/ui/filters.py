@@ -168,6 +168,14 @@ def _inline(value: Any) -> str:
     return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
 
 
+def count_things(number: int, thing: str) -> str:
+    """Format a number with its noun: ``1 node``, ``2,000 nodes``, ``3 entries``."""
+    if number == 1:
+        return f"1 {thing}"
+    ending = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{format_number(number)} {ending}"
+
+
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -214,6 +222,7 @@ FILTERS = {
     "readable": clock.readable,
     "duration": format_duration,
     "number": format_number,
+    "counted": count_things,
     "mark": status_mark,
     "label": component_label,
     "pretty": format_json,

@@ -175,7 +175,11 @@ def _node_page(
 ) -> HtmlPage:
     snapshot, standing = ask.gate.snapshot(), view.standing
     drifts = standing.driver == "not-blessed"
-    beside = count_shares(ask.gate.nodes.each(), standing.targets) if drifts else ()
+    beside = [
+        share
+        for target in (standing.targets if drifts else ())
+        for share in count_shares(ask.gate.nodes.of_target(target), [target])
+    ]
     skus = [kind["gpu"] for kind in view.row.gpus]
     pool = {one.target: single_pool(one.target, skus, snapshot) for one in standing.differences}
     context = {

@@ -138,6 +138,7 @@ def list_nodes(
     search: str | None = None,
     sku: str | None = None,
     disagrees: bool | None = None,
+    names: Collection[str] | None = None,
     seen_before: datetime | None = None,
     seen_after: datetime | None = None,
     cursor: str | None = None,
@@ -151,6 +152,7 @@ def list_nodes(
         search: part of their names, in any case.
         sku: that they have.
         disagrees: whether their witnesses do.
+        names: that they have one of, a few thousand at most; None: any.
         seen_before: not since this.
         seen_after: at this or since.
         cursor: of the page.
@@ -165,6 +167,8 @@ def list_nodes(
         query = query.where(Node.skus.contains(f"|{sku}|", autoescape=True))
     if disagrees is not None:
         query = query.where(Node.disagrees.is_(disagrees))
+    if names is not None:
+        query = query.where(Node.name.in_(names))
     if seen_before:
         query = query.where(Node.seen_at < seen_before)
     if seen_after:

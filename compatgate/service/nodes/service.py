@@ -46,6 +46,8 @@ from compatgate.service.nodes.schemas import Report
 STALE_AFTER = timedelta(days=1)
 """Time without a report after which a node is stale."""
 _BATCH = 500
+_MAX_NAMES = 5_000
+"""Most names that a query lists."""
 _NodeFilter = Callable[[NodeView], bool]
 _StandingFilter = Callable[[NodeComparison], bool]
 
@@ -90,6 +92,21 @@ class NodeViews:
             if cursor is None:
                 return
 
+    def keys_of(self, target: str) -> Sequence[NodeKey]:
+        """Return cluster and name of the nodes that belong to a target, in order."""
+        with self._fleet.compared(self._matrix()) as fleet:
+            parts = [part.nodes for part in fleet if target in part.standing.targets]
+            return sorted(key for nodes_of_part in parts for key in nodes_of_part)
+
+    def of_target(self, target: str) -> Iterator[NodeView]:
+        """Yield the nodes that belong to a target, by cluster and name."""
+        keys, now, matrix = self.keys_of(target), clock.now(), self._matrix()
+        for first in range(0, len(keys), _BATCH):
+            with self._database.reading() as session:
+                rows = nodes.load_nodes_of(session, keys[first : first + _BATCH])
+            views = (_view(rows[key], now, matrix) for key in sorted(rows))
+            yield from (view for view in views if target in view.standing.targets)
+
     def list(
         self,
         *,
@@ -126,8 +143,25 @@ class NodeViews:
                 and (driver_state is None or view.standing.driver == driver_state)
             )
 
-        stored = {"search": search, "cluster": cluster, "disagrees": disagrees}
-        return self._list(wanted, {**stored, **self._sku(gpu)}, stale, cursor, limit)
+        stored = {"search": search, "cluster": cluster, "disagrees": disagrees, **self._sku(gpu)}
+        if target is not None or driver_state is not None:
+            stored["names"] = self._few_names(target, driver_state)
+        return self._list(wanted, stored, stale, cursor, limit)
+
+    def _few_names(self, target: str | None, state: DriverState | None) -> set[str] | None:
+        """Return the names of all nodes of a target whose driver has a state; None: too many.
+
+        Too many for a query are found soon by reading nodes in order.
+        """
+        names: set[str] = set()
+        with self._fleet.compared(self._matrix()) as fleet:
+            for part in fleet:
+                its_target = target is None or target in part.standing.targets
+                if its_target and state in (None, part.standing.driver):
+                    names.update(name for _, name in part.nodes)
+                if len(names) > _MAX_NAMES:
+                    return None
+        return names
 
     def drift(
         self,

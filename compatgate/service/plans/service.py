@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -211,13 +212,10 @@ def _read_nodes(
     gate: Gate, snapshot: Snapshot, target: str, remarks: list[str], *, by_key: bool
 ) -> tuple[PlannedNode, ...]:
     """Return the reported nodes of a target, each with its pool."""
-    views: list[NodeView] = []
-    for view in gate.nodes.each():
-        if target in view.standing.targets:
-            views.append(view)
-        if len(views) == MAX_NODES:
-            remarks.append(f"only the first {MAX_NODES} nodes are in waves")
-            break
+    views = list(islice(gate.nodes.of_target(target), MAX_NODES + 1))
+    if len(views) > MAX_NODES:
+        remarks.append(f"only the first {MAX_NODES} nodes are in waves")
+        views = views[:MAX_NODES]
     several = by_key or len({view.row.cluster for view in views}) > 1
     found = snapshot.target(target)
     return tuple(_plan_node(view, found, snapshot, several=several) for view in views)

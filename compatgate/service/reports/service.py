@@ -93,14 +93,10 @@ def make_report(
 
 
 def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    for view in gate.nodes.each():
-        if target in view.standing.targets:
-            found.add((view.row.cluster, view.row.name))
-        if len(found) == MAX_NODES:
-            left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
-            break
-    return found
+    found = gate.nodes.keys_of(target)
+    if len(found) > MAX_NODES:
+        left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
+    return set(found[:MAX_NODES])
 
 
 def _count(

@@ -254,7 +254,7 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": gate.history.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
-        "reported": bool(gate.nodes.list(target=name, limit=1).items),
+        "reported": bool(gate.nodes.keys_of(name)),
         "good": gate.known_good.look_up(name),
         "drift": _drift_table(gate.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
     }

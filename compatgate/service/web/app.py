@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _COMPRESSION = {
     "COMPRESS_REGISTER": False,  # each page says so by itself
-    "COMPRESS_MIMETYPES": ["text/html"],
+    "COMPRESS_MIMETYPES": ["text/html", "text/csv"],
     "COMPRESS_ALGORITHM": ["zstd", "gzip"],
     "COMPRESS_STREAMS": False,
 }

@@ -40,3 +40,25 @@ def test_the_theme_stays(open_page):
     assert page.locator("html").get_attribute("data-theme") == "dark"
     page.reload()
     assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_what_was_typed_outlives_the_session(open_page, site):
+    page = open_page("new-waiver?rules=CG802&targets=prod-a100", signed_in=True)
+    page.context.clear_cookies()
+    fields = page.locator("#fields")
+    fields.get_by_label("Versions").fill("torch ~=2.3.0")
+    expect(page.locator("#checked").get_by_role("alert")).to_be_visible()  # checked while typing
+    page.get_by_label("Reason", exact=True).fill("until Friday")
+    expect(fields.get_by_label("Versions")).to_have_value("torch ~=2.3.0")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("main")).to_contain_text("What you typed is kept on this page.")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Sign in, in a new tab").click()
+    opened.value.get_by_label("Token").fill(site.admin)
+    opened.value.get_by_role("button", name="Sign in").click()
+    opened.value.wait_for_url(site.at(""))
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator("main")).to_contain_text("You are signed in as")
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator("#fields").get_by_label("Versions")).to_have_value("torch ~=2.3.0")
+    expect(page.get_by_label("Reason", exact=True)).to_have_value("until Friday")

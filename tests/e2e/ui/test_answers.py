@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import expect
+from ui_pictures import take_picture
 
 
 def test_the_log_narrows_as_one_chooses_and_is_sent_as_an_address(open_page):
@@ -20,6 +21,7 @@ def test_a_verdict_is_read_and_asked_again(open_page, violations):
     page = open_page("decisions?verdict=fail&target=prod-a100", signed_in=True)
     page.locator("#decisions tbody td a").first.click()
     expect(page.locator("main")).to_contain_text("CG802")
+    take_picture(page, "verdict")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert violations(page) == []

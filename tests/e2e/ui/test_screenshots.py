@@ -26,6 +26,8 @@ COLOURED = {
     "drift": "drift",
     "decisions": "decisions",
     "upgrade": MAIN["upgrade"],
+    "matrix": MAIN["matrix"],
+    "cells": "matrix/cells",
 }
 WIDTHS = {1440: 900, 390: 844}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ui_pictures import take_picture
 from werkzeug.serving import make_server
 
 from compatgate.documents.sources import read_paths
@@ -55,6 +56,7 @@ def test_why_i_was_denied_is_no_click_away(browser, violations, link, scheme, wi
     assert page.get_by_text("no code for L4").first.is_visible()
     assert page.get_by_role("heading", name="How do I get this allowed?").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    take_picture(page, "shared-verdict" if scheme == "light" else None)
     assert violations(page) == []
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Ask again"

@@ -1,0 +1,35 @@
+"""Pages write numbers in one form, and a noun after a number agrees with it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from compatgate.kit.ui.filters import FILTERS
+from compatgate.resources import package_dir
+
+PLURAL_AFTER_A_LENGTH = re.compile(r"\| length \}\} (?:nodes|runs|entries|rules|workloads|pairs)\b")
+
+
+@pytest.mark.parametrize(
+    ("number", "thing", "said"),
+    [
+        (0, "node", "0 nodes"),
+        (1, "node", "1 node"),
+        (2000, "node", "2,000 nodes"),
+        (1, "entry", "1 entry"),
+        (3, "entry", "3 entries"),
+    ],
+)
+def test_a_noun_agrees_with_its_number(number, thing, said):
+    assert FILTERS["counted"](number, thing) == said
+
+
+def test_no_template_writes_a_plural_after_a_number_that_may_be_one():
+    wrong = [
+        path.name
+        for path in package_dir().rglob("templates/*.html")
+        if PLURAL_AFTER_A_LENGTH.search(path.read_text())
+    ]
+    assert wrong == []
