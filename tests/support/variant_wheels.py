@@ -43,5 +43,7 @@ def publish_variants(server: WheelServer, name: str) -> None:
             f"{info}/variant.json": json.dumps(describe({label: properties})),
         }
         content = make_wheel({path: text.encode() for path, text in texts.items()})
-        server.add(f"{name}-1.0-py3-none-any-{label}.whl", content)
+        wheel = f"{name}-1.0-py3-none-any-{label}.whl"
+        server.add(wheel, content)
+        server.metadata[wheel] = texts[f"{info}/METADATA"].encode()
     server.add(f"{name}-1.0-variants.json", json.dumps(describe(VARIANTS)).encode())
