@@ -58,7 +58,8 @@ class SupportBar(Struct, frozen=True):
 
     Attributes:
         known: left and right of the part between two published dates; None: there is none.
-        open_end: left and right of the part after the last known date; None: the end is known.
+        open_end: left and right of the part after the last known date; None: the end is known, or
+            no date at all.
         begin_open: no beginning is known; the bar starts at its first known date.
         end: place of the published end; None: there is none in the drawing.
         label: the same in words.
@@ -154,9 +155,8 @@ def _draw_bar(one: SupportedBranch, y: float, place: Any, today: date) -> Suppor
     days = sorted(day for day in (one.begin, one.last, one.end) if day)
     known = (place(days[0]), max(place(days[-1]), place(days[0]) + 3)) if days else None
     open_end = None
-    if one.end is None and not one.has_ended:
-        begin = known[1] if known else place(today) - 12
-        open_end = (begin, max(begin, place(today)) + 40)
+    if known and one.end is None and not one.has_ended:
+        open_end = (known[1], max(known[1], place(today)) + 40)
     state = one.state(today)
     return SupportBar(
         one,

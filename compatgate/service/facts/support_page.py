@@ -35,6 +35,7 @@ _COLUMNS = (
     Column("targets", "Targets"),
     Column("remark", "Remark"),
 )
+_SUPPORTED = ("supported", "ends soon")
 _TONES = {"supported": "ok", "ends soon": "warn", "ended": "stale", "no date": "unknown"}
 
 
@@ -50,13 +51,15 @@ def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
     today = clock.today()
     records = [one.record for one in read_records(ask.service, TABLE) if one.part == "branches"]
     every = read_branches(records, _targets_by_branch(ask))
-    shown = [one for one in every if ask.query.all or matters(one, today)]
+    supported = [int(one.name) for one in every if one.state(today) in _SUPPORTED]
+    oldest = min(supported, default=0)
+    shown = [one for one in every if ask.query.all or matters(one, today, oldest)]
     rows = [_row(one, today) for one in shown]
     table = make_table(
         "support", _COLUMNS, rows, _NO_BRANCHES, sort=ask.query.sort, label="driver branches"
     )
     context = {
-        "chart": draw_support([one for one in shown if _has_bar(one, today)], today),
+        "chart": draw_support(shown, today),
         "hidden": len(every) - len(shown),
         "all": ask.query.all,
         "on_ended": [one for one in shown if one.targets and one.state(today) == "ended"],
@@ -66,15 +69,18 @@ def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
     return HtmlPage("support-lines.html", "Support of driver branches", context, table)
 
 
-def matters(one: SupportedBranch, today: date) -> bool:
-    """Return whether a branch is shown unasked: in use, supported, or ended not long ago."""
+def matters(one: SupportedBranch, today: date, oldest: int) -> bool:
+    """Return whether a branch is shown unasked: in use, maybe supported, or ended not long ago.
+
+    Args:
+        one: the branch.
+        today: the date.
+        oldest: number of the oldest branch that is supported.
+    """
     days = [day for day in (one.end, one.last) if day]
     recent = max(days, default=date.min) > today - _RECENT
-    return bool(one.targets) or recent or one.state(today) != "ended"
-
-
-def _has_bar(one: SupportedBranch, today: date) -> bool:
-    return bool(one.begin or one.last or one.end or one.state(today) == "no date")
+    living = one.state(today) != "ended" and int(one.name) >= oldest
+    return bool(one.targets) or recent or living
 
 
 def _targets_by_branch(ask: PageRequest[Any]) -> dict[int, list[str]]:

@@ -94,7 +94,14 @@ def test_everything_is_within_the_drawing():
 
 def test_old_branches_are_shown_where_a_target_is_on_them():
     old = {**ENDED, "first_release_date": "2018-01-04", "last_release_date": "2020-01-01"}
-    assert not matters(read_branches([old], {})[0], TODAY)
-    assert matters(read_branches([old], {545: ["lab"]})[0], TODAY)
-    assert matters(read_branches([WHOLE], {})[0], TODAY)
-    assert matters(read_branches([UNKNOWN], {})[0], TODAY)
+    assert not matters(read_branches([old], {})[0], TODAY, 535)
+    assert matters(read_branches([old], {545: ["lab"]})[0], TODAY, 535)
+    assert matters(read_branches([WHOLE], {})[0], TODAY, 535)
+
+
+def test_a_branch_without_dates_is_shown_if_it_is_newer_than_a_supported_one():
+    (unknown,) = read_branches([UNKNOWN], {})
+    assert matters(unknown, TODAY, 580)
+    assert not matters(unknown, TODAY, 620)
+    (bar,) = draw_support([unknown], TODAY).bars
+    assert (bar.known, bar.open_end) == (None, None)
