@@ -25,6 +25,7 @@ class MeasuredStep(Struct, frozen=True):
         gpu: SKU that the run asked for; "": none.
         image: that was run; None: the stack was on the host.
         digest: of the workload's content.
+        outcomes: what the judge said of metrics, by name; a metric without one was not judged.
     """
 
     run: str
@@ -37,6 +38,7 @@ class MeasuredStep(Struct, frozen=True):
     workload: str
     digest: str
     report: Report
+    outcomes: Mapping[str, str] = {}
 
 
 class MetricPoint(Struct, frozen=True):
@@ -45,6 +47,7 @@ class MetricPoint(Struct, frozen=True):
     Attributes:
         value: median of the run's values, in the unit of the history.
         parts: component to version as the process reported it, with driver, image and workload.
+        outcome: what the judge said of the metric; "": it was not judged.
     """
 
     run: str
@@ -53,6 +56,7 @@ class MetricPoint(Struct, frozen=True):
     host: str
     value: float
     parts: dict[str, str]
+    outcome: str = ""
 
 
 class PartChange(Struct, frozen=True):
@@ -110,7 +114,29 @@ class MetricHistory(Struct, frozen=True):
 
 Specs = Mapping[str, Mapping[str, MetricSpec]]
 """Workload to its metrics."""
-_Key = tuple[str, str, str, str]
+MetricKey = tuple[str, str, str, str]
+"""Workload, step, GPU and metric."""
+
+
+def collect_points(
+    steps: Iterable[MeasuredStep], specs: Specs
+) -> dict[MetricKey, list[MetricPoint]]:
+    """Return the values of each metric that a workload declares, newest first.
+
+    Args:
+        steps: newest first.
+        specs: metrics that no workload declares any more are left out.
+    """
+    points: dict[MetricKey, list[MetricPoint]] = {}
+    for step in steps:
+        declared = specs.get(step.workload, {})
+        for metric in step.report.metrics:
+            spec = declared.get(metric.name)
+            value = _middle(metric, spec.unit) if spec else None
+            if value is not None:
+                key = (step.workload, step.step, step.gpu, metric.name)
+                points.setdefault(key, []).append(_point(step, metric.name, value))
+    return points
 
 
 def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHistory]:
@@ -120,15 +146,7 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
         steps: newest first; at most `MAX_HISTORY` of a metric count.
         specs: metrics that no workload declares any more are left out.
     """
-    points: dict[_Key, list[MetricPoint]] = {}
-    for step in steps:
-        declared = specs.get(step.workload, {})
-        for metric in step.report.metrics:
-            spec = declared.get(metric.name)
-            value = _middle(metric, spec.unit) if spec else None
-            if value is not None:
-                key = (step.workload, step.step, step.gpu, metric.name)
-                points.setdefault(key, []).append(_point(step, value))
+    points = collect_points(steps, specs)
     found = [
         _history(key, known[:MAX_HISTORY][::-1], specs[key[0]][key[3]])
         for key, known in sorted(points.items())
@@ -141,7 +159,7 @@ def _middle(metric: Metric, unit: str) -> float | None:
     return median(metric.values) * factor if metric.values and factor is not None else None
 
 
-def _point(step: MeasuredStep, value: float) -> MetricPoint:
+def _point(step: MeasuredStep, metric: str, value: float) -> MetricPoint:
     env = step.report.env
     parts = dict(env.versions) if env else {}
     if env and env.driver:
@@ -149,10 +167,11 @@ def _point(step: MeasuredStep, value: float) -> MetricPoint:
     if step.image:
         parts["image"] = step.image
     parts |= {"host": step.host, WORKLOAD: step.digest}
-    return MetricPoint(step.run, step.state, step.at, step.host, value, parts)
+    outcome = step.outcomes.get(metric, "")
+    return MetricPoint(step.run, step.state, step.at, step.host, value, parts, outcome)
 
 
-def _history(key: _Key, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
+def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
     found = find_changes([point.value for point in points], spec.tolerance)
     changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
     workload, step, gpu, metric = key

@@ -14,8 +14,10 @@ from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.dependents import api as dependents
+from compatgate.service.examples import pages as examples_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
+from compatgate.service.facts import support_page
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
@@ -35,6 +37,7 @@ from compatgate.service.notices import incident_pages
 from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
+from compatgate.service.preferences import pages as preferences_pages
 from compatgate.service.proposals import api as proposals
 from compatgate.service.proposals import approvals_api
 from compatgate.service.proposals import pages as proposals_pages
@@ -224,6 +227,7 @@ PAGES: tuple[Page, ...] = (
     audit_pages.show_audit,
     audit_pages.show_verification,
     facts_pages.show_tables,
+    support_page.show_support,
     facts_pages.show_table,
     facts_pages.show_record,
     facts_pages.show_rules,
@@ -276,7 +280,8 @@ PAGES: tuple[Page, ...] = (
     identity_pages.begin_sign_in,
     identity_pages.finish_sign_in,
     identity_pages.show_signed_out,
-    tokens_pages.set_theme,
+    *preferences_pages.PAGES,
+    *examples_pages.PAGES,
     finder_pages.show_find,
     finder_pages.show_search,
     finder_pages.paste_text,

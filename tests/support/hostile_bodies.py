@@ -120,6 +120,14 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/sign-in": ("token", "next"),
     "/sign-out": (),
     "/theme": ("theme", "next"),
+    "/tour": ("step", "next"),
+    "/example-fleet/load": (),
+    "/example-fleet/remove": (),
+    "/preferences": ("theme", "density", "zone_choice", "zone"),
+    "/preferences/columns": ("list", "every", "column.name", "all", "next"),
+    "/preferences/views": ("list", "query", "name", "next"),
+    "/preferences/views/delete": ("list", "name"),
+    "/preferences/reset": (),
     "/nodes/gpu-17/remove": ("cluster", "reason"),
 }
 """Fields of the forms of pages."""

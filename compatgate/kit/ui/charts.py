@@ -6,7 +6,8 @@ colour, so a chart can be read without telling colours apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -93,3 +94,55 @@ def draw_marker(outcome: str, x: float, y: float, radius: float = _RADIUS) -> Ma
         return Marker(f"M{'L'.join(corners)}Z", shape, tone)
     path = f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0Z"
     return Marker(path, shape, tone)
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 96, 22
+_SPARK_MARGIN = 5
+_SPARK_RADIUS = 2.6
+
+
+class Sparkline(Struct, frozen=True):
+    """The last values of a metric as a line, small enough for a row of a list.
+
+    Attributes:
+        line: the points of the line, as SVG writes them.
+        markers: of values that were judged as worse or unclear, and of the last value.
+        label: what the line shows, in words.
+    """
+
+    line: str
+    markers: tuple[Marker, ...]
+    label: str
+
+
+def draw_sparkline(values: Sequence[tuple[float, str]], what: str, unit: str = "") -> Sparkline:
+    """Return the line of some values.
+
+    Args:
+        values: with what the judge said of each, oldest first; at least one.
+        what: the metric and where it was measured, for the label.
+        unit: of the values.
+    """
+    numbers = [value for value, _ in values]
+    height = fit_scale(numbers, SPARK_HEIGHT - _SPARK_MARGIN, _SPARK_MARGIN)
+    step = (SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(values) - 1)
+    spots = [
+        (round(_SPARK_MARGIN + step * place, 1), height.place(value), outcome)
+        for place, (value, outcome) in enumerate(values)
+    ]
+    markers = tuple(
+        draw_marker(outcome, x, y, _SPARK_RADIUS)
+        for place, (x, y, outcome) in enumerate(spots)
+        if place == len(spots) - 1 or _LOOKS.get(outcome, _UNJUDGED)[1] in ("fail", "warn")
+    )
+    line = " ".join(f"{x},{y}" for x, y, _ in spots)
+    return Sparkline(line, markers, _describe_values(values, what, unit))
+
+
+def _describe_values(values: Sequence[tuple[float, str]], what: str, unit: str) -> str:
+    numbers = [value for value, _ in values]
+    runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
+    span = f"from {min(numbers):.4g} to {max(numbers):.4g}, last {numbers[-1]:.4g}"
+    said = Counter(outcome for _, outcome in values if outcome not in ("", "ok", "no-baseline"))
+    judged = "".join(f", {count} {outcome}" for outcome, count in sorted(said.items()))
+    return f"{what}, {runs}: {span}{f' {unit}' if unit not in ('', '1') else ''}{judged}"

@@ -13,6 +13,7 @@ from compatgate.core.components import COMPONENTS
 from compatgate.discovery.stated_stack import describe_contents
 from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
+from compatgate.kit.ui.preferences import both_times, local_time
 
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
 _MARKS = {
@@ -90,9 +91,9 @@ def format_age(value: datetime | str | int | float | None) -> Markup | str:
 
 
 def format_time(value: datetime | str | int | float | None) -> Markup | str:
-    """Format a time as ``2026-11-03 09:30:12 UTC``."""
+    """Format a time as ``2026-11-03 09:30:12 UTC``, or in the zone that the reader chose."""
     at = to_moment(value)
-    return "" if at is None else _time(at, clock.readable(at))
+    return "" if at is None else _time(at, local_time(at))
 
 
 def format_day(value: datetime | date | str | int | float | None) -> str:
@@ -106,7 +107,7 @@ def format_day(value: datetime | date | str | int | float | None) -> str:
 def _time(at: datetime, text: str) -> Markup:
     exact = at.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        exact.isoformat(), clock.readable(exact), text
+        exact.isoformat(), both_times(exact), text
     )
 
 
@@ -219,7 +220,7 @@ FILTERS = {
     "ago": format_age,
     "when": format_time,
     "day": format_day,
-    "readable": clock.readable,
+    "readable": local_time,
     "duration": format_duration,
     "number": format_number,
     "counted": count_things,

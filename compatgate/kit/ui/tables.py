@@ -1,6 +1,7 @@
 """Describe tables as data: sort rows by any column, show them as HTML, export them as CSV.
 
-A list page states its filters, how many rows it shows or exports, and its table.
+A list page states its filters, how many rows it shows or exports, and its table. Its reader hides
+columns; `compatgate.kit.ui.lists` offers that, and saved views.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import request
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from compatgate.core.versions import natural_key
@@ -21,6 +22,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
+from compatgate.kit.ui.charts import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -35,6 +37,7 @@ class Cell(Struct, frozen=True):
         tone: ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry.
         title: tool tip.
         note: small text below.
+        spark: a line of earlier values, drawn before the value.
     """
 
     value: Any
@@ -42,6 +45,7 @@ class Cell(Struct, frozen=True):
     tone: str = ""
     title: str = ""
     note: str = ""
+    spark: Sparkline | None = None
 
 
 class Column(Struct, frozen=True):
@@ -81,6 +85,7 @@ class Table(Struct, frozen=True):
         next: cursor of the next page; None: this is all.
         sort: the column that it is sorted by, as in the URL.
         label: of the rows, in the plural.
+        hidden: keys of columns that its reader does not want; an export has them all.
     """
 
     name: str
@@ -90,6 +95,21 @@ class Table(Struct, frozen=True):
     next: str | None = None
     sort: str | None = None
     label: str = "rows"
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def shown(self) -> tuple[tuple[int, Column], ...]:
+        """Return the columns to show with their places in the rows."""
+        return tuple((n, one) for n, one in enumerate(self.columns) if one.key not in self.hidden)
+
+    @property
+    def deciding(self) -> int | None:
+        """Return the place of the column that a narrow screen shows below the first one.
+
+        It is the first column of statuses, unless that is the first of all.
+        """
+        places = [place for place, column in self.shown[1:] if column.kind == "badge"]
+        return places[0] if places and self.shown[0][1].kind != "badge" else None
 
 
 def make_table(
@@ -174,6 +194,8 @@ class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     sort: str | None = None
     """Key of the column to sort by, with ``-`` before it for the other direction."""
+    columns: Annotated[str, Meta(max_length=1000)] | None = None
+    """Keys of the columns to show, separated by commas; None: as the reader chose."""
     format: Literal["csv"] | None = None
 
 
@@ -185,7 +207,9 @@ class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_on
 
 def is_narrowed() -> bool:
     """Return whether filters, or a further page, hide some rows."""
-    return bool({key for key, value in request.args.items() if value} - {"sort", "format"})
+    return bool(
+        {key for key, value in request.args.items() if value} - {"sort", "format", "columns"}
+    )
 
 
 def is_export() -> bool:

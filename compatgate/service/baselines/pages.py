@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.judge.baseline import Baseline, describe_distribution
 from compatgate.canary.judge.statistics import median
 from compatgate.kit.http.links import api_link, link
@@ -22,6 +23,7 @@ from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.schemas import BaselineState
 from compatgate.service.baselines.service import BaselineDetail
 from compatgate.service.runs.inspection import format_change
+from compatgate.service.runs.sparklines import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
@@ -37,6 +39,7 @@ _COLUMNS = (
     Column("version", "Version", "number"),
     Column("median", "Median", "number"),
     Column("unit", "Unit"),
+    TREND,
     Column("runs", "Runs", "number"),
     Column("values", "Values", "number"),
     Column("proposed", "Proposed", "time"),
@@ -66,7 +69,8 @@ def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
     """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
     found = list_rows(ask.gate.baselines.list, query)
-    rows = [_row(row) for row in found.items]
+    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    rows = [_row(row, trends) for row in found.items]
     table = make_list_table("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NO_DATA)
     context = {"filters": _filters(ask), **_proposed_section(ask)}
     return HtmlPage("baselines.html", "Baselines", context, table)
@@ -100,7 +104,7 @@ def _proposed_section(ask: PageRequest[Any]) -> dict[str, Any]:
     }
 
 
-def _row(row: BaselineRow) -> tuple[Any, ...]:
+def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
     learnt = Baseline.from_json(row.body)
     name, _, digest = row.workload.partition("@")
     return (
@@ -113,6 +117,7 @@ def _row(row: BaselineRow) -> tuple[Any, ...]:
         row.version,
         median(learnt.samples.values),
         learnt.unit,
+        trends.of_metric(name, row.metric, "" if row.sku == NO_GPU_SKU else row.sku),
         len(learnt.runs),
         len(learnt.samples.values),
         row.proposed_at,

@@ -13,6 +13,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Cell,
@@ -280,7 +281,7 @@ def _window(query: DecisionQuery) -> tuple[datetime, datetime]:
 
 _DAY, _HOUR, _MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 _STEP_NAMES = {_DAY: "day", _HOUR: "hour", _MINUTE: "minute"}
-_FORMATS = {_DAY: "%Y-%m-%d", _HOUR: "%Y-%m-%d %H:00 UTC", _MINUTE: "%Y-%m-%d %H:%M UTC"}
+_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
 _WIDTH, _HEIGHT = 960.0, 90.0
 
 
@@ -334,7 +335,7 @@ def _draw_bar(
             height = max(2.0, _HEIGHT * count / tallest)
             top = max(0.0, top - height)
             parts.append((tone, round(top, 1), round(height, 1)))
-    label = begin.strftime(_FORMATS[step])
+    label = f"{begin:{_DAY_FORMAT}}" if step == _DAY else local_time(begin, _TIME_FORMAT)
     title = f"{label}: {row.allowed} allowed, {row.denied} denied"
     title += f", {row.undecided} no decision" if row.undecided else ""
     until = begin + step - timedelta(microseconds=1)
@@ -347,7 +348,7 @@ def _draw_bar(
 
 def _caption(query: DecisionQuery, edges: Sequence[datetime], step: timedelta) -> str:
     where = f" on {query.target}…" if query.target else ""
-    begin, end = clock.readable(edges[0]), clock.readable(edges[-1])
+    begin, end = local_time(edges[0]), local_time(edges[-1])
     return f"Decisions by {_STEP_NAMES[step]}{where}, {begin} to {end}"
 
 

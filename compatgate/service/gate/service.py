@@ -53,6 +53,7 @@ from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.notices.desk import NoticeDesk
 from compatgate.service.notices.service import IncidentService
+from compatgate.service.preferences.repository import PreferenceStore
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
@@ -102,6 +103,7 @@ class Gate:
         self.proposals = ProposalService(database, facts, self.snapshots, self._backtest)
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
+        self.preferences = PreferenceStore(database)
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.runs = Runs(database, facts, self.snapshots, load_library)

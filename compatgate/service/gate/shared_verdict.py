@@ -23,9 +23,10 @@ from compatgate.kit.http import replies
 from compatgate.kit.http.replies import CSP
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
 from compatgate.kit.ui.cards import HEIGHT, WIDTH, Card, draw_card
+from compatgate.kit.ui.preferences import current_preferences
 from compatgate.service.gate.next_steps import Step, StepPlace, list_steps
 from compatgate.service.gate.question_links import Question, format_stack
-from compatgate.service.web.page import chosen_theme, environment
+from compatgate.service.web.page import environment
 
 if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
@@ -200,7 +201,7 @@ def _render(shared: SharedVerdict, service: Service) -> str:
         "fix": question_of(verdict).with_fix,
         "again": question_of(verdict).link(),
         "card": (shared.image("card.svg"), WIDTH, HEIGHT),
-        "theme": chosen_theme(),
+        "looks": current_preferences(),
     }
     return environment().get_template("shared-verdict.html").render(context)
 
@@ -209,7 +210,7 @@ def _render_problem(error: CompatgateError, verdict_id: str) -> str:
     context = {
         "title": "No verdict here",
         "error": error,
-        "theme": chosen_theme(),
+        "looks": current_preferences(),
         "verdict_id": verdict_id,
     }
     return environment().get_template("shared-problem.html").render(context)

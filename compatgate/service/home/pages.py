@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
+from compatgate.service.examples.service import example_state
 from compatgate.service.notices.models import IncidentRow
 from compatgate.service.notices.places import member_link
 from compatgate.service.notices.service import Attention
@@ -47,6 +48,7 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
+        "example": example_state(ask.gate),
         "sections": arrange_incidents(found),
         "attention": found,
         "levels": {

@@ -13,6 +13,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -149,7 +150,7 @@ def _digest(seconds: int) -> str:
 
 
 def _next_attempt(row: DeliveryRow) -> str:
-    return f"next attempt {row.next_at:%H:%M:%S} UTC" if row.state == "waiting" else ""
+    return f"next attempt {local_time(row.next_at, '%H:%M:%S')}" if row.state == "waiting" else ""
 
 
 def _delivery_cells(row: DeliveryRow) -> tuple[Any, ...]:

@@ -20,6 +20,15 @@ class _Origin(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
+class _JudgedMetric(msgspec.Struct, frozen=True):
+    name: str
+    outcome: str = ""
+
+
+class _Judgement(msgspec.Struct, frozen=True):
+    metrics: tuple[_JudgedMetric, ...] = ()
+
+
 class _StepBody(msgspec.Struct, frozen=True):
     """What a history needs of a stored step."""
 
@@ -28,6 +37,7 @@ class _StepBody(msgspec.Struct, frozen=True):
     origin: _Origin | None = None
     image: str | None = None
     block: msgspec.Raw | None = None
+    judgement: _Judgement | None = None
 
 
 _decode = msgspec.json.Decoder(_StepBody).decode
@@ -81,8 +91,10 @@ def list_measured_steps(
         if workload is None or body.workload == workload:
             digest = body.origin.digest if body.origin else ""
             used = body.image or image
+            said = body.judgement.metrics if body.judgement else ()
             step = MeasuredStep(
-                run, state, at, sku or "", host, used, name, body.workload, digest, body.report
-            )
+                run, state, at, sku or "", host, used, name, body.workload, digest, body.report,
+                {metric.name: metric.outcome for metric in said},
+            )  # fmt: skip
             found.setdefault((run, name), step)
     return list(found.values())

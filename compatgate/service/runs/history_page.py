@@ -5,7 +5,8 @@ Charts are SVG that the server writes. All coordinates are in pixels of the char
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
 from typing import Annotated
 
@@ -24,6 +25,8 @@ from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 WIDTH, HEIGHT = 760, 194
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 748, 26, 170
+_SHORTEST = timedelta(hours=2)
+"""The narrowest time to zoom into."""
 _RANGES = (7, 30, 90)
 """Offered ranges, in days."""
 MAX_DRAWN = 12
@@ -31,10 +34,10 @@ MAX_DRAWN = 12
 
 
 class Dot(Struct, frozen=True):
-    """A run in a chart; its shape is that of the run's state."""
+    """A run in a chart; its shape says how the metric was judged there, not the whole run."""
 
     run: str
-    state: str
+    judged: str
     x: float
     y: float
     value: float
@@ -114,9 +117,10 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "filters": [
             ("gpu", "GPU", ask.query.gpu, sorted({one.gpu for one in every if one.gpu})),
             ("metric", "Metric", ask.query.metric, sorted({one.metric for one in every})),
-            ("since", "Since", ask.query.since, "date"),
-            ("until", "Until", ask.query.until, "date"),
+            ("since", "Since", *_time_field(ask.query.since, time())),
+            ("until", "Until", *_time_field(ask.query.until, time.max)),
         ],
+        "zooms": _zooms(every, ask.query),
         "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
@@ -124,6 +128,65 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
               "bottom": _BOTTOM},
     }  # fmt: skip
     return HtmlPage("workload-history.html", f"History of {workload.name}", context)
+
+
+def _time_field(at: datetime | None, whole: time) -> tuple[datetime | str | None, str | None]:
+    """Return value and kind of a limit's field: a date, or text where it is within a day."""
+    if at is None or at.astimezone(UTC).time() == whole:
+        return at, "date"
+    return clock.iso(at), None
+
+
+def _zooms(every: Sequence[MetricHistory], query: HistoryQuery) -> list[Zoom]:
+    points = [one.points[0].at for one in every if one.points]
+    return offer_zoom(min(points), query.since, query.until, clock.now()) if points else []
+
+
+class Zoom(Struct, frozen=True):
+    """A link to another time.
+
+    Attributes:
+        sign: of the button.
+        since: start, as the address has it; None: the first run.
+        until: end, as the address has it; None: now.
+    """
+
+    sign: str
+    label: str
+    since: str | None
+    until: str | None
+
+
+def offer_zoom(
+    first: datetime, since: datetime | None, until: datetime | None, now: datetime
+) -> list[Zoom]:
+    """Return links that narrow, widen and move the shown time.
+
+    Args:
+        first: time of the first run that there is.
+        since: start of the shown time; None: ``first``.
+        until: end of the shown time; None: ``now``.
+        now: the current time.
+    """
+    begin, end = since or first, min(until or now, now)
+    length = max(end - begin, _SHORTEST)
+    quarter, half = length / 4, length / 2
+    made = [("+", "Zoom in", begin + quarter, end - quarter)] if length > _SHORTEST else []
+    if begin > first or end < now:
+        made.append(("-", "Zoom out", begin - half, end + half))
+    if begin > first:
+        made.append(("←", "Earlier", begin - half, end - half))
+    if end < now:
+        made.append(("→", "Later", begin + half, end + half))
+    return [
+        Zoom(sign, label, _moment(left) if left > first else None,
+             _moment(right) if right < now else None)
+        for sign, label, left, right in made
+    ]  # fmt: skip
+
+
+def _moment(at: datetime) -> str:
+    return clock.iso(at.replace(second=0, microsecond=0))
 
 
 def find_range(history: MetricHistory, since: datetime | None, until: datetime | None) -> range:
@@ -167,7 +230,8 @@ def draw_history(history: MetricHistory, shown: range | None = None) -> HistoryC
     dots = []
     for place, point in zip(shown, points, strict=True):
         at = x(place + 0.5), y(point.value)
-        dots.append(Dot(point.run, point.state, *at, point.value, draw_marker(point.state, *at, 4)))
+        marker = draw_marker(point.outcome, *at, 4)
+        dots.append(Dot(point.run, point.outcome or "not judged", *at, point.value, marker))
     levels = tuple(Level(x(start), x(end), y(level)) for start, end, level in segments)
     marks = tuple(
         ChangeMark(x(edges[number]), number, describe_tone(change))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -16,7 +16,15 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
-from compatgate.canary.history import MetricHistory, follow_metrics
+from compatgate.canary.history import (
+    MeasuredStep,
+    MetricHistory,
+    MetricKey,
+    MetricPoint,
+    Specs,
+    collect_points,
+    follow_metrics,
+)
 from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
@@ -445,11 +453,21 @@ class Runs:
             metric: None: all.
             filters: of `list_measured_steps`.
         """
+        found = follow_metrics(*self._measured(filters))
+        return [one for one in found if metric in (None, one.metric)]
+
+    def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
+        """Return the values of each metric, newest first, without looking for changes.
+
+        Args:
+            filters: of `list_measured_steps`.
+        """
+        return collect_points(*self._measured(filters))
+
+    def _measured(self, filters: dict[str, Any]) -> tuple[Sequence[MeasuredStep], Specs]:
         with self._database.reading() as session:
             steps = list_measured_steps(session, **filters)
-        specs = {name: one.metrics for name, one in self.catalogue().workloads.items()}
-        found = follow_metrics(steps, specs)
-        return [one for one in found if metric in (None, one.metric)]
+        return steps, {name: one.metrics for name, one in self.catalogue().workloads.items()}
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
         """Return staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""

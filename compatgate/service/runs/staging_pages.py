@@ -27,6 +27,7 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.runs.models import HostRow
+from compatgate.service.runs.sparklines import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 SILENT_AFTER = timedelta(minutes=2)
@@ -77,6 +78,7 @@ _HOST_COLUMNS = (
     Column("state", "State", "badge"),
     Column("gpu", "GPU", "name"),
     Column("driver", "Driver", "code"),
+    TREND,
     Column("busy", "Busy slots"),
     Column("quiet", "Maintenance"),
     Column("executor", "Executor"),
@@ -107,7 +109,8 @@ def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
     query, now = ask.query, clock.now()
     found = list_rows(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
-    rows = [_host_row(host, now) for host in found.items]
+    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    rows = [_host_row(host, now, trends) for host in found.items]
     table = make_list_table(
         "hosts", _HOST_COLUMNS, rows, found, query, _NO_HOSTS, unfit=_NO_MATCHES
     )
@@ -116,13 +119,14 @@ def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
     )
 
 
-def _host_row(host: HostRow, now: datetime) -> tuple[Any, ...]:
+def _host_row(host: HostRow, now: datetime, trends: Trends) -> tuple[Any, ...]:
     state = host_state(host, now)
     return (
         Cell(host.name, link("runs", host=host.name), title="its runs"),
         Cell(state.name, note=state.why),
         host.gpu,
         host.driver,
+        trends.of_host(host.name),
         Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),
         "; ".join(describe_hours(one) for one in host_hours(host)),
         host.executor,
@@ -137,6 +141,7 @@ _WORKLOAD_COLUMNS = (
     Column("name", "Workload", "name"),
     Column("description", "Description"),
     Column("catches", "Detects"),
+    TREND,
     Column("gpus", "GPUs", "number"),
     Column("timeout", "Timeout, s", "number"),
     Column("metrics", "Metrics", "number"),
@@ -190,19 +195,21 @@ def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
 def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every workload."""
     found = ask.gate.runs.catalogue()
-    rows = [_workload_row(found, found.workloads[name]) for name in sorted(found.workloads)]
+    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    rows = [_workload_row(found, found.workloads[name], trends) for name in sorted(found.workloads)]
     table = make_table(
         "workloads", _WORKLOAD_COLUMNS, rows, _WRITE, sort=ask.query.sort, label="workloads"
     )
     return HtmlPage("workloads.html", "Workloads", {}, table)
 
 
-def _workload_row(found: Library, workload: Workload) -> tuple[Any, ...]:
+def _workload_row(found: Library, workload: Workload, trends: Trends) -> tuple[Any, ...]:
     nodes = f"on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
     return (
         Cell(workload.name, link("workloads", workload.name)),
         workload.description,
         "; ".join(workload.catches),
+        trends.of_workload(workload),
         Cell(workload.gpus, note=nodes),
         workload.timeout_s,
         len(workload.metrics),

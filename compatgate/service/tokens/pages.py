@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from flask import Response, redirect, request
+from flask import redirect, request
 from msgspec import Struct
 
 from compatgate.documents.quantities import parse_duration
@@ -26,7 +26,7 @@ from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 from compatgate.service.tokens.service import NewToken
 from compatgate.service.web import auth
-from compatgate.service.web.page import THEME, THEMES, HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
     Column("name", "Name"),
@@ -137,9 +137,6 @@ def _tokens_page(
     return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
 
 
-_YEAR = 365 * 86400
-
-
 class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
     """The page to show after signing in."""
 
@@ -204,14 +201,3 @@ def sign_out(ask: PageRequest[Any]) -> Any:
     response = redirect(place, 303)
     auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
-
-
-@page("/theme", scope=None, method="POST")
-def set_theme(ask: PageRequest[Any]) -> Response | Redirect:
-    """Choose the theme: light, dark, or the system's."""
-    chosen = ask.form.get("theme", "")
-    if chosen not in THEMES:
-        raise BadInput("is not a theme", field="theme", value=chosen, hint=", ".join(THEMES))
-    response = redirect(local_path(ask.form.get("next")) or link(), 303)
-    response.set_cookie(THEME, chosen, max_age=_YEAR, samesite="Lax", secure=request.is_secure)
-    return response  # type: ignore[return-value]

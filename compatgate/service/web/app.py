@@ -35,6 +35,7 @@ from compatgate.service.finder.suggestions import suggest_places
 from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
+from compatgate.service.preferences.service import adopt_preferences
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
@@ -114,6 +115,7 @@ POLICY = (
 )
 _DONE_COOKIE = "compatgate_done"
 _NOT_FOUND = 404
+_YEAR = 365 * 86400
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -124,6 +126,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         try:
             service.gate.require_pages()
             principal = auth.remember(auth.page_viewer(service))
+            adopt_preferences(service.gate.preferences, principal)
             service.limits.take(principal, auth.peer_address())
             auth.admit(
                 principal,
@@ -178,6 +181,11 @@ def _redirect(answer: Redirect) -> AnyResponse:
         response.set_cookie(
             _DONE_COOKIE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
         )
+    for name, value in answer.cookies.items():
+        response.set_cookie(
+            name, value, max_age=_YEAR, httponly=True, samesite="Lax", path="/",
+            secure=request.is_secure,
+        )  # fmt: skip
     response.headers["Cache-Control"] = "no-store"
     return response
 

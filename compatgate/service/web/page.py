@@ -27,8 +27,11 @@ from compatgate.kit.http.links import (
 from compatgate.kit.http.requests import read_reason
 from compatgate.kit.ui.assets import asset_path
 from compatgate.kit.ui.filters import FILTERS
+from compatgate.kit.ui.lists import apply_choice, list_choices
+from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.resources import package_dir
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.preferences.tour import STEPS, TourPlace, find_place
 from compatgate.service.web import auth
 from compatgate.service.web.route import NoQuery, Scope
 
@@ -97,10 +100,12 @@ class Redirect(Struct, frozen=True):
     Attributes:
         place: path below the application's root, ``/ui/tokens``.
         done: result of the action, shown there once.
+        cookies: to keep in the browser for a year, by name.
     """
 
     place: str
     done: str = ""
+    cookies: Mapping[str, str] = {}
 
 
 Handler = Callable[[PageRequest[Any]], Any]
@@ -257,8 +262,6 @@ def navigation_keys() -> dict[str, str]:
     return {item.key: item.path for group in NAVIGATION for item in group.items}
 
 
-THEME = "compatgate_theme"
-THEMES = ("auto", "light", "dark")
 _INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
@@ -276,13 +279,15 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
     """
     context: dict[str, Any] = {
         "title": shown.title,
-        "table": shown.table,
+        "table": apply_choice(shown.table) if shown.table else None,
         "page": page,
         "principal": principal,
         "signed_in": not principal.is_anonymous,
         "done": done,
-        "theme": chosen_theme(),
+        "looks": current_preferences(),
         "navigation": NAVIGATION,
+        "tour": _find_tour(page, principal),
+        "tour_steps": len(STEPS),
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
         "form_token": auth.form_field,
@@ -291,10 +296,10 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
     return environment().get_template(shown.template).render(context)
 
 
-def chosen_theme() -> str:
-    """Return the chosen theme: light, dark, or auto."""
-    chosen = request.cookies.get(THEME, "")
-    return chosen if chosen in THEMES else "auto"
+def _find_tour(page: Page, principal: Principal) -> TourPlace | None:
+    may = [scope for scope in ("read", "gate") if principal.may(scope)]
+    on_page = page.method == "GET" and not request.headers.get("HX-Request")
+    return find_place(current_preferences().tour, page.nav, page.path, may) if on_page else None
 
 
 def show_invisible(value: Any) -> Any:
@@ -329,6 +334,9 @@ def environment() -> Environment:
         bare=page_without_query,
         asked_besides=other_parameters,
         asset=_asset,
+        choices_of=list_choices,
+        own_token=auth.form_field,
+        browser_zone=BROWSER_ZONE,
         version=__version__,
     )
     return made

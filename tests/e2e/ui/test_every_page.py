@@ -81,6 +81,8 @@ PAGES = [
     "entries/torch29-cu130/edit?status=blessed",
     "import",
     "keys",
+    "preferences",
+    "facts/support-lines",
     "sign-in",
     "no-such-page",
 ]

@@ -62,3 +62,48 @@ def test_an_order_asked_for_while_a_filter_loads_keeps_it(open_page, path, field
     assert _asked(page)["sort"] == [column.lower()]
     for name in page.locator("tbody tr td:first-child").all_inner_texts():
         assert typed in name
+
+
+def _edges(page: Page, one: str) -> dict[str, float]:
+    return page.locator(one).first.evaluate("(e) => e.getBoundingClientRect().toJSON()")
+
+
+def test_heads_of_lists_stay_in_sight_and_what_decides_does_on_a_phone(open_page):
+    page = open_page("nodes")
+    page.evaluate("scrollTo(0, 900)")
+    bar, head = _edges(page, "header.top"), _edges(page, ".data thead th")
+    assert abs(head["top"] - bar["bottom"]) < 4
+    phone = open_page("decisions", viewport={"width": 390, "height": 844})
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    box = phone.locator(".scroll:has(> .list)")
+    box.evaluate("(e) => { e.scrollTo(300, 200); }")
+    room, head = _edges(phone, ".scroll:has(> .list)"), _edges(phone, ".data.list thead th")
+    assert abs(head["top"] - room["top"]) < 3
+    first = _edges(phone, ".data.list tbody td")
+    assert abs(first["left"] - room["left"]) < 3
+    expect(phone.locator(".data.list tbody td .narrow .badge").first).to_be_visible()
+
+
+def test_columns_are_chosen_and_a_view_is_saved_with_the_keyboard_alone(open_page):
+    page = open_page("entries?status=blessed")
+    page.locator(".pop summary", has_text="Columns").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Targets").press("Space")
+    page.get_by_role("button", name="Show these").press("Enter")
+    expect(page.locator(".list th", has_text="Targets")).to_have_count(0)
+    page.locator(".pop summary", has_text="Views").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Save this as").fill("blessed ones")
+    page.keyboard.press("Enter")
+    page.locator(".pop summary", has_text="Views").click()
+    view = page.get_by_role("link", name="blessed ones")
+    expect(view).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(view).to_be_hidden()
+
+
+def test_times_are_in_the_zone_of_the_browser_once_it_was_chosen(open_page):
+    page = open_page("preferences", timezone_id="Asia/Kathmandu")
+    page.get_by_label("the zone of this browser").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#look time")).to_contain_text("+05:45")

@@ -70,6 +70,14 @@ NEEDS = {
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,
+    "/tour": None,
+    "/example-fleet/load": "bless",
+    "/example-fleet/remove": "bless",
+    "/preferences": None,
+    "/preferences/columns": None,
+    "/preferences/views": None,
+    "/preferences/views/delete": None,
+    "/preferences/reset": None,
 }
 """The scope of every form: what decides what the gate lets through takes ``bless``."""
 
@@ -156,10 +164,12 @@ def test_a_page_needs_the_scope_that_it_names(browsers, page):
 def test_only_pages_without_secrets_are_open_to_strangers():
     free = {page.path for page in pages("GET") if page.scope is None}
     assert free == {
-        "/sign-in", "/sign-in/issuer", "/sign-in/done", "/signed-out", "/keys", "/<path:rest>",
+        "/sign-in", "/sign-in/issuer", "/sign-in/done", "/signed-out", "/keys",
+        "/preferences", "/<path:rest>",
     }  # fmt: skip
     assert {page.path for page in FORMS if page.scope is None} == {
-        "/sign-in", "/sign-out", "/theme",
+        "/sign-in", "/sign-out", "/theme", "/tour", "/preferences", "/preferences/columns",
+        "/preferences/views", "/preferences/views/delete", "/preferences/reset",
     }  # fmt: skip
 
 

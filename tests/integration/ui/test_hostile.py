@@ -28,6 +28,8 @@ _SAYS_NOTHING = {
     "/triage",
     "/audit/verify",
     "/facts",
+    "/facts/support-lines",
+    "/preferences",
     "/rules",
     "/rules/<id>",
     "/tokens",

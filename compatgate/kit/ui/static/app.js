@@ -16,6 +16,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     if (found.contains(event.target)) document.getElementById("find").focus();
     found.replaceChildren();
+    document.querySelectorAll(".pop[open]").forEach((one) => { one.open = false; });
     document.getElementById("cell")?.replaceChildren();
     if (isTyping(event.target)) event.target.blur();
     return;
@@ -235,6 +236,8 @@ async function follow(log) {
 let kept = null;
 document.addEventListener("htmx:beforeSwap", (event) => {
   const target = event.detail.target;
+  const open = target.querySelector(".pop[open]");
+  if (open?.contains(document.activeElement)) event.detail.shouldSwap = false; // somebody is choosing
   const held = target.contains(document.activeElement) ? document.activeElement : null;
   kept = { held, left: target.querySelector(".scroll")?.scrollLeft };
 });
@@ -253,7 +256,24 @@ document.addEventListener("htmx:afterSettle", (event) => {
   kept = null;
 });
 
+/* Tables that fit into their box let the page scroll; wider ones scroll by themselves. */
+const boxes = new ResizeObserver((all) => {
+  for (const { target } of all) target.classList.toggle("fits", target.firstElementChild.offsetWidth <= target.clientWidth);
+});
+
+/* The zone of this browser, for whoever chose to read times in it; the server formats them. */
+if (document.querySelector("[data-tells-zone]")) {
+  const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone);
+  document.cookie = `compatgate_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+}
+
+/* What hangs below a button closes when something else is meant. */
+document.addEventListener("click", (event) => {
+  document.querySelectorAll(".pop[open]").forEach((one) => { if (!one.contains(event.target)) one.open = false; });
+});
+
 function enliven(root) {
+  root.querySelectorAll(".scroll:not(.tall):has(> table)").forEach((box) => boxes.observe(box));
   root.querySelectorAll("figure[data-chart]").forEach(draw);
   root.querySelectorAll("[data-follow]:not([data-following])").forEach((log) => { log.scrollTop = log.scrollHeight; follow(log); });
 }
