@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.catalog import read_source, source_names
-from compatgate.catalog.sources import schema_errors
+from compatgate.catalog import read_source, source_names, sources
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import MinorCompat
@@ -197,10 +196,11 @@ class TestArchitectures:
             assert facts.arch.toolkits[series].sass
 
 
+@pytest.mark.usefixtures("schemas_asked_once")
 class TestAllFiles:
     @pytest.mark.parametrize("name", source_names())
     def test_a_file_obeys_its_schema(self, name: str) -> None:
-        assert list(schema_errors(name, read_source(name, overlays=[]))) == []
+        assert list(sources.schema_errors(name, read_source(name, overlays=[]))) == []
 
     @pytest.mark.parametrize("name", source_names())
     def test_a_file_speaks_to_everybody(self, name: str) -> None:

@@ -34,7 +34,7 @@ LIBRARIES = [("cudnn", "9.28.0"), ("nccl", "2.32.3")]
 
 
 @pytest.fixture(scope="module")
-def refreshed(tmp_path_factory):
+def refreshed(tmp_path_factory, schemas_asked_once):
     """Leave all of them out, refresh offline once, and give what was written for each."""
     without, out = tmp_path_factory.mktemp("without"), tmp_path_factory.mktemp("out")
     forms = [(name, version, {"component": name}) for name, version, _ in FRAMEWORKS]

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from compatgate.catalog import sources
 from compatgate.catalog.compiled import cache_directory
 from compatgate.catalog.sources import ROOT
 
@@ -63,6 +66,25 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose before any fixture is made."""
     _choose(item.path)
+
+
+_SAID: dict[tuple[str, bytes, bool], list[tuple[str, Any, str]]] = {}
+
+
+@pytest.fixture(scope="module")
+def schemas_asked_once() -> Iterator[None]:
+    """Ask a schema about a document once in a process: most documents are the same in all tests."""
+    asked = sources.schema_errors
+
+    def errors(source: str, document: Any, *, partial: bool = False) -> list[tuple[str, Any, str]]:
+        key = f"{sources.facts_dir()} {source}", msgspec.msgpack.encode(document), partial
+        if key not in _SAID:
+            _SAID[key] = list(asked(source, document, partial=partial))
+        return _SAID[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "schema_errors", errors)
+        yield
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:

@@ -51,6 +51,11 @@ GROUPS = {
         "integration/canary/test_vllm_program.py",
     ),
     "issuer": ("integration/identity",),  # Node.js with an OpenID Connect issuer
+    "facts": (  # the same documents are held to their schemas, for seconds, once in a process
+        "conformance/test_facts_hold.py",
+        "conformance/test_facts_tables.py",
+        "conformance/test_refresh.py",
+    ),
     "described": ("integration/web/test_fuzz.py",),  # long, and without a server
     "slurm": ("integration/slurm",),
     "pages": ("integration/ui",),  # a database in which canaries have run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urldefrag, urljoin, urlsplit
@@ -24,7 +25,7 @@ from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 
 _OF_A_KIND = 2
-"""So many addresses that differ only in names and values are looked at."""
+"""So many addresses of a page are looked at for each two filters that they have together."""
 _BEGIN = (
     "/ui/",
     "/ui/sign-in",
@@ -79,10 +80,11 @@ def _walked(gate: Gate, scope: str, most: int) -> tuple[FlaskClient, list[Visit]
         path = waiting.popleft()
         parts = urlsplit(path)
         endpoint = adapter.match(parts.path, "GET")[0]
-        kind = endpoint, tuple(sorted(key for key, _ in parse_qsl(parts.query)))
-        seen[kind] += 1
-        if seen[kind] > most:
+        keys = sorted({key for key, _ in parse_qsl(parts.query)})
+        kinds = [(endpoint, two) for two in combinations(["", *keys], 2)] or [(endpoint, ())]
+        if all(seen[kind] >= most for kind in kinds):
             continue
+        seen.update(kinds)
         answer = client.get(path, headers={"Accept": "text/html"})
         html = answer.text if answer.mimetype == "text/html" else ""
         visits.append(Visit(path, answer.status_code, Marks(html), html))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
-import msgspec
 import pytest
 
 from compatgate import resources
@@ -35,22 +33,6 @@ def overlay(tmp_path: Path) -> Callable[..., str]:
         return str(path)
 
     return write
-
-
-@pytest.fixture(scope="module")
-def schemas_asked_once() -> Iterator[None]:
-    """Ask a schema about a document once: most documents are the same in all tests of a file."""
-    asked, said = sources.schema_errors, dict[tuple[str, bytes, bool], list[Any]]()
-
-    def errors(source: str, document: Any, *, partial: bool = False) -> list[Any]:
-        key = source, msgspec.msgpack.encode(document), partial
-        if key not in said:
-            said[key] = list(asked(source, document, partial=partial))
-        return said[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "schema_errors", errors)
-        yield
 
 
 @pytest.fixture(scope="session")
