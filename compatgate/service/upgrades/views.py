@@ -172,8 +172,8 @@ def _name_state(view: UpgradeView, wave: Wave, found: Decision) -> tuple[str, st
         soaks = now < wave.finished + timedelta(seconds=upgrade.soak_s)
         return ("soaks", "busy") if soaks else ("done", "pass")
     if wave.started:
-        held = found.answer == "wait" and (wave.held_until is None or wave.held_until <= now)
-        return ("held", "warn") if upgrade.state == "stopped" or held else ("rolling", "running")
+        own = decide(upgrade, view.known, wave.number, wave.holder or "")
+        return ("rolling", "running") if own.answer == "start" else ("held", "warn")
     if found.answer == "start":
         return "may start", "ready"
     following = upgrade.next_wave is not None and upgrade.next_wave.number == wave.number

@@ -35,6 +35,8 @@ def act(client, what, name="roll", page="act", **fields):
 
 def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet, browser):
     plan = browser.get(f"/ui/targets/prod-a100/plan?driver={NEW}")
+    assert "Waves in time" in plan.text
+    assert 'class="planned"' in plan.text
     (place,) = [a for a in Marks(plan.text).all("href") if "/new-upgrade?" in a]
     form = Marks(browser.get(place).text)
     fields = {
@@ -58,6 +60,7 @@ def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet,
     assert act(browser, "start", wave="1").status_code == 303
     text = browser.get("/ui/upgrades/roll").text
     assert "Continue wave 1" in text
+    assert 'class="badge is-running"' in text.partition('id="now"')[2].partition("</h2>")[0]
     assert re.search(r'href="/ui/nodes/n1\?cluster=eu"', text)
     fleet.pass_time(minutes=10)
     fleet.report("n1", driver=NEW)
