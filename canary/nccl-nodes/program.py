@@ -1,11 +1,8 @@
 """Reduce over the GPUs of several nodes: right sums, latency, bandwidth, and the network used."""
 
-import glob
 import os
-import re
 import sys
 import tempfile
-from collections import Counter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
@@ -14,11 +11,10 @@ import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
+import networks  # noqa: E402
 
 PATIENCE_S = 1100
-RDMA = "/sys/class/infiniband"
 NEEDED = ("COMPATGATE_NODE", "COMPATGATE_NODES", "MASTER_ADDR", "MASTER_PORT")
-_NETWORK = re.compile(r"NCCL INFO Channel .*\bvia (NET/[^/\s]+)")
 
 
 def main():
@@ -48,7 +44,7 @@ def main():
         arguments = node * here, nodes * here, options
         report = ranks.reports(rank.work, here, arguments, options, folder, PATIENCE_S)[0]
         _check(report, nodes * here)
-        _check_transport(device, _ways(folder))
+        _check_transport(device, networks.read(folder))
     for name, (size, taken) in report["times"].items():
         times = timing.Times(*taken)
         if name == "latency":
@@ -66,26 +62,14 @@ def _check(report, ranks):
     say.check("agree", not report["apart"], message)
 
 
-def _ways(folder):
-    """Return how many connections of this node go over which network, by NCCL's log."""
-    found = Counter()
-    for path in glob.glob(os.path.join(folder, "nccl.*")):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found.update(match.group(1) for match in map(_NETWORK.search, file) if match)
-    return found
-
-
 def _check_transport(device, ways):
-    if device.type == "cpu":
-        say.skip("transport", "a CPU does without NCCL")
-        return
-    devices = sorted(os.listdir(RDMA)) if os.path.isdir(RDMA) else []
-    said = ", ".join(f"{way} x {count}" for way, count in ways.most_common()) or "none named"
-    if devices:
-        message = f"{said}; RDMA devices: {', '.join(devices)}"
-        say.check("transport", bool(ways) and "NET/Socket" not in ways, message)
+    ok, message = (
+        (None, "a CPU does without NCCL") if device.type == "cpu" else networks.judge(ways)
+    )
+    if ok is None:
+        say.skip("transport", message)
     else:
-        say.skip("transport", f"{said}; no RDMA device in this container")
+        say.check("transport", ok, message)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What programs read of the machine: file systems and the page cache, ways to share a GPU."""
+"""What programs read of the machine: file systems, ways to share a GPU, networks of NCCL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def module_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], 
 
     yield load
     for name in set(sys.modules) - before:
-        if name.startswith("canary_") or name in ("storage", "sharing"):
+        if name.startswith("canary_") or name in ("storage", "sharing", "networks"):
             del sys.modules[name]
 
 
@@ -93,3 +93,29 @@ def test_a_second_slice_becomes_the_neighbours(
     sharing = module_of("shared-gpu", "sharing")
     monkeypatch.setattr(sharing, "_slices", lambda: ["MIG-a", "MIG-b"])
     assert sharing.find_mode("cuda") == ("mig", "MIG-b")
+
+
+@pytest.mark.parametrize(
+    ("way", "device", "ok", "said"),
+    [
+        ("NET/IB/0/GDRDMA", "mlx5_0", True, "NET/IB x 2; RDMA devices: mlx5_0"),
+        ("NET/Socket/0", "mlx5_0", False, "NET/Socket x 2; RDMA devices: mlx5_0"),
+        ("P2P/CUMEM", "mlx5_0", False, "none named; RDMA devices: mlx5_0"),
+        ("NET/Socket/0", None, None, "NET/Socket x 2; no RDMA device in this container"),
+    ],
+)
+def test_sockets_between_nodes_are_wrong_where_there_is_an_rdma_device(
+    way: str,
+    device: str | None,
+    ok: bool | None,
+    said: str,
+    tmp_path: Path,
+    module_of: Callable[[str, str], ModuleType],
+) -> None:
+    networks = module_of("nccl-nodes", "networks")
+    line = f"node:7:9 [0] NCCL INFO Channel 0{{}}/0 : 0[0] -> 1[0] [send] via {way}\n"
+    (tmp_path / "nccl.node.7").write_text(line.format(0) + "NCCL INFO Bootstrap\n" + line.format(1))
+    devices = tmp_path / "infiniband"
+    if device:
+        (devices / device).mkdir(parents=True)
+    assert networks.judge(networks.read(tmp_path), devices) == (ok, said)
