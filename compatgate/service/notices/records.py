@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -30,8 +30,19 @@ _OFTEN = 16
 """The time is looked at after so many questions."""
 
 
-def find_drift(groups: Iterable[DriftGroup], snapshot: Snapshot) -> Iterator[Condition]:
-    """Yield drift: the cause is what nodes report in place of what is declared."""
+def find_drift(
+    groups: Iterable[DriftGroup],
+    snapshot: Snapshot,
+    rolling: Mapping[tuple[str, str], str] | None = None,
+) -> Iterator[Condition]:
+    """Yield drift: the cause is what nodes report in place of what is declared.
+
+    Args:
+        groups: of drifted nodes.
+        snapshot: with owners and labels of targets.
+        rolling: upgrades in progress, by target and new driver: such drift is news alone.
+    """
+    expected = rolling or {}
     causes: dict[tuple[str, str | None, tuple[str, ...]], list[DriftGroup]] = {}
     for group in groups:
         causes.setdefault((group.what, group.have, group.declared), []).append(group)
@@ -39,6 +50,8 @@ def find_drift(groups: Iterable[DriftGroup], snapshot: Snapshot) -> Iterator[Con
         members: dict[str, Member] = {}
         for group in alike:
             note = f"has drifted: {group.brief}"
+            if group.what == "driver" and (name := expected.get((group.target, have or ""))):
+                note += f", as the upgrade {name} rolls it out"
             member = target_member(snapshot, group.target, note, about="drift", count=group.nodes)
             if known := members.get(group.target):
                 member = msgspec.structs.replace(known, count=known.count + member.count)
@@ -50,7 +63,12 @@ def find_drift(groups: Iterable[DriftGroup], snapshot: Snapshot) -> Iterator[Con
         message = f"{reported} by {nodes}; declared is {wanted}"
         cause = "\n".join((what, have or "", *declared))
         since = min(group.since for group in alike)
-        yield make_condition("drift", cause, "warn", message, [*members.values()], since)
+        level: IncidentLevel = "warn"
+        names = [expected.get((group.target, have or "")) for group in alike]
+        if what == "driver" and all(names):
+            level = "info"
+            message += f", as {', '.join(sorted({name for name in names if name}))} rolls it out"
+        yield make_condition("drift", cause, level, message, [*members.values()], since)
 
 
 def find_contradictions(warnings: Iterable[WarningRow]) -> Iterator[Condition]:

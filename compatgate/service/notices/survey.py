@@ -113,7 +113,9 @@ class Surveyor:
         found = (
             *conditions.find_unusable_targets(snapshot),
             *upgrade_conditions.find_upgrades(watched, snapshot, now),
-            *records.find_drift(self._nodes.lately.drifted(), snapshot),
+            *records.find_drift(
+                self._nodes.lately.drifted(), snapshot, upgrade_conditions.list_rolling(watched)
+            ),
             *records.find_contradictions(self._runs.warnings()),
             *impossible.found,
             *records.find_revoked_in_use(asked, snapshot),

@@ -37,6 +37,15 @@ def find_upgrades(
             yield make_condition("upgrade-held", name, "warn", message, [member])
 
 
+def list_rolling(views: Iterable[UpgradeView]) -> dict[tuple[str, str], str]:
+    """Return upgrades that have begun and go on, by target and new driver."""
+    return {
+        (view.row.upgrade.target, view.row.upgrade.driver): view.row.name
+        for view in views
+        if view.row.state in ("rolling", "stopped") and view.decision.answer != "roll back"
+    }
+
+
 def _find_rollback(view: UpgradeView, snapshot: Snapshot, now: datetime) -> Iterator[Condition]:
     """Yield the rollback as long as nodes have the driver, and for a day in any case.
 

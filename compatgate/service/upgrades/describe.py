@@ -5,30 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from compatgate.core.upgrade_state import Wave
 from compatgate.core.upgrades import Decision, decide, list_lacking
-from compatgate.service.upgrades.models import FreezeRow, KnownGood, UpgradeRow
+from compatgate.service.upgrades.models import FreezeRow, KnownGood, UpgradeOutline
 from compatgate.service.upgrades.service import UpgradeView
 
 
-def summarize(row: UpgradeRow) -> dict[str, Any]:
+def summarize(row: UpgradeOutline) -> dict[str, Any]:
     """Return an upgrade as a list shows it."""
-    upgrade = row.upgrade
-    return {
-        "name": upgrade.name,
-        "target": upgrade.target,
-        "driver": upgrade.driver,
-        "state": upgrade.state,
-        "waves": len(upgrade.waves),
-        "finished": sum(wave.is_over for wave in upgrade.waves),
-        "nodes": sum(len(wave.nodes) for wave in upgrade.waves),
-        "why": upgrade.why,
-        "author": row.author,
-        "reason": row.reason,
-        "made_at": row.made_at,
-        "started_at": row.started_at or upgrade.began,
-        "ended_at": row.ended_at,
-    }
+    return msgspec.structs.asdict(row)
 
 
 def describe(view: UpgradeView) -> dict[str, Any]:
@@ -36,7 +23,7 @@ def describe(view: UpgradeView) -> dict[str, Any]:
     row, known = view.row, view.known
     upgrade = row.upgrade
     return {
-        **summarize(row),
+        **summarize(row.outline),
         "decision": describe_decision(view.decision),
         "soak_s": upgrade.soak_s,
         "health": upgrade.health,

@@ -16,6 +16,7 @@ EventAction = Literal[
     "propose", "approve", "retract", "start", "take over", "finish", "leave out", "stop", "resume",
     "roll back", "complete",
 ]  # fmt: skip
+OPEN_STATES: tuple[State, ...] = ("proposed", "rolling", "stopped")
 WATCH = timedelta(days=1)
 """How long an upgrade that is done is still watched for triggers."""
 
@@ -182,7 +183,55 @@ class UpgradeRow(Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """Return whether a wave of it may still start."""
-        return self.state in ("proposed", "rolling", "stopped")
+        return self.state in OPEN_STATES
+
+    @property
+    def outline(self) -> UpgradeOutline:
+        """Return what a list shows of it."""
+        upgrade = self.upgrade
+        return UpgradeOutline(
+            self.name,
+            upgrade.target,
+            upgrade.driver,
+            upgrade.state,
+            len(upgrade.waves),
+            sum(wave.is_over for wave in upgrade.waves),
+            sum(len(wave.nodes) for wave in upgrade.waves),
+            upgrade.why,
+            self.author,
+            self.reason,
+            self.made_at,
+            self.started_at or upgrade.began,
+            self.ended_at,
+        )
+
+
+class UpgradeOutline(Struct, frozen=True):
+    """A stored upgrade as a list shows it, without its nodes.
+
+    Attributes:
+        finished: number of waves of which nothing is left to do.
+        why: who stopped it or what rolled it back, in words.
+    """
+
+    name: str
+    target: str
+    driver: str
+    state: State
+    waves: int
+    finished: int
+    nodes: int
+    why: str
+    author: str
+    reason: str
+    made_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a wave of it may still start."""
+        return self.state in OPEN_STATES
 
 
 class FreezeRow(Struct, frozen=True):

@@ -22,7 +22,7 @@ from compatgate.kit.ui.tables import (
     list_rows,
     make_list_table,
 )
-from compatgate.service.upgrades.models import UpgradeRow
+from compatgate.service.upgrades.models import UpgradeOutline
 from compatgate.service.upgrades.schemas import StateName, UpgradeRequest
 from compatgate.service.upgrades.service import UpgradeView
 from compatgate.service.upgrades.views import PHASES, TONES, arrange, is_live, list_causes
@@ -74,17 +74,16 @@ def show_upgrades(ask: PageRequest[UpgradesQuery]) -> HtmlPage:
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
 
-def _row(row: UpgradeRow) -> tuple[Any, ...]:
-    upgrade, place = row.upgrade, link("upgrades", row.name)
-    finished = sum(wave.is_over for wave in upgrade.waves)
+def _row(row: UpgradeOutline) -> tuple[Any, ...]:
+    place = link("upgrades", row.name)
     tone = TONES["wave" if row.state == "rolling" else row.state]
     return (
         Cell(row.name, href=place),
-        Cell(row.state, tone=tone, note=upgrade.why),
-        Cell(upgrade.target, href=link("targets", upgrade.target)),
-        upgrade.driver,
-        f"{finished} of {len(upgrade.waves)}",
-        sum(len(wave.nodes) for wave in upgrade.waves),
+        Cell(row.state, tone=tone, note=row.why),
+        Cell(row.target, href=link("targets", row.target)),
+        row.driver,
+        f"{row.finished} of {row.waves}",
+        row.nodes,
         row.reason,
         row.author,
         row.made_at,

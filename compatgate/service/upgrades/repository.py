@@ -10,13 +10,13 @@ import msgspec
 from sqlalchemy import and_, exists, func, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from compatgate.core.upgrade_state import State, Upgrade, Wave
+from compatgate.core.upgrade_state import Upgrade, Wave
 from compatgate.errors import NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
 from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.upgrades.models import (
+    OPEN_STATES,
     WATCH,
     EventAction,
     EventRow,
@@ -30,7 +30,6 @@ from compatgate.service.upgrades.models import (
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
 """How long an upgrade that was rolled back may need attention."""
-OPEN_STATES: tuple[State, ...] = ("proposed", "rolling", "stopped")
 _PART = 300
 """Names of one query: databases limit the parameters of a statement."""
 _ROWS = 500
@@ -85,49 +84,6 @@ def has_upgrade(session: Session, name: str) -> bool:
     return session.execute(query).first() is not None
 
 
-def list_upgrades(
-    session: Session,
-    *,
-    state: State | None = None,
-    target: str | None = None,
-    targets: Collection[str] | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[UpgradeRow]:
-    """Return upgrades, the newest first.
-
-    Args:
-        session: to read from.
-        state: only these; None: all.
-        target: only of this target.
-        targets: only of these targets; None: of all.
-        cursor: of the page.
-        limit: most rows.
-    """
-    query = select(UpgradeRecord.__table__)
-    if state is not None:
-        query = query.where(UpgradeRecord.state == state)
-    if target is not None:
-        query = query.where(UpgradeRecord.target == target)
-    if targets is not None:
-        query = query.where(UpgradeRecord.target.in_(targets))
-    found = page(
-        session, query, UpgradeRecord.number, _same, cursor=cursor, limit=limit, descending=True
-    )
-    return Page(tuple(_load(session, found.items)), found.next)
-
-
-def _same(row: Any) -> Any:
-    return row
-
-
-def list_open(session: Session, *, limit: int) -> list[UpgradeRow]:
-    """Return upgrades of which a wave may still start, the newest first."""
-    query = select(UpgradeRecord.__table__).where(UpgradeRecord.state.in_(OPEN_STATES))
-    query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
-    return _load(session, session.execute(query).all())
-
-
 def list_watched(session: Session, now: datetime, *, limit: int) -> list[UpgradeRow]:
     """Return upgrades that may need attention, the newest first.
 
@@ -147,13 +103,6 @@ def list_watched(session: Session, now: datetime, *, limit: int) -> list[Upgrade
     query = query.where(or_(UpgradeRecord.state.in_(OPEN_STATES), done, back))
     query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
     return _load(session, session.execute(query).all())
-
-
-def find_names(session: Session, text: str, *, limit: int) -> list[str]:
-    """Return names of upgrades that contain a text, whatever its case; the newest first."""
-    query = select(UpgradeRecord.name).order_by(UpgradeRecord.number.desc()).limit(limit)
-    query = query.where(UpgradeRecord.name.icontains(text, autoescape=True))
-    return list(session.execute(query).scalars())
 
 
 def find_open(session: Session, keys: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -24,11 +24,11 @@ from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.tokens.principal import AccessRefused, Principal
-from compatgate.service.upgrades import calendar_rows, readings
+from compatgate.service.upgrades import calendar_rows, outlines, readings
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.drafting import draft_upgrade, make_question
 from compatgate.service.upgrades.guards import pick_keys, require_wave
-from compatgate.service.upgrades.models import KnownGood, UpgradeRow
+from compatgate.service.upgrades.models import KnownGood, UpgradeOutline, UpgradeRow
 from compatgate.service.upgrades.progress import UpgradeProgress, note_action
 from compatgate.service.upgrades.schemas import UpgradeRequest
 
@@ -122,7 +122,7 @@ class Upgrades:
         within: Principal | None = None,
         cursor: str | None = None,
         limit: int = DEFAULT_LIMIT,
-    ) -> Page[UpgradeRow]:
+    ) -> Page[UpgradeOutline]:
         """Return upgrades, the newest first.
 
         Args:
@@ -137,7 +137,7 @@ class Upgrades:
             if within is not None and within.targets is not None:
                 known = self._snapshots.current().documents
                 targets = [name for name in known if within.reaches(name)]
-            return upgrades.list_upgrades(
+            return outlines.list_upgrades(
                 session, state=state, target=target, targets=targets, cursor=cursor, limit=limit
             )
 
@@ -152,10 +152,10 @@ class Upgrades:
             row = self._find(session, name, by)
             return self._view(session, row)
 
-    def list_open(self, *, limit: int) -> tuple[UpgradeRow, ...]:
+    def list_open(self, *, limit: int) -> tuple[UpgradeOutline, ...]:
         """Return upgrades of which a wave may still start, as recorded; the newest first."""
         with self._database.reading() as session:
-            return tuple(upgrades.list_open(session, limit=limit))
+            return tuple(outlines.list_open(session, limit=limit))
 
     def watch(self, session: Session, *, limit: int) -> tuple[UpgradeView, ...]:
         """Return upgrades that may need attention, as they are now; record nothing."""
@@ -165,7 +165,7 @@ class Upgrades:
     def find_names(self, text: str, *, limit: int) -> tuple[str, ...]:
         """Return names that contain a text; the newest upgrade's first."""
         with self._database.reading() as session:
-            return tuple(upgrades.find_names(session, text, limit=limit))
+            return tuple(outlines.find_names(session, text, limit=limit))
 
     def ask(
         self,

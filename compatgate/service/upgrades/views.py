@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,6 @@ from compatgate.core.upgrade_state import Need, NeedKind, Phase, Wave
 from compatgate.core.upgrades import Decision, decide, list_lacking
 from compatgate.kit.sections import Section
 from compatgate.service.plans.sections import arrange_causes
-from compatgate.service.upgrades.describe import describe
 from compatgate.service.upgrades.picture import Bar, draw_upgrade
 from compatgate.service.upgrades.repository import split_key
 from compatgate.service.upgrades.service import UpgradeView
@@ -22,6 +21,7 @@ from compatgate.service.upgrades.service import UpgradeView
 MAX_DOMAINS = 8
 """Failure domains of a wave that a page shows."""
 MAX_NODES = 20
+_MAX_SINGLE = 3
 _NAMES: dict[NeedKind, tuple[str, str]] = {
     "canary": ("canary", "canaries"),
     "entry": ("entry to edit", "entries to edit"),
@@ -99,19 +99,16 @@ def arrange(view: UpgradeView, asker: str) -> dict[str, Any]:
     """
     row, known = view.row, view.known
     picture = draw_upgrade(row.upgrade, known.freezes, known.now, row.ended_at)
+    parts = zip(row.upgrade.waves, picture.bars, picture.starts, strict=True)
+    waves = [_arrange_wave(view, asker, wave, bars, start) for wave, bars, start in parts]
     return {
         "view": view,
         "tone": TONES[view.decision.phase],
         "picture": picture,
-        "waves": [
-            _arrange_wave(view, asker, wave, bars, start)
-            for wave, bars, start in zip(
-                row.upgrade.waves, picture.bars, picture.starts, strict=True
-            )
-        ],
+        "waves": waves,
         "needs": [(need, _list_waves(view, need)) for need in known.needs],
         "most": MAX_NODES,
-        "stamp": _stamp(view),
+        "stamp": _stamp(view, waves),
     }
 
 
@@ -126,11 +123,16 @@ def list_causes(view: UpgradeView) -> list[Section]:
     return arrange_causes(view.row.plan)
 
 
-def _stamp(view: UpgradeView) -> str:
+def _stamp(view: UpgradeView, waves: Sequence[WaveView]) -> str:
     """Return a text that changes with what is shown; the picture moves on each minute."""
-    minute = int(view.known.now.timestamp()) // 60
-    shown = msgspec.json.encode([describe(view), minute], order="deterministic")
-    return hashlib.sha256(shown).hexdigest()[:16]
+    known = view.known
+    minute = int(known.now.timestamp()) // 60
+    shown = [
+        minute, view.decision, known.problems, known.approvals, known.needs, known.freezes,
+        [rate.words for rate in known.rates], view.good, view.row.approvals,
+        [(one.state, one.domains, one.owed, one.act, one.decision, one.lacking) for one in waves],
+    ]  # fmt: skip
+    return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:16]
 
 
 def _arrange_wave(
@@ -138,7 +140,7 @@ def _arrange_wave(
 ) -> WaveView:
     found = decide(view.row.upgrade, view.known, wave.number, asker)
     state, tone = _name_state(view, wave, found)
-    domains = tuple(_count_domains(view, wave))
+    domains = _count_domains(view, wave)
     goes = found.answer == "start" and not wave.is_over
     lacking = list_lacking(wave, view.known) if wave.started and not wave.is_over else []
     return WaveView(
@@ -178,14 +180,21 @@ def _name_state(view: UpgradeView, wave: Wave, found: Decision) -> tuple[str, st
     return ("waits", "warn") if following else ("later", "queued")
 
 
-def _count_domains(view: UpgradeView, wave: Wave) -> Iterator[DomainView]:
+def _count_domains(view: UpgradeView, wave: Wave) -> tuple[DomainView, ...]:
+    """Return the domains of a wave, those in progress first; single nodes as one."""
     nodes = view.known.nodes
     members: dict[str, list[str]] = {}
+    found: list[DomainView] = []
     for key in wave.expected:
         members.setdefault(view.row.domain_of.get(key, key), []).append(key)
     for name, keys in members.items():
         upgraded = sum(key in nodes and nodes[key].upgraded for key in keys)
-        yield DomainView(name.removeprefix("node "), len(keys), upgraded)
+        found.append(DomainView(name.removeprefix("node "), len(keys), upgraded))
+    if len(found) > _MAX_SINGLE and all(one.nodes == 1 for one in found):
+        upgraded = sum(one.upgraded for one in found)
+        return (DomainView("single nodes", len(found), upgraded),)
+    order = {"running": 0, "waiting": 1, "pass": 2}
+    return tuple(sorted(found, key=lambda one: order[one.tone]))
 
 
 def _list_owed(view: UpgradeView, wave: Wave) -> Iterator[str]:

@@ -17,6 +17,7 @@ MAIN = {
     "drift": "drift",
     "node": "nodes/gpu-017",
     "run": "runs/run_ef2d127de37b942b",
+    "upgrade": "upgrades/prod-580",
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
 SIGHTS = ("deuteranopia", "protanopia", "tritanopia")
@@ -26,6 +27,7 @@ COLOURED = {
     "decisions": "decisions",
     "matrix": MAIN["matrix"],
     "cells": "matrix/cells",
+    "upgrade": MAIN["upgrade"],
 }
 WIDTHS = {1440: 900, 390: 844}
 

@@ -176,12 +176,14 @@ def test_ansible_asks_until_it_no_longer_waits_and_stops_unless_it_may_start(
     holds = jinja2.Environment().compile_expression(require["ansible.builtin.assert"]["that"])
     values = {"gate": "http://gate", "wave": 1, "token": "cg_x"}
     url = jinja2.Template(module["url"]).render(values)
-    found = {"asked": {"json": ask(fleet, url)}}
+    found = {"asked": {"status": 200, "json": ask(fleet, url)}}
     assert (until(**found), holds(**found)) == (True, True)
     stop(fleet)
-    assert until(asked={"json": ask(fleet, url)}) is False
+    assert until(asked={"status": 200, "json": ask(fleet, url)}) is False
+    assert until(asked={"status": -1}) is False, "a gate that is away is asked again"
+    assert until(asked={"status": 403, "json": {"title": "Forbidden"}}) is True
     fleet.act("roll-back", name="prod-580", reason="NCCL times out")
-    found = {"asked": {"json": ask(fleet, url)}}
+    found = {"asked": {"status": 200, "json": ask(fleet, url)}}
     assert (until(**found), holds(**found)) == (True, False)
     said = jinja2.Template(require["ansible.builtin.assert"]["fail_msg"]).render(found)
     assert "NCCL times out" in said

@@ -83,3 +83,15 @@ def test_a_wave_that_its_tool_left_waits_for_a_person(fleet: Fleet) -> None:
     fleet.pass_time(minutes=80)
     ((_, _, message),) = find(fleet, "upgrade-held")
     assert "nobody has continued wave 1 since" in message
+
+
+def test_drift_to_the_driver_that_an_upgrade_rolls_out_is_news_alone(fleet: Fleet) -> None:
+    fleet.propose()
+    fleet.roll(1, "n1")
+    fleet.ask()
+    ((state, level, message),) = find(fleet, "drift")
+    assert (state, level) == ("open", "info")
+    assert message.endswith("as roll rolls it out")
+    fleet.act("roll-back", reason="NCCL times out")
+    ((_, level, message),) = find(fleet, "drift")
+    assert (level, "rolls it out" in message) == ("warn", False)
