@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import migrate_schema
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import postgresql
 
-NODES, TARGETS, PROPOSALS, REPEATED = 100_000, 200, 2_000, 15
+NODES, TARGETS, PROPOSALS, QUESTIONS, REPEATED = 100_000, 200, 2_000, 20_000, 15
 _BATCH = 1000
 _GPUS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S")
 _DRIVERS = ("550.127.05", "570.124.06", "580.95.05")
@@ -135,7 +135,7 @@ def main(nodes: int = NODES) -> str:
 
 def _fill(url: str, count: int) -> str:
     """Store everything, and return the id of a proposal."""
-    migrate_schema(Database(url))
+    migrate_schema(Database(resolve_url(url)))
     gate = Gate.open(url)
     text = msgspec.json.encode(documents()).decode()
     gate.matrix.import_documents([Source("bench", text)], _BY)
@@ -143,7 +143,7 @@ def _fill(url: str, count: int) -> str:
     while batch := list(islice(rows, _BATCH)):
         with gate.database.writing() as session:
             save_nodes(session, batch, ())
-    asked = [msgspec.json.encode(body) for body in islice(questions(), 20_000)]
+    asked = [msgspec.json.encode(body) for body in islice(questions(), QUESTIONS)]
     for start in range(0, len(asked), _BATCH):
         part = asked[start : start + _BATCH]
         records = [gate.evaluate(one, asked_by="bench", source="rest") for one in part]

@@ -97,7 +97,7 @@ def _read_pools(facts: Facts) -> Sequence[Pool]:
         hint = f"set {POOLS}, like driver=580.95.05,gpu=L4, or {TARGET}"
         raise BadInput(f"the environment {what}", field=POOLS, hint=hint)
     if texts:
-        bodies = name_pools([read_pool(text.strip()) for text in texts])
+        bodies = [dict(one) for one in name_pools([read_pool(text.strip()) for text in texts])]
     else:
         asked = argparse.Namespace(
             target=target,

@@ -38,10 +38,11 @@ def publish_variants(server: WheelServer, name: str) -> None:
     for label, properties in VARIANTS.items():
         texts = {
             f"{name}.py": f"print({label!r})\n",
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             f"{info}/variant.json": json.dumps(describe({label: properties})),
         }
-        content = make_wheel({path: text.encode() for path, text in texts.items()})
-        server.add(f"{name}-1.0-py3-none-any-{label}.whl", content)
+        content = make_wheel({path: text.encode() for path, text in texts.items()}, name=name)
+        wheel = f"{name}-1.0-py3-none-any-{label}.whl"
+        server.add(wheel, content)
+        server.metadata[wheel] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode()
     server.add(f"{name}-1.0-variants.json", json.dumps(describe(VARIANTS)).encode())

@@ -98,6 +98,30 @@ def find_documents(
     return found
 
 
+class DocumentLookup:
+    """Looks documents up in one transaction that changes none; reads each once."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._known: dict[tuple[Kind, str], Document | None] = {}
+        self._targets: tuple[TargetDoc, ...] | None = None
+
+    def find(self, keys: Collection[tuple[Kind, str]]) -> dict[tuple[Kind, str], Document]:
+        """Return the documents of these kinds and names that exist."""
+        missing = [key for key in keys if key not in self._known]
+        if missing:
+            found = find_documents(self.session, missing)
+            self._known |= {key: found.get(key) for key in missing}
+        return {key: one for key in keys if (one := self._known[key]) is not None}
+
+    def targets(self) -> tuple[TargetDoc, ...]:
+        """Return every target, by name."""
+        if self._targets is None:
+            stored = (document for document, _ in load_documents(self.session, "Target"))
+            self._targets = tuple(one for one in stored if isinstance(one, TargetDoc))
+        return self._targets
+
+
 def find_documents_with_label(
     session: Session, key: str, value: str
 ) -> dict[tuple[Kind, str], Document]:

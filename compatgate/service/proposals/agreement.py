@@ -13,12 +13,12 @@ from msgspec import UNSET, Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.documents.specs import TargetDoc
+from compatgate.documents.specs import Kind, TargetDoc
 from compatgate.documents.weakening import loosens, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
-from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals import repository as proposals
 from compatgate.service.proposals.models import EventRow, ProposalRow
@@ -56,12 +56,12 @@ class Demand(Struct, frozen=True):
         return f"{self.target} asks for {lacking} more approval{'s' if lacking > 1 else ''}{of}"
 
 
-def find_demands(session: Session, edits: Sequence[Edit]) -> list[Demand]:
+def find_demands(lookup: DocumentLookup, edits: Sequence[Edit]) -> list[Demand]:
     """Return what the stored policies of the concerned targets ask of edits, by target."""
     people = _named(edits, lambda edit: loosens(edit.before, edit.after))
     proposed = _named(edits, lambda edit: not takes_back(edit.before, edit.after))
     found = []
-    for target in _load_targets(session, people | proposed):
+    for target in _load_targets(lookup, people | proposed):
         name, policy = target.metadata.name, target.spec.policy
         number = 1 if policy.approvals is UNSET else policy.approvals
         needs = number if {name, ANY_TARGET} & people else 1
@@ -76,13 +76,12 @@ def _named(edits: Iterable[Edit], concerns: Callable[[Edit], bool]) -> set[str]:
     return {name for edit in edits if concerns(edit) for name in targets_of(edit)}
 
 
-def _load_targets(session: Session, names: set[str]) -> Iterator[TargetDoc]:
+def _load_targets(lookup: DocumentLookup, names: set[str]) -> Iterator[TargetDoc]:
     if ANY_TARGET in names:
-        stored = [document for document, _ in documents.load_documents(session, "Target")]
-    else:
-        keys: list[Any] = [("Target", name) for name in names]
-        stored = list(documents.find_documents(session, keys).values())
-    yield from (one for one in stored if isinstance(one, TargetDoc))
+        yield from lookup.targets()
+        return
+    keys: list[tuple[Kind, str]] = [("Target", name) for name in names]
+    yield from (one for one in lookup.find(keys).values() if isinstance(one, TargetDoc))
 
 
 def list_lacks(demands: Iterable[Demand], approvals: Sequence[EventRow]) -> list[str]:
@@ -175,7 +174,7 @@ def require_consent(
         ProposalNeeded: too few have agreed, or the change must be a proposal; the caller of this
             function stores what the error holds.
     """
-    demands = find_demands(session, edits)
+    demands = find_demands(DocumentLookup(session), edits)
     if not demands:
         return Consent()
     waiting = proposals.find_open(session, proposals.digest_edits(edits))

@@ -212,15 +212,17 @@ def _describe_later(session: Session, number: int, edit: Edit) -> str:
     return f"{kind} {name} by revision {', '.join(map(str, later[:5]))}"
 
 
-def find_conflicts(session: Session, row: ProposalRow) -> Iterator[tuple[Kind, str, int | None]]:
+def find_conflicts(
+    lookup: documents.DocumentLookup, row: ProposalRow
+) -> Iterator[tuple[Kind, str, int | None]]:
     """Yield the documents that are no longer those which a proposal was made from.
 
     Yields:
         Kind, name, and the revision of the stored version; None: it is deleted.
     """
     keys = [key_of(edit.document) for edit in row.edits]
-    stored = documents.find_documents(session, keys)
+    stored = lookup.find(keys)
     for key, edit in zip(keys, row.edits, strict=True):
         if stored.get(key) != edit.before:
-            found = documents.get_document(session, *key)
+            found = documents.get_document(lookup.session, *key)
             yield *key, found.revision if found else None

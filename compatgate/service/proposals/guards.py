@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import Conflict
 from compatgate.service.matrix.permission import check_edits, targets_of
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import require_storable
 from compatgate.service.proposals import drafting
@@ -74,7 +75,7 @@ def make_refusal(principal: Principal | None, what: str, number: str) -> Excepti
 
 def require_unchanged(session: Session, row: ProposalRow) -> None:
     """Refuse where a document that a proposal changes has changed since."""
-    found = next(drafting.find_conflicts(session, row), None)
+    found = next(drafting.find_conflicts(DocumentLookup(session), row), None)
     if found:
         kind, name, at = found
         now = "is deleted" if at is None else f"is at revision {at}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
@@ -12,6 +13,7 @@ from compatgate.documents.specs import Kind
 from compatgate.documents.words import describe_change, diff_yaml
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.blessing import EvidenceState, assess_evidence
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.proposals.agreement import Demand, find_demands, list_lacks
 from compatgate.service.proposals.drafting import find_conflicts
 from compatgate.service.proposals.models import ProposalRow, ProposalState
@@ -62,13 +64,17 @@ class Readiness(Struct, frozen=True):
 
 def assess(session: Session, row: ProposalRow, snapshot: Snapshot, facts: Facts) -> Readiness:
     """Return what an open proposal needs and has; of one that has ended nothing is asked."""
+    found = assess_agreement(DocumentLookup(session), row)
+    if not row.is_open:
+        return found
+    return replace(found, evidence=assess_evidence(row.edits, snapshot, facts))
+
+
+def assess_agreement(lookup: DocumentLookup, row: ProposalRow) -> Readiness:
+    """Return what decides the state of a proposal: all that `assess` does but for evidence."""
     if not row.is_open:
         return Readiness()
-    return Readiness(
-        tuple(find_demands(session, row.edits)),
-        tuple(find_conflicts(session, row)),
-        assess_evidence(row.edits, snapshot, facts),
-    )
+    return Readiness(tuple(find_demands(lookup, row.edits)), tuple(find_conflicts(lookup, row)))
 
 
 def summarize(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:

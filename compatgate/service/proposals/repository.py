@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, null, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import encode, kind_of
@@ -31,6 +31,11 @@ LIFETIME = timedelta(days=7)
 """Of a proposal that the gate made of a change which it refused."""
 _AUDITED: frozenset[EventAction] = frozenset({"open", "change", "approve", "retract", "close"})
 """The revision audits a merge; a comment changes nothing."""
+_LISTED = [
+    null().label("backtest") if column.name == "backtest" else column
+    for column in Proposal.__table__.columns
+]
+"""Columns of a proposal in a list: a backtest is long, and no list shows it."""
 
 
 def digest_edits(edits: Iterable[Edit]) -> str:
@@ -214,7 +219,7 @@ def find_proposal(session: Session, number: str) -> ProposalRow:
 
 def find_open(session: Session, digest: str) -> list[ProposalRow]:
     """Return the open proposals of the same edits, oldest first."""
-    query = select(Proposal.__table__).where(Proposal.digest == digest, Proposal.state == "open")
+    query = select(*_LISTED).where(Proposal.digest == digest, Proposal.state == "open")
     rows = [_row(row) for row in session.execute(query.order_by(Proposal.id))]
     return _with_events(session, [row for row in rows if row.is_open])
 
@@ -242,7 +247,7 @@ def list_proposals(
     """
     lasts = Proposal.expires_at.is_(None) | (Proposal.expires_at > clock.now())
     may = (Proposal.state == "open") & lasts
-    query = select(Proposal.__table__)
+    query = select(*_LISTED)
     if is_open is not None:
         query = query.where(may if is_open else ~may)
     if state == "merged":

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
+from compatgate.documents.specs import Kind, key_of
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.proposals import repository as proposals
 from compatgate.service.proposals.models import ProposalRow, ProposalState
-from compatgate.service.proposals.readiness import Readiness, assess
+from compatgate.service.proposals.readiness import Readiness, assess, assess_agreement
 from compatgate.service.tokens.principal import Principal
 
 
@@ -64,7 +67,7 @@ class ProposalViews:
         cursor: str | None = None,
         limit: int = DEFAULT_LIMIT,
     ) -> Page[ProposalView]:
-        """Return proposals, the newest first.
+        """Return proposals, the newest first; of their readiness what decides the state.
 
         Args:
             state: only these; None: all.
@@ -88,7 +91,7 @@ class ProposalViews:
             )
 
         with self._database.reading() as session:
-            snapshot = self._snapshots.current()
+            lookup = DocumentLookup(session)
             while True:
                 found = proposals.list_proposals(
                     session,
@@ -99,10 +102,8 @@ class ProposalViews:
                     cursor=cursor,
                     limit=limit,
                 )
-                views = [
-                    ProposalView(row, assess(session, row, snapshot, self._facts))
-                    for row in found.items
-                ]
+                lookup.find(_list_documents(found.items))
+                views = [ProposalView(row, assess_agreement(lookup, row)) for row in found.items]
                 kept = tuple(filter(keeps, views))
                 if kept or found.next is None:
                     return Page(kept, found.next)
@@ -111,3 +112,10 @@ class ProposalViews:
     def _view(self, session: Session, number: str) -> ProposalView:
         row = proposals.find_proposal(session, number)
         return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
+
+
+def _list_documents(rows: Iterable[ProposalRow]) -> set[tuple[Kind, str]]:
+    """Return the documents that the state of open proposals depends on: edited, and targets."""
+    open_rows = [row for row in rows if row.is_open]
+    edited = {key_of(edit.document) for row in open_rows for edit in row.edits}
+    return edited | {("Target", name) for row in open_rows for name in row.targets}

@@ -16,6 +16,7 @@ from compatgate.service.backtests.service import apply_edits, backtest_snapshots
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.blessing import EntryNeed, EvidenceState, assess_evidence
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals.agreement import Demand, find_demands
 from compatgate.service.workbench.recolouring import Recoloured, compare_cells
@@ -104,7 +105,7 @@ def preview_effects(gate: Gate, edits: Sequence[Edit], days: int = DAYS) -> Chan
     touched = sorted(_list_touched(before, after, names), key=lambda one: (-one.nodes, one.name))
     evidence = assess_evidence(edits, before, gate.facts)
     with gate.database.reading() as session:
-        demands = tuple(find_demands(session, edits))
+        demands = tuple(find_demands(DocumentLookup(session), edits))
     owners = [one.owner for one in touched] + [_owner_of(e.document) for e in edits]
     waives = any(isinstance(edit.after, WaiverDoc) for edit in edits)
     return ChangeEffects(
