@@ -61,7 +61,6 @@ PICTURES = {
     "workloads/conv-forward/history": "history",
     "nodes?search=gpu-01": "nodes",
     "upgrades": "upgrades",
-    "upgrades/prod-580": "upgrade",
     "new-upgrade?target=prod-a100&driver=580.95.05": "new-upgrade",
     "freezes": "freezes",
     "incidents": "incidents",

@@ -48,6 +48,7 @@ def test_what_was_typed_outlives_the_session(open_page, site):
     fields = page.locator("#fields")
     fields.get_by_label("Versions").fill("torch ~=2.3.0")
     expect(page.locator("#checked").get_by_role("alert")).to_be_visible()  # checked while typing
+    fields.get_by_label("Rules").fill("CG9")  # no such rule
     page.get_by_label("Reason", exact=True).fill("until Friday")
     expect(fields.get_by_label("Versions")).to_have_value("torch ~=2.3.0")
     page.get_by_role("button", name="Create").click()
@@ -60,5 +61,6 @@ def test_what_was_typed_outlives_the_session(open_page, site):
     page.get_by_role("button", name="Send again").click()
     expect(page.locator("main")).to_contain_text("You are signed in as")
     page.get_by_role("button", name="Send again").click()
+    expect(page.get_by_role("alert").first).to_contain_text("spec.rules")
     expect(page.locator("#fields").get_by_label("Versions")).to_have_value("torch ~=2.3.0")
     expect(page.get_by_label("Reason", exact=True)).to_have_value("until Friday")

@@ -25,9 +25,9 @@ COLOURED = {
     "run": MAIN["run"],
     "drift": "drift",
     "decisions": "decisions",
-    "upgrade": MAIN["upgrade"],
     "matrix": MAIN["matrix"],
     "cells": "matrix/cells",
+    "upgrade": MAIN["upgrade"],
 }
 WIDTHS = {1440: 900, 390: 844}
 

@@ -55,10 +55,14 @@ class Walk:
     def __init__(self, page: Page) -> None:
         self.page, self.actions = page, 0
 
-    def press(self, wanted: Locator) -> None:
-        """Press a button, or follow a link."""
+    def press(self, wanted: Locator, *, follows: bool = True) -> None:
+        """Press a button, or follow a link; wait for the page that ``follows``."""
         self._reach(wanted)
-        self._act("Enter")
+        if follows:
+            with self.page.expect_navigation():
+                self._act("Enter")
+        else:
+            self._act("Enter")
 
     def fill(self, wanted: Locator, text: str) -> None:
         """Type into a field, in place of what it holds; a text of many lines is pasted."""
@@ -107,7 +111,7 @@ def test_a_canary_is_submitted_from_the_change_and_watched(tried, open_page, api
     page = open_page(f"entries/{tried}/edit?status=blessed", signed_in=True)
     walk = Walk(page)
     with page.context.expect_page() as opened:
-        walk.press(page.get_by_role("button", name="Run smoke and watch"))
+        walk.press(page.get_by_role("button", name="Run smoke and watch"), follows=False)
     run = opened.value
     assert walk.actions <= 3
     expect(run.get_by_role("status").first).to_contain_text("Queued the run")
@@ -173,7 +177,7 @@ def test_drifted_nodes_are_listed(open_page):
     walk = Walk(page)
     walk.go("y")
     page.wait_for_url("**/ui/drift")
-    walk.press(page.get_by_role("link", name="gpu-017"))
+    walk.press(page.get_by_role("link", name="gpu-017").first)
     expect(page.locator("#witnesses")).to_contain_text("550.54.15")
     assert walk.actions <= 3
 
@@ -226,9 +230,11 @@ def test_a_button_pressed_twice_on_a_slow_server_acts_once(tried, open_page, sit
     page.route("**/status", sent.append)
     page.get_by_label("Reason", exact=True).fill("its canary passed")
     bless = page.get_by_role("button", name="Bless", exact=True)
-    bless.click(no_wait_after=True)
+    with page.expect_request("**/status"):
+        bless.click(no_wait_after=True)
     bless.click(no_wait_after=True)
     expect(bless).to_have_attribute("data-sending", "yes")
+    page.wait_for_timeout(200)
     assert len(sent) == 1
     sent[0].continue_()
     expect(page.get_by_role("status").first).to_contain_text("tried is blessed since revision")
