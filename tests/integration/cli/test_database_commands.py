@@ -46,7 +46,9 @@ def test_an_import_says_what_it_changed_and_again_that_it_changed_nothing(run: R
     assert out.endswith("revision 1: 15 changed, 0 unchanged\n")
     assert "nothing to change" in run("matrix", "import", EXAMPLES)[1]
     (row,) = _json(run("matrix", "log", "--format", "json"))
-    assert row["reason"] == "first"
+    assert (row["reason"], row["proposal"]) == ("first", None)
+    assert " direct " in run("matrix", "log")[1]
+    assert "\nmade directly, without a proposal\n" in run("matrix", "log", "1")[1]
 
 
 def test_an_import_with_mistakes_names_each_with_file_and_line(run: Run, tmp_path: Path) -> None:
