@@ -16,8 +16,8 @@ SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requireme
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
 
-check: style site  ## what needs neither root nor a server: lint, pages, types, unit, a sample of conformance
-	$(MAKE) --no-print-directory --jobs=2 types unit
+check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages, types, unit, a sample of conformance
+	$(MAKE) --no-print-directory --jobs=3 style site types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
