@@ -33,9 +33,7 @@ class LogWaiters:
             waiting = self._waiting[batch] = []
             loop = asyncio.get_running_loop()
             timer = loop.call_later(PATIENCE_SECONDS, self._wake, batch)
-            batch.add_done_callback(
-                lambda done: loop.call_soon_threadsafe(self._wake, done, timer)  # type: ignore[arg-type]
-            )
+            batch.add_done_callback(lambda done: loop.call_soon_threadsafe(self._wake, done, timer))
         waiting.append(waiter)
 
     async def wait_for(self, batch: Future[None], seconds: float | None = None) -> None:
