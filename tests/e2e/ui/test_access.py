@@ -63,4 +63,4 @@ def test_what_was_typed_outlives_the_session(open_page, site):
     page.get_by_role("button", name="Send again").click()
     expect(page.get_by_role("alert").first).to_contain_text("spec.rules")
     expect(page.locator("#fields").get_by_label("Versions")).to_have_value("torch ~=2.3.0")
-    expect(page.get_by_label("Reason", exact=True)).to_have_value("until Friday")
+    expect(page.locator("#change [name=reason]")).to_have_value("until Friday")

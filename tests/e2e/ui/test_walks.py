@@ -227,7 +227,7 @@ def test_a_target_is_onboarded_from_nvidia_smi(api, open_page):
 def test_a_button_pressed_twice_on_a_slow_server_acts_once(tried, open_page, site):
     page = open_page(f"entries/{tried}", signed_in=True)
     sent: list[Route] = []
-    page.route("**/status", sent.append)
+    page.route("**/status", lambda route: sent.append(route))
     page.get_by_label("Reason", exact=True).fill("its canary passed")
     bless = page.get_by_role("button", name="Bless", exact=True)
     with page.expect_request("**/status"):
