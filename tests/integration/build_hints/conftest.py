@@ -66,7 +66,7 @@ def shell(database: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedP
     ) -> subprocess.CompletedProcess[str]:
         for name, text in (programs or {}).items():
             program(name, text)
-        blocks = dict(re.findall(r"```sh (\w+)\n(.*?)```", PAGE, re.DOTALL))
+        blocks = dict(re.findall(r"```sh title=\"(\w+)\"\n(.*?)```", PAGE, re.DOTALL))
         kept = {k: os.environ[k] for k in ("HOME", "LANG", "TMPDIR") if k in os.environ}
         environment = {
             **kept,
