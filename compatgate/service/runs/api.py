@@ -8,6 +8,7 @@ import msgspec
 from flask import request
 from msgspec import Meta, Struct
 
+from compatgate.canary.history import MetricHistory
 from compatgate.canary.judge.change_points import MAX_HISTORY
 from compatgate.canary.run import Purpose
 from compatgate.canary.samples.sample import list_samples
@@ -28,6 +29,7 @@ from compatgate.service.runs.schemas import (
     HostBody,
     ImportRequest,
     MetricHistoryBody,
+    PointBody,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -407,7 +409,15 @@ def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
         runs=query.runs,
         within=call.principal.targets,
     )
-    return page_reply(slice_page(found, query), msgspec.to_builtins)
+    return page_reply(slice_page(found, query), _history)
+
+
+def _history(one: MetricHistory) -> dict[str, Any]:
+    """Return a history as REST describes it: what the judge said is part of the run."""
+    body: dict[str, Any] = msgspec.to_builtins(one)
+    own = PointBody.__struct_fields__
+    points = [{name: point[name] for name in own} for point in body["points"]]
+    return {**body, "points": points}
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

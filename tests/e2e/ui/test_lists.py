@@ -88,7 +88,7 @@ def test_columns_are_chosen_and_a_view_is_saved_with_the_keyboard_alone(open_pag
     page = open_page("entries?status=blessed")
     page.locator(".pop summary", has_text="Columns").focus()
     page.keyboard.press("Enter")
-    page.get_by_label("Targets").press("Space")
+    page.get_by_role("checkbox", name="Targets").press("Space")
     page.get_by_role("button", name="Show these").press("Enter")
     expect(page.locator(".list th", has_text="Targets")).to_have_count(0)
     page.locator(".pop summary", has_text="Views").focus()
