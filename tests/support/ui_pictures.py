@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,3 +84,13 @@ def take_picture(page: Page, name: str | None) -> None:
     shot = tools.send("Page.captureScreenshot", {"format": "webp", "quality": 60})
     Path(FOLDER).mkdir(parents=True, exist_ok=True)
     Path(FOLDER, f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
+
+
+def shrink(path: Path) -> None:
+    """Reduce the colours of a picture that is kept, where Pillow is installed."""
+    if FOLDER is None:
+        return
+    with suppress(ImportError):
+        from PIL import Image
+
+        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)

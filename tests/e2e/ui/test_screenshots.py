@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from ui_pictures import shrink
 
 MAIN = {
     "home": "",
@@ -41,6 +42,7 @@ def test_it_has_its_picture_taken(open_page, tmp_path, name, width):
     page.wait_for_load_state("networkidle")
     path = folder / f"{name}-{width}.png"
     page.screenshot(path=path)
+    shrink(path)
     assert path.stat().st_size > 10_000
 
 

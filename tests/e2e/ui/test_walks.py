@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 from ui_pictures import take_picture
 from ui_runs import PASSED, SLOWER
 
@@ -222,22 +222,6 @@ def test_a_target_is_onboarded_from_nvidia_smi(api, open_page):
         assert walk.actions <= 8
     finally:
         api("DELETE", "targets/onboarded?reason=over")
-
-
-def test_a_button_pressed_twice_on_a_slow_server_acts_once(tried, open_page, site):
-    page = open_page(f"entries/{tried}", signed_in=True)
-    sent: list[Route] = []
-    page.route("**/status", lambda route: sent.append(route))
-    page.get_by_label("Reason", exact=True).fill("its canary passed")
-    bless = page.get_by_role("button", name="Bless", exact=True)
-    with page.expect_request("**/status"):
-        bless.click(no_wait_after=True)
-    bless.click(no_wait_after=True)
-    expect(bless).to_have_attribute("data-sending", "yes")
-    page.wait_for_timeout(200)
-    assert len(sent) == 1
-    sent[0].continue_()
-    expect(page.get_by_role("status").first).to_contain_text("tried is blessed since revision")
 
 
 def test_enter_in_a_field_checks_the_document(open_page):
