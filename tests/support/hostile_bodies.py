@@ -129,6 +129,20 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/preferences/views/delete": ("list", "name"),
     "/preferences/reset": (),
     "/nodes/gpu-17/remove": ("cluster", "reason"),
+    "/new-upgrade": (
+        "name",
+        "target",
+        "driver",
+        "pool",
+        "soak",
+        "accepts",
+        "rack_labels",
+        "reason",
+    ),
+    "/upgrades/1/act": ("what", "nodes", "wave", "reason"),
+    "/upgrades/1/review": ("what", "comment"),
+    "/freezes/set": ("name", "since", "until", "owner", "targets", "reason"),
+    "/freezes/delete": ("name",),
 }
 """Fields of the forms of pages."""
 _FORM_VALUES = ("a long text", "digits", "a long version", "stars", "unknown names", "conditions",

@@ -13,7 +13,7 @@ _TAGS = """
     nav details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead
     tbody tr th td dl dt dd pre code em i article select option optgroup datalist textarea
     figure figcaption del ins progress fieldset legend br hr blockquote rect noscript
-    g line text defs pattern circle
+    g line text defs pattern circle wbr
 """
 _KNOWN = frozenset(_TAGS.split())
 

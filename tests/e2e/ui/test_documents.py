@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 def test_a_target_says_what_is_asked_there_and_draws_its_days(open_page):
     page = open_page("targets")
-    page.get_by_label("GPU").select_option("A100-SXM4-80GB")
+    page.get_by_role("combobox", name="GPU").select_option("A100-SXM4-80GB")
     expect(page.locator("#targets tbody tr")).to_have_count(1)
     page.get_by_role("link", name="prod-a100").click()
     expect(page.locator("main")).to_contain_text("Failing stacks are denied.")

@@ -280,7 +280,7 @@ def test_a_list_that_refreshes_itself_does_not_bring_the_earlier_one_back(open_p
     page = open_page("runs", expected=AWAY)
     expect(page.locator(".table[hx-get]")).to_have_count(1)
     page.route(re.compile("suite="), lambda route: route.abort())
-    page.get_by_label("Suite").select_option(index=1)
+    page.get_by_role("combobox", name="Suite").select_option(index=1)
     alert = page.locator(".table").get_by_role("alert")
     expect(alert).to_contain_text("cannot be reached")
     with page.expect_response(re.compile("/ui/runs$")):  # the list refreshes itself

@@ -72,7 +72,7 @@ def test_the_list_follows_what_is_under_way_and_keeps_the_focus(open_page, runs)
 
 def test_filters_narrow_the_list_and_stay_in_the_address(open_page):
     page = open_page("runs?state=passed")
-    page.get_by_label("State").select_option("failed")
+    page.get_by_role("combobox", name="State").select_option("failed")
     expect(page.get_by_role("link", name=SLOWER)).to_be_visible()
     expect(page.get_by_role("link", name=PASSED)).to_have_count(0)
     assert "state=failed" in page.url
@@ -109,7 +109,7 @@ def test_a_hostile_log_runs_nothing(open_page):
 
 def test_a_baseline_is_looked_at_and_approved(open_page):
     page = open_page("baselines", signed_in=True)
-    page.get_by_role("link", name="hash-time of hello-cpu").click()
+    page.get_by_role("link", name="hash-time of hello-cpu", exact=True).click()
     expect(page.locator(".chart canvas")).to_have_count(1)
     expect(page.get_by_text("No version is approved yet")).to_be_visible()
     page.get_by_role("button", name="Approve").click()

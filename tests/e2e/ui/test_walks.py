@@ -234,3 +234,23 @@ def test_enter_in_a_field_checks_the_document(open_page):
         "apiVersion: compatgate.dev/v1\nkind: Target\nmetadata:\n  name: prod-a100\nspec:\n"
         "  policy:\n    mode: enforce\n    onUnknown: fail\n  pools:\n  - driver: 550.54.15\n"
     )
+
+
+def test_a_form_on_its_way_is_not_sent_again(open_page):
+    page = open_page("new-target", signed_in=True)
+    stopped = page.evaluate(
+        """() => {
+          const form = document.querySelector("main form[method=post]");
+          const stopped = [];
+          addEventListener("submit", (event) => {
+            stopped.push(event.defaultPrevented);
+            event.preventDefault();  // the page stays
+          });
+          for (let press = 0; press < 2; press += 1) form.dispatchEvent(
+            new SubmitEvent("submit", { bubbles: true, cancelable: true }));
+          dispatchEvent(new PageTransitionEvent("pageshow"));
+          form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true }));
+          return stopped;
+        }"""
+    )
+    assert stopped == [False, True, False]

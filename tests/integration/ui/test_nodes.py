@@ -111,7 +111,7 @@ def test_a_node_shows_its_taints(pages, tell):
 def test_many_taints_at_once_are_warned_of(pages, tell):
     tell({"name": "gpu-17", "labels": A100, "probe": OWN})
     assert (
-        "1 of 1 nodes of prod-a100 have a driver that nothing blesses"
+        "1 of 1 node of prod-a100 have a driver that nothing blesses"
         in pages().get("/ui/nodes/gpu-17").text
     )
     tell(*({"name": f"ok-{n}", "labels": A100} for n in range(10)))

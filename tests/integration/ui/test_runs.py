@@ -364,7 +364,9 @@ def test_two_runs_stand_side_by_side(kept_pages, kept):
     slow, good = SLOWER, PASSED
     client = kept_pages()
     text = client.get(f"/ui/runs/compare?a={good}&b={slow}").text
-    assert text.count("is-regression") == 4  # in the table and with the charts
+    assert (
+        text.count("is-regression") == 6
+    )  # in the table, once more for a phone, and with the charts
     assert "<code>9.1.1.17</code>" in text
     table = client.get(f"/ui/runs/compare?a={good}&b={slow}&format=csv").text.splitlines()
     assert table[1].startswith("conv-forward-0,step-time,")
