@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engines import PYTHON, Engine
+from msgspec.structs import replace
 
 from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
@@ -28,7 +29,8 @@ GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4"}
 LEASE, PAUSE = 2.0, 0.2
 """Seconds; long enough for three heartbeats on a machine that is busy."""
-SETTINGS = Settings.patient(LEASE, PAUSE)
+SETTINGS = replace(Settings.patient(LEASE, PAUSE), lease=10 * LEASE)
+"""Of a worker in this process: nobody kills it, and a busy machine may delay its heartbeats."""
 T = TypeVar("T")
 DYING = Path(__file__).with_name("dying_worker.py")
 
