@@ -31,6 +31,7 @@ PICTURES = {
     "facts": "facts",
     "facts/gpus?q=a100": "facts-table",
     "facts/gpus/A100-SXM4-80GB": "fact",
+    "facts/support-lines": "support-lines",
     "rules": "rules",
     "rules/CG202": "rule",
     "tokens": "tokens",
@@ -68,6 +69,7 @@ PICTURES = {
     "incidents/1": "incident",
     "notices": "notices",
     "keys": "keys",
+    "preferences": "preferences",
     "sign-in": "sign-in",
 }
 """Names of pictures by path of the page; other tests take `OTHERS`."""
