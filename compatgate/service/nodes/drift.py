@@ -128,7 +128,8 @@ def _drift_group(
 
 SECONDS = 60.0
 """Maximum age of an answer in seconds, because reading a large fleet is slow."""
-_QUICK = 0.02
+_QUICK = 0.1
+"""An answer that took no longer, in seconds, is computed anew after each change."""
 _WORTH = 20.0
 """An answer that was slow to compute is kept for this multiple of its time."""
 
