@@ -124,13 +124,18 @@ def test_slurm_reserves_the_nodes_of_a_wave_that_may_start(shell: Shell, tmp_pat
     assert reserved.endswith(" Nodes=n1")
 
 
-def test_flagger_goes_on_only_where_the_answer_is_start(shell: Shell, fleet: Fleet) -> None:
+def test_flagger_goes_on_only_where_the_wave_may_start_or_is_done(
+    shell: Shell, fleet: Fleet
+) -> None:
     (hook,) = yaml.safe_load(example("Flagger"))["webhooks"]
     canary = schema_of(definition_of("flagger")["fields"])["properties"]["spec"]["properties"]
     hooks = canary["analysis"]["properties"]["webhooks"]["items"]
     assert complaints(hooks, hook) == []
     assert complaints(hooks, {**hook, "type": "confirm"}) != []
     assert (hook["type"], hook["metadata"]["type"]) == ("pre-rollout", "bash")
+    named = re.search(r"\((.*)\)", hook["metadata"]["cmd"])
+    assert named
+    assert set(named[1].split("|")) == {name for name, status in EXIT.items() if status == 0}
     assert shell(hook["metadata"]["cmd"]).returncode == 0
     stop(fleet)
     assert shell(hook["metadata"]["cmd"]).returncode == 1
@@ -203,7 +208,9 @@ def test_ansible_asks_until_it_no_longer_waits_and_stops_unless_it_may_start(
     assert (until(**found), holds(**found)) == (True, True)
     stop(fleet)
     assert until(asked={"status": 200, "json": ask(fleet, url)}) is False
-    assert until(asked={"status": -1}) is False, "a gate that is away is asked again"
+    for status in (-1, 502, 503, 504):
+        assert until(asked={"status": status}) is False, "a gate that is away is asked again"
+    assert holds(asked={"json": {"answer": "done"}}), "as for the exit status of the command"
     assert until(asked={"status": 403, "json": {"title": "Forbidden"}}) is True
     fleet.act("roll-back", name="prod-580", reason="NCCL times out")
     found = {"asked": {"status": 200, "json": ask(fleet, url)}}
