@@ -118,6 +118,7 @@ class Search:
         self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
         self._cudas: dict[tuple[frozenset[str], Constraints], bool] = {}
         self._misses: list[tuple[int, int, dict[str, Any]]] = []
+        self._without_cuda: list[dict[str, Any]] = []
         self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
         self._base = problem.base.versions if problem.base else {}
         self._spent = False
@@ -169,10 +170,13 @@ class Search:
         return []
 
     def nearest_misses(self) -> Iterator[Miss]:
-        """Yield the refused stacks with the fewest refusing rules, with verdicts and fixes."""
+        """Yield the refused stacks with the fewest refusing rules, with verdicts and fixes.
+
+        Where none was evaluated, because no CUDA fits the builds of any, yield some of those.
+        """
         self._misses.sort(key=lambda one: one[:2])
         seen: dict[tuple[str, ...], dict[str, Any]] = {}
-        for _, _, body in self._misses:
+        for body in [body for _, _, body in self._misses] or self._without_cuda:
             key = tuple(str(body.get(name)) for name in ("cuda", *self._problem.wants))
             if len(seen) < _MISSES:
                 seen.setdefault(key, body)
@@ -248,6 +252,8 @@ class Search:
                 continue
             further = {**chosen, name: choice}
             if choice.build and not self._have_cuda(template, further):
+                if len(self._without_cuda) < _MISSES:
+                    self._without_cuda.append(self._body(further))
                 continue
             if self._is_hopeless(template, depth, further, care):
                 continue
