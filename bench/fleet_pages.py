@@ -5,7 +5,7 @@
 100,000 nodes of 200 targets, of which 3 % differ from their target and 1 % are silent; 2,000
 proposals; 20,000 recorded questions about 1,000 stacks. One process serves; each answer is asked
 for in turn with the sign-in page, which is what any page costs. *First* is the first such answer
-after the start of the server.
+after the start of the server. Some answers follow a change that is not measured itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
@@ -126,15 +127,14 @@ def main(nodes: int = NODES) -> str:
     assert programs is not None, "PostgreSQL is not installed"
     lines = [HEAD.format(nodes=nodes, proposals=PROPOSALS)]
     with postgresql.running(programs) as cluster, tempfile.TemporaryDirectory() as folder:
-        number = _fill(cluster.url, nodes)
+        number, token = _fill(cluster.url, nodes)
         with _served(cluster.url, folder) as url:
-            for name, path, body in _answers(number):
-                lines.append(_measured(name, url, path, body))
+            lines += [_measured(answer, Client(url, token)) for answer in _answers(number)]
     return "\n".join(lines)
 
 
-def _fill(url: str, count: int) -> str:
-    """Store everything, and return the id of a proposal."""
+def _fill(url: str, count: int) -> tuple[str, str]:
+    """Store everything, and return the id of a proposal and a token."""
     migrate_schema(Database(resolve_url(url)))
     gate = Gate.open(url)
     text = msgspec.json.encode(documents()).decode()
@@ -153,29 +153,93 @@ def _fill(url: str, count: int) -> str:
         entry = {"entry": f"entry-{n % TARGETS:03}-old", "status": "deprecated"}
         request = msgspec.convert({"entries": [entry]}, ProposalRequest)
         number = gate.proposals.propose(request, _BY).row.id
+    token = gate.tokens.create("bench", ["read", "propose", "bless", "operate"], by="bench")
     gate.close()
-    return number
+    return number, token.secret
 
 
-def _answers(proposal: str) -> list[tuple[str, str, bytes | None]]:
-    """Name, path and body of each answer; without a body it is a GET."""
-    status = {"documents": [_revoked()], "days": 30}
+class Answer(Struct, frozen=True):
+    """An answer to measure.
+
+    Attributes:
+        body: makes the body of a time; None: it is a GET.
+        before: path and body of a change that comes before each time; ``{id}`` in ``path`` is the
+            id in the answer to it.
+    """
+
+    name: str
+    path: str
+    body: Callable[[int], Any] | None = None
+    before: tuple[str, Callable[[int], Any]] | None = None
+
+
+def _answers(proposal: str) -> list[Answer]:
+    """List what is measured."""
+    propose = "/api/v1/proposals"
     return [
-        ("GET /drift", "/api/v1/drift", None),
-        ("GET /drift of a target", "/api/v1/drift?target=target-017&limit=1000", None),
-        ("GET /drift, stale", "/api/v1/drift?stale=true", None),
-        ("page of drift", "/ui/drift", None),
-        ("GET /nodes", "/api/v1/nodes", None),
-        ("GET /proposals", "/api/v1/proposals", None),
-        ("page of proposals", "/ui/proposals", None),
-        ("GET /proposals/{id}", f"/api/v1/proposals/{proposal}", None),
-        ("page of a proposal", f"/ui/proposals/{proposal}", None),
-        ("POST /backtests, an entry of one target", "/api/v1/backtests", _encode(status)),
+        Answer("GET /drift", "/api/v1/drift"),
+        Answer("GET /drift of a target", "/api/v1/drift?target=target-017&limit=1000"),
+        Answer("GET /drift, stale", "/api/v1/drift?stale=true"),
+        Answer("page of drift", "/ui/drift"),
+        Answer("POST /nodes, 100 nodes that changed", "/api/v1/nodes", _report),
+        Answer(
+            "GET /drift after such a report", "/api/v1/drift", before=("/api/v1/nodes", _report)
+        ),
+        Answer("GET /nodes", "/api/v1/nodes"),
+        Answer("GET /proposals", propose),
+        Answer("page of proposals", "/ui/proposals"),
+        Answer("GET /proposals/{id}", f"{propose}/{proposal}"),
+        Answer("page of a proposal", f"/ui/proposals/{proposal}"),
+        Answer("POST /proposals, a driver of a pool", propose, _another_driver),
+        Answer(
+            "POST /proposals/{id}/backtest",
+            f"{propose}/{{id}}/backtest",
+            lambda _: {"days": 30},
+            (propose, _another_driver),
+        ),
+        Answer(
+            "POST /proposals/{id}/merge",
+            f"{propose}/{{id}}/merge",
+            lambda _: {},
+            (propose, _another_driver),
+        ),
+        Answer("GET /drift after a new entry", "/api/v1/drift", before=("/api/v1/entries", _entry)),
+        Answer(
+            "POST /backtests, an entry of one target",
+            "/api/v1/backtests",
+            lambda _: {"documents": [_revoked()], "days": 30},
+        ),
     ]
 
 
-def _encode(body: Any) -> bytes:
-    return msgspec.json.encode(body)
+def _report(turn: int) -> dict[str, Any]:
+    """Return a report of nodes of one cluster with another driver than at the turn before."""
+    nodes = [
+        {
+            "name": f"gpu-{TARGETS * n:06}",
+            "probe": {
+                "driver": _DRIVERS[turn % 3],
+                "gpus": [{"gpu": _GPUS[0], "count": 8}],
+                "node": {"kernel-modules": "open"},
+            },
+        }
+        for n in range(100)
+    ]
+    return {"cluster": "cluster-0", "nodes": nodes}
+
+
+def _another_driver(turn: int) -> dict[str, Any]:
+    name, driver = f"target-{turn:03}", _DRIVERS[(turn + 1) % 3]
+    return {"pools": [{"target": name, "set": {"driver": driver}}], "reason": "measured"}
+
+
+def _entry(turn: int) -> dict[str, Any]:
+    spec = {
+        "targets": [f"target-{turn:03}"],
+        "components": {"cuda": "13.0.*"},
+        "status": "candidate",
+    }
+    return {"metadata": {"name": f"made-{turn}"}, "spec": spec, "reason": "measured"}
 
 
 def _revoked() -> dict[str, Any]:
@@ -199,20 +263,42 @@ def _served(database: str, folder: str) -> Iterator[str]:
             server.wait(30)
 
 
-def _measured(name: str, url: str, path: str, body: bytes | None) -> str:
-    _fetch(url, "/ui/sign-in")
-    first = _fetch(url, path, body)
-    pairs = [(_fetch(url, path, body), _fetch(url, "/ui/sign-in")) for _ in range(REPEATED)]
+class Client(Struct, frozen=True):
+    """Asks a server."""
+
+    url: str
+    token: str
+
+    def fetch(self, path: str, body: Any = None) -> tuple[float, Any]:
+        """Return the milliseconds of an answer, and the answer if it is JSON."""
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(self.url + path, data, headers)
+        began = time.perf_counter()
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            text = answer.read()
+        took = (time.perf_counter() - began) * 1000
+        return took, msgspec.json.decode(text) if text.startswith(b"{") else None
+
+    def ask(self, answer: Answer, turn: int) -> float:
+        """Return the milliseconds of an answer, without those of the change before it."""
+        path = answer.path
+        if answer.before:
+            where, body = answer.before
+            _, made = self.fetch(where, body(turn))
+            path = path.replace("{id}", made.get("id", ""))
+        return self.fetch(path, answer.body(turn) if answer.body else None)[0]
+
+
+def _measured(answer: Answer, client: Client) -> str:
+    client.fetch("/ui/sign-in")
+    first = client.ask(answer, 0)
+    pairs = [
+        (client.ask(answer, turn), client.fetch("/ui/sign-in")[0])
+        for turn in range(1, REPEATED + 1)
+    ]
     median, plain = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return f"| {name} | {first:.0f} | {median:.0f} | {plain:.1f} |"
-
-
-def _fetch(url: str, path: str, body: bytes | None = None) -> float:
-    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
-    began = time.perf_counter()
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        answer.read()
-    return (time.perf_counter() - began) * 1000
+    return f"| {answer.name} | {first:.0f} | {median:.0f} | {plain:.1f} |"
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.evaluate import assess
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
+from compatgate.core.reevaluation import Reevaluator, cause_of, new_findings
 from compatgate.core.request import Target
 from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import Stack, parse_stack
-from compatgate.core.whatif import cause_of, new_findings
 from compatgate.core.whatif_result import Cause
 from compatgate.errors import BadInput
 
@@ -178,10 +177,7 @@ Answer = Verdict | NoAnswer
 
 
 class QuestionDecider:
-    """Decides questions on one state, as the gate does; equal questions are decided once.
-
-    Questions are equal where only their images differ, and no waiver and no binding of evidence
-    tells these apart.
+    """Decides questions on one state, as the gate does.
 
     Args:
         state: facts, matrix and evidence.
@@ -189,8 +185,8 @@ class QuestionDecider:
     """
 
     def __init__(self, state: MatrixState, now: datetime) -> None:
-        self._state, self._now = state, now
-        self._known: dict[bytes, Verdict] = {}
+        self._state = state
+        self.evaluate = Reevaluator(state.facts, state.matrix, now)
 
     def __call__(self, question: AskedQuestion, stack: Stack) -> Answer:
         """Return the verdict without fixes, or why there is none.
@@ -200,24 +196,7 @@ class QuestionDecider:
             stack: of the question.
         """
         target = self._find_target(question)
-        if isinstance(target, NoAnswer):
-            return target
-        key = self._key(question, target)
-        if key not in self._known:
-            self._known[key] = assess(
-                stack,
-                target,
-                facts=self._state.facts,
-                matrix=self._state.matrix,
-                now=self._now,
-                with_fixes=False,
-            )
-        return self._known[key]
-
-    @property
-    def decided(self) -> int:
-        """Return the number of different questions so far."""
-        return len(self._known)
+        return target if isinstance(target, NoAnswer) else self.evaluate(stack, target)
 
     def _find_target(self, question: AskedQuestion) -> Target | NoAnswer:
         target = self._state.targets.get(question.target)
@@ -232,12 +211,6 @@ class QuestionDecider:
             gone = set(question.pools) - {pool.name for pool in pools}
             return NoAnswer(f"the target {target.name} has no pool {', '.join(sorted(gone))}")
         return replace(target, pools=pools)
-
-    def _key(self, question: AskedQuestion, target: Target) -> bytes:
-        of_image = self._state.matrix.describe_image(
-            question.image, target.name, target.policy.canary
-        )
-        return _encode((target.name, question.stack, question.pools, *of_image))
 
 
 def run_backtest(

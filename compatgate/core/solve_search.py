@@ -29,6 +29,8 @@ _MAX_STEPS = 60_000
 _LATER_PASS = 150
 """Evaluations of a pass after the first."""
 _MISSES = 3
+_MAX_TRIED = 20
+"""Refused stacks that are evaluated to show `_MISSES`."""
 _PER_RELEASE = 2
 """Stacks of the same wanted versions that an answer shows: they differ in their CUDA."""
 _encode = json.Encoder().encode
@@ -118,6 +120,7 @@ class Search:
         self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
         self._cudas: dict[tuple[frozenset[str], Constraints], bool] = {}
         self._misses: list[tuple[int, int, dict[str, Any]]] = []
+        self._without_cuda: list[dict[str, Any]] = []
         self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
         self._base = problem.base.versions if problem.base else {}
         self._spent = False
@@ -168,23 +171,34 @@ class Search:
             self._left, self._steps = _LATER_PASS, _MAX_STEPS
         return []
 
-    def nearest_misses(self) -> Iterator[Miss]:
-        """Yield the refused stacks with the fewest refusing rules, with verdicts and fixes."""
+    def nearest_misses(self) -> list[Miss]:
+        """Return the refused stacks with the fewest refusing rules, with verdicts and fixes.
+
+        Where none was evaluated, because no CUDA fits the builds of any, return some of those.
+        """
         self._misses.sort(key=lambda one: one[:2])
-        seen: dict[tuple[str, ...], dict[str, Any]] = {}
-        for _, _, body in self._misses:
+        evaluated = self._refused_stacks(body for _, _, body in self._misses)
+        return list(evaluated) or list(self._refused_stacks(self._without_cuda))
+
+    def _refused_stacks(self, bodies: Iterable[dict[str, Any]]) -> Iterator[Miss]:
+        """Yield a few; a part of a stack that the facts refuse may pass by a waiver."""
+        seen: set[tuple[str, ...]] = set()
+        shown = 0
+        for body in bodies:
             key = tuple(str(body.get(name)) for name in ("cuda", *self._problem.wants))
-            if len(seen) < _MISSES:
-                seen.setdefault(key, body)
-        for body in seen.values():
+            if key in seen:
+                continue
+            seen.add(key)
             stack = parse_stack(body)
-            yield Miss(
-                body,
-                tuple(
-                    evaluate(stack, t, facts=self._facts, matrix=self._matrix, now=self._now)
-                    for t in self._problem.targets
-                ),
+            verdicts = tuple(
+                evaluate(stack, t, facts=self._facts, matrix=self._matrix, now=self._now)
+                for t in self._problem.targets
             )
+            if not self._accepts(verdicts):
+                yield Miss(body, verdicts)
+                shown += 1
+            if shown == _MISSES or len(seen) == _MAX_TRIED:
+                return
 
     # --- search ----------------------------------------------------------------------------
 
@@ -248,6 +262,8 @@ class Search:
                 continue
             further = {**chosen, name: choice}
             if choice.build and not self._have_cuda(template, further):
+                if len(self._without_cuda) < _MISSES:
+                    self._without_cuda.append(self._body(further))
                 continue
             if self._is_hopeless(template, depth, further, care):
                 continue
@@ -403,13 +419,16 @@ class Search:
 
     def _passes(self, chosen: Mapping[str, Choice]) -> bool:
         verdicts = self._verdicts(chosen)
-        accepted = _PASSING if self._problem.warnings else _PASSING[:1]
-        if all(v.allowed and v.verdict in accepted for v in verdicts):
+        if self._accepts(verdicts):
             return True
         self._miss(self._body(chosen), verdicts, whole=True)
         for verdict in verdicts:
             self._learn(verdict, chosen)
         return False
+
+    def _accepts(self, verdicts: Iterable[Verdict]) -> bool:
+        accepted = _PASSING if self._problem.warnings else _PASSING[:1]
+        return all(v.allowed and v.verdict in accepted for v in verdicts)
 
     def _learn(self, verdict: Verdict, chosen: Mapping[str, Choice]) -> None:
         """Remember the parts that a refusing rule reads: the same values are refused again.

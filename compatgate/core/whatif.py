@@ -10,98 +10,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.entry_stacks import StackSamples
-from compatgate.core.evaluate import evaluate, is_allowed
+from compatgate.core.evaluate import is_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryStatus, Matrix
+from compatgate.core.reevaluation import (
+    Reevaluator,
+    change_by_cause,
+    leaves_open,
+    new_findings,
+    resolved_findings,
+    weight_of,
+    worst_change,
+)
 from compatgate.core.request import Pool, Target, change_pool, change_stack
 from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.rules.matrix import not_blessed
 from compatgate.core.stack import Stack
 from compatgate.core.whatif_result import (
-    CAUSES,
     CHANGE_ORDER,
-    Cause,
     Change,
     EntryChange,
     PoolChange,
     WhatIf,
 )
 
-
-def change_by_cause(before: Verdict, after: Verdict) -> dict[Cause, Change]:
-    """Return the change of each cause's findings."""
-    return {cause: _change_of_cause(before, after, cause) for cause in CAUSES}
-
-
-def worst_change(found: dict[Cause, Change]) -> Change:
-    """Return the worst change; an improvement where nothing else changes."""
-    change = max(found.values(), key=CHANGE_ORDER.__getitem__)
-    return "improves" if change == "same" and "improves" in found.values() else change
-
-
-def leaves_open(before: Verdict, after: Verdict) -> bool:
-    """Return whether it is not known that a stack continues to work."""
-    return any(_is_open(before, after, cause) for cause in CAUSES)
-
-
-def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Return the findings of the later verdict that are worse than those on the same component."""
-    known: dict[tuple[str, str], int] = {}
-    for finding in before.findings:
-        key = (finding.rule, finding.component)
-        known[key] = max(known.get(key, 0), OUTCOME_RANK[finding.outcome])
-    return tuple(
-        f for f in after.findings if OUTCOME_RANK[f.outcome] > known.get((f.rule, f.component), 0)
-    )
-
-
-def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Return resolved findings, except where the same cause has worse findings now."""
-    better = [cause for cause in CAUSES if weight_of(after, cause) <= weight_of(before, cause)]
-    return tuple(f for f in new_findings(after, before) if cause_of(f) in better)
-
-
-def weight_of(verdict: Verdict, cause: Cause) -> int:
-    """Return the worst rank of one cause's findings."""
-    said = (OUTCOME_RANK[f.outcome] for f in verdict.findings if cause_of(f) == cause)
-    return max(said, default=0)
-
-
-def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
-    """Return the change of one cause's findings; a stack that failed already may break, too."""
-    if any(f.outcome == "fail" and cause_of(f) == cause for f in new_findings(before, after)):
-        return "breaks"
-    step = weight_of(after, cause) - weight_of(before, cause)
-    return "worsens" if step > 0 else "improves" if step < 0 else "same"
-
-
-def _is_open(before: Verdict, after: Verdict, cause: Cause) -> bool:
-    if any(f.outcome == "unknown" and cause_of(f) == cause for f in new_findings(before, after)):
-        return True
-    unknown = weight_of(after, cause) == OUTCOME_RANK["unknown"]
-    return unknown and weight_of(before, cause) < OUTCOME_RANK["fail"]
-
-
-def cause_of(finding: Finding) -> Cause:
-    """Return the cause of a finding: the basis of its rule."""
-    return BY_ID[finding.rule].cause
-
-
 STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
 """Statuses of entries that running workloads may match."""
-_MAX_FIXED = 50
-"""Stacks whose fixes are computed; fixes cost more than all the rest."""
-_encode = msgspec.json.Encoder().encode
 
 
 class PoolEvaluator:
-    """Evaluates stacks on one pool of a target; equal questions are evaluated once.
+    """Evaluates stacks on one pool of a target at a time.
 
     Args:
         target: its policy counts.
@@ -111,25 +54,12 @@ class PoolEvaluator:
     """
 
     def __init__(self, target: Target, facts: Facts, matrix: Matrix, now: datetime) -> None:
-        self._target, self._facts, self._matrix, self._now = target, facts, matrix, now
-        self._known: dict[bytes, Verdict] = {}
-        self._fixed = 0
+        self._target = target
+        self._evaluate = Reevaluator(facts, matrix, now)
 
     def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        """Return the verdict; fixes are computed for the first `_MAX_FIXED` stacks."""
-        where = replace(self._target, pools=(pool,))
-        key = _encode((stack, id(pool), with_fixes))
-        if key not in self._known:
-            self._fixed += with_fixes
-            self._known[key] = evaluate(
-                stack,
-                where,
-                facts=self._facts,
-                matrix=self._matrix,
-                now=self._now,
-                with_fixes=with_fixes and self._fixed <= _MAX_FIXED,
-            )
-        return self._known[key]
+        """Return the verdict, as `Reevaluator` does."""
+        return self._evaluate(stack, replace(self._target, pools=(pool,)), with_fixes=with_fixes)
 
 
 def what_if(

@@ -10,7 +10,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from deploy_examples import analysis, load
+from deploy_examples import FOLDER, analysis, definition_of, load, schema_of, vendor_schema
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 from tables import read_table
@@ -26,7 +26,6 @@ from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 from compatgate.service.webhooks.questions import TYPES
 
-FOLDER = Path(__file__).with_name("hooks")
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
 MOST = 1024 * 1024
 MADE = {"DEEP": "[" * 100 + "]" * 100, "LARGE": " " * (MOST + 1)}
@@ -239,38 +238,9 @@ WRONG: dict[str, list[Callable[[Any], object]]] = {
 }
 
 
-FIELD_TYPES: dict[str, Any] = {
-    "text": {"type": "string"},
-    "number": {"type": "number"},
-    "whole number": {"type": "integer"},
-    "true or false": {"type": "boolean"},
-    "object": {"type": "object"},
-    "list": {"type": "array"},
-    "anything": {},
-}
-
-
-def schema_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a table of fields; an API server with strict validation refuses others."""
-    made: dict[str, Any] = {"type": "object"}
-    for path, takes in fields.items():
-        where = made
-        for name in path.removesuffix("!").replace("[]", ".[]").split("."):
-            owner, key = where, name
-            if name == "[]":
-                where = owner.setdefault("items", {})
-            else:
-                owner["additionalProperties"] = False
-                where = owner.setdefault("properties", {}).setdefault(name, {})
-        where |= {"enum": takes} if isinstance(takes, list) else FIELD_TYPES[takes]
-        if path.endswith("!"):
-            owner.setdefault("required", []).append(key)
-    return made
-
-
 def definition_says(name: str, document: Any) -> list[str]:
     """What the tool's own definition has against an object."""
-    definition = read_table(FOLDER / "fields.yaml")[name]
+    definition = definition_of(name)
     assert document["apiVersion"] == definition["apiVersion"]
     assert document["kind"] == definition["kind"]
     found = Draft202012Validator(schema_of(definition["fields"])).iter_errors(
@@ -286,6 +256,16 @@ def test_an_example_is_one_that_its_tool_takes(file: str, name: str) -> None:
         wrong = load(file)
         change(wrong)
         assert definition_says(name, wrong) != []
+
+
+@pytest.mark.parametrize("name", ["analysis-template", "analysis-template-files"])
+def test_the_schema_of_argo_rollouts_takes_the_templates(name: str) -> None:
+    validator = Draft202012Validator(vendor_schema("AnalysisTemplate"))
+    spec = load(f"argo-rollouts/{name}.yaml")["spec"]
+    assert [error.message for error in validator.iter_errors(spec)] == []
+    assert not validator.is_valid({**spec, "metric": []})
+    spec["metrics"][0]["provider"] = {"webb": {}}
+    assert not validator.is_valid(spec)
 
 
 def test_kubernetes_takes_the_job_and_the_volumes_of_the_examples() -> None:

@@ -12,8 +12,12 @@ from typing import Any
 import hcl2
 import yaml
 from kubectl_tools import helm, rendered
+from tables import read_table
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+TESTS = Path(__file__).parents[1]
+DEPLOY = TESTS.parent / "deploy"
+FOLDER = TESTS / "conformance" / "hooks"
+SCHEMAS = TESTS / "fixtures" / "schemas" / "argo"
 SERVICE = "https://compatgate.compatgate.svc"
 _ARGUMENT = re.compile(r"\{\{args\.([\w-]+)\}\}")
 
@@ -86,3 +90,44 @@ def terraform(variables: Mapping[str, str]) -> tuple[list[str], dict[str, str], 
     read = set(re.findall(r"self\.result\.(\w+)", json.dumps(condition)))
     query = {key: filled(value) for key, value in source["query"].items()}
     return [filled(word) for word in source["program"]], query, read
+
+
+def vendor_schema(kind: str) -> dict[str, Any]:
+    """The schema that Argo publishes of a kind of object."""
+    schema: dict[str, Any] = json.loads((SCHEMAS / f"{kind}.json").read_text())
+    return schema
+
+
+def definition_of(name: str) -> dict[str, Any]:
+    """The table of the fields of a deploy tool."""
+    found: dict[str, Any] = read_table(FOLDER / "fields.yaml")[name]
+    return found
+
+
+FIELD_TYPES: dict[str, Any] = {
+    "text": {"type": "string"},
+    "number": {"type": "number"},
+    "whole number": {"type": "integer"},
+    "true or false": {"type": "boolean"},
+    "object": {"type": "object"},
+    "list": {"type": "array"},
+    "anything": {},
+}
+
+
+def schema_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a table of fields; an API server with strict validation refuses others."""
+    made: dict[str, Any] = {"type": "object"}
+    for path, takes in fields.items():
+        where = made
+        for name in path.removesuffix("!").replace("[]", ".[]").split("."):
+            owner, key = where, name
+            if name == "[]":
+                where = owner.setdefault("items", {})
+            else:
+                owner["additionalProperties"] = False
+                where = owner.setdefault("properties", {}).setdefault(name, {})
+        where |= {"enum": takes} if isinstance(takes, list) else FIELD_TYPES[takes]
+        if path.endswith("!"):
+            owner.setdefault("required", []).append(key)
+    return made

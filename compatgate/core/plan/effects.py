@@ -31,17 +31,16 @@ from compatgate.core.plan.result import (
     SubjectChange,
 )
 from compatgate.core.plan.waves import RACK_LABELS, PlannedNode, order_upgrade
+from compatgate.core.reevaluation import cause_of, weight_of
 from compatgate.core.request import Pool, Target, change_pool, change_stack
 from compatgate.core.rule import OUTCOME_RANK, Finding, Verdict
 from compatgate.core.stack import Stack
 from compatgate.core.whatif import (
     STATUSES_IN_USE,
     PoolEvaluator,
-    cause_of,
     compare_on_pool,
     find_pool_findings,
     judge_change,
-    weight_of,
     what_if,
 )
 from compatgate.core.whatif_result import CAUSES, CHANGE_ORDER

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Branch
 from compatgate.core.matrix import Matrix
 from compatgate.core.plan.result import DriverFrontier, FrontierRow
+from compatgate.core.reevaluation import Reevaluator
 from compatgate.core.request import Policy, Pool, Target, change_pool, change_stack
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.rules import BY_ID
@@ -27,7 +26,6 @@ from compatgate.core.versions import Version
 MAX_PAIRS = 400
 """Pairs of stack and pool that a frontier asks about each driver release."""
 _MAX_REASONS = 4
-_encode = msgspec.json.Encoder().encode
 
 
 class Placed(Struct, frozen=True):
@@ -50,29 +48,16 @@ class FactsEvaluator:
 
     def __init__(self, target: str, facts: Facts, matrix: Matrix, now: datetime) -> None:
         self._where = Target(target, (), Policy())
-        self._facts, self._now = facts, now
-        self._matrix = Matrix(matrix.revision, None, matrix.waivers)
-        self._known: dict[bytes, tuple[int, tuple[str, ...]]] = {}
+        self._evaluate = Reevaluator(facts, Matrix(matrix.revision, None, matrix.waivers), now)
 
     def __call__(self, stack: Stack, pool: Pool) -> tuple[int, tuple[str, ...]]:
         """Return the rank of the worst finding (as `OUTCOME_RANK`), and the rules that give it."""
         alike = replace(pool, name="pool", count=1)
-        key = _encode((stack, alike))
-        if key not in self._known:
-            where = replace(self._where, pools=(alike,))
-            verdict = evaluate(
-                stack,
-                where,
-                facts=self._facts,
-                matrix=self._matrix,
-                now=self._now,
-                with_fixes=False,
-            )
-            said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
-            worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
-            rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
-            self._known[key] = (worst, tuple(rules) if worst >= OUTCOME_RANK["unknown"] else ())
-        return self._known[key]
+        verdict = self._evaluate(stack, replace(self._where, pools=(alike,)))
+        said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
+        worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
+        rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
+        return worst, tuple(rules) if worst >= OUTCOME_RANK["unknown"] else ()
 
 
 def find_frontier(

@@ -60,6 +60,11 @@ def test_a_merged_proposal_changes_every_worker_of_two_replicas_and_a_revert_res
         pools = [{"target": "prod-a100", "set": {"driver": "570.124.06"}}]
         made = ask(first, "ann", "POST", "proposals", pools=pools, base=base, reason="newer").json()
         path = f"proposals/{made['id']}"
+        time.sleep(SOON_S)
+        assert answers((first, second)) == {(base, before)}
+        tested = ask(second, "ann", "POST", f"{path}/backtest", days=1).json()["backtest"]
+        assert tested["decisions"] == 2 * QUESTIONS
+        assert tested["counts"]["newly_denied"]["decisions"] == 0
         assert ask(second, "kim", "POST", f"{path}/merge", digest=made["digest"]).status == 409
         for server, name in ((second, "bob"), (first, "kim")):
             approved = ask(server, name, "POST", f"{path}/approve", digest=made["digest"]).json()

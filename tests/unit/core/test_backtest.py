@@ -167,7 +167,7 @@ def test_images_of_one_stack_are_decided_once_unless_a_waiver_tells_them_apart(
         for image in ("r/waived/a", "r/b:1", "r/b:2", "r/waived/b")
     ]
     assert [getattr(verdict, "allowed", None) for verdict in verdicts] == [True, False, False, True]
-    assert decide.decided == 2
+    assert decide.evaluate.decided == 2
 
 
 def test_a_question_that_cannot_be_read_is_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -154,6 +155,9 @@ CAPABILITIES = [(7, 0), (8, 0), (8, 6), (9, 0)]
 GPUS = ["V100-SXM2-16GB", "A100-SXM4-80GB", "L4", "H100-SXM5-80GB"]
 CUDAS = [(11, 8), (12, 4), (13, 0)]
 PYTHONS = ["3.10", "3.12"]
+SEEDS = (*range(int(os.environ.get("COMPATGATE_SOLVE_SEEDS", "40"))), 42, 437)
+"""Of random facts; thousands are worth a run once in a while. 42: no CUDA fits the builds of any
+stack. 437: a waiver lets a part of the refused stacks pass."""
 
 
 def small_facts(dice: random.Random, facts: Facts) -> Facts:
@@ -241,7 +245,7 @@ def test_the_solver_finds_a_stack_whenever_brute_force_does(
     facts: Facts, pool_of: Callable[..., Pool], now: datetime
 ) -> None:
     outcomes = []
-    for seed in range(40):
+    for seed in SEEDS:
         dice = random.Random(seed)
         small, matrix = small_facts(dice, facts), small_matrix(dice)
         pools = [
@@ -268,5 +272,6 @@ def test_the_solver_finds_a_stack_whenever_brute_force_does(
         assert bool(found.solutions) is expected, (seed, wants, found)
         assert found.complete
         assert expected or found.misses, seed
+        assert not any(passes(miss.stack) for miss in found.misses), seed
         outcomes.append(expected)
-    assert 8 < sum(outcomes) < 32
+    assert 0.2 < sum(outcomes) / len(SEEDS) < 0.8

@@ -17,7 +17,9 @@ import kubernetes_validate
 import prepared
 import pytest
 import yaml
+from deploy_examples import definition_of, schema_of, vendor_schema
 from flask.testing import FlaskClient
+from jsonschema import Draft202012Validator
 from upgrade_fleet import Fleet
 from werkzeug.serving import make_server
 
@@ -86,6 +88,11 @@ def shell(fleet: Fleet, served: str, tmp_path: Path) -> Shell:
     return run
 
 
+def complaints(schema: dict[str, Any], found: Any) -> list[str]:
+    """What the definition of a tool has against a part of its configuration."""
+    return [error.message for error in Draft202012Validator(schema).iter_errors(found)]
+
+
 def calls(folder: Path) -> list[str]:
     path = folder / "calls"
     return path.read_text().splitlines() if path.exists() else []
@@ -117,9 +124,18 @@ def test_slurm_reserves_the_nodes_of_a_wave_that_may_start(shell: Shell, tmp_pat
     assert reserved.endswith(" Nodes=n1")
 
 
-def test_flagger_goes_on_only_where_the_answer_is_start(shell: Shell, fleet: Fleet) -> None:
+def test_flagger_goes_on_only_where_the_wave_may_start_or_is_done(
+    shell: Shell, fleet: Fleet
+) -> None:
     (hook,) = yaml.safe_load(example("Flagger"))["webhooks"]
+    canary = schema_of(definition_of("flagger")["fields"])["properties"]["spec"]["properties"]
+    hooks = canary["analysis"]["properties"]["webhooks"]["items"]
+    assert complaints(hooks, hook) == []
+    assert complaints(hooks, {**hook, "type": "confirm"}) != []
     assert (hook["type"], hook["metadata"]["type"]) == ("pre-rollout", "bash")
+    named = re.search(r"\((.*)\)", hook["metadata"]["cmd"])
+    assert named
+    assert set(named[1].split("|")) == {name for name, status in EXIT.items() if status == 0}
     assert shell(hook["metadata"]["cmd"]).returncode == 0
     stop(fleet)
     assert shell(hook["metadata"]["cmd"]).returncode == 1
@@ -128,6 +144,9 @@ def test_flagger_goes_on_only_where_the_answer_is_start(shell: Shell, fleet: Fle
 
 def test_argo_retries_what_waits_and_fails_on_a_rollback(shell: Shell, fleet: Fleet) -> None:
     (template,) = yaml.safe_load(example("Argo Workflows"))
+    schema = vendor_schema("Template")
+    assert complaints(schema, template) == []
+    assert complaints(schema, {**template, "retryStrategy": {"limits": 3}}) != []
     container = {"name": "main", **template["container"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
     kubernetes_validate.validate(
@@ -158,11 +177,20 @@ def ask(fleet: Fleet, url: str) -> Any:
 def test_kargo_succeeds_waits_or_fails_by_the_answer(fleet: Fleet) -> None:
     (step,) = yaml.safe_load(example("Kargo"))
     config = step["config"]
+    schema = schema_of(definition_of("kargo")["fields"])
+    assert complaints(schema, step) == []
+    assert complaints(schema, {**step, "config": {**config, "body": {}}}) != []
     assert (step["uses"], config["headers"][0]["name"]) == ("http", "Authorization")
     good = re.findall(r"'([^']*)'", config["successExpression"])
     bad = re.findall(r"'([^']*)'", config["failureExpression"])
     assert {*good, *bad} == set(get_args(AnswerName)) - {"wait"}
     assert ask(fleet, config["url"])["answer"] in good
+    final = re.search(r"response\.status in \[([\d, ]+)\]", config["failureExpression"])
+    assert final, "a wrong name or token would wait for two days"
+    unknown = urlsplit(config["url"]).path.replace("prod-580", "none")
+    for headers in ({}, fleet.tool):
+        status = fleet.client.get(unknown, headers=headers).status_code
+        assert str(status) in final[1].split(", ")
     fleet.act("roll-back", name="prod-580", reason="no")
     assert ask(fleet, config["url"])["answer"] in bad
 
@@ -180,7 +208,9 @@ def test_ansible_asks_until_it_no_longer_waits_and_stops_unless_it_may_start(
     assert (until(**found), holds(**found)) == (True, True)
     stop(fleet)
     assert until(asked={"status": 200, "json": ask(fleet, url)}) is False
-    assert until(asked={"status": -1}) is False, "a gate that is away is asked again"
+    for status in (-1, 502, 503, 504):
+        assert until(asked={"status": status}) is False, "a gate that is away is asked again"
+    assert holds(asked={"json": {"answer": "done"}}), "as for the exit status of the command"
     assert until(asked={"status": 403, "json": {"title": "Forbidden"}}) is True
     fleet.act("roll-back", name="prod-580", reason="NCCL times out")
     found = {"asked": {"status": 200, "json": ask(fleet, url)}}
