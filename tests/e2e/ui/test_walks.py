@@ -124,7 +124,7 @@ def test_a_denied_stack_is_waived_for_a_week(open_page, api):
     page = open_page(f"verdicts/{verdict['id']}", signed_in=True)
     walk = Walk(page)
     walk.press(page.get_by_role("link", name="Draft the waiver").first)
-    expect(page.locator("#effects")).to_contain_text("This waiver lets through 1 stack")
+    expect(page.locator("#effects")).to_contain_text("This waiver allows 1 stack")
     walk.fill(page.get_by_label("Reason", exact=True), "moves to torch 2.8 on Friday")
     walk.press(page.get_by_role("button", name="Create"))
     expect(page.get_by_role("status").first).to_contain_text("Created")
