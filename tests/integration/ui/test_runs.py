@@ -397,7 +397,7 @@ def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
     assert post(owner, f"runs/{PASSED}/discard", reason="").status_code == 400
     assert post(owner, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 303)
     after = reader.get(f"/ui/runs/{PASSED}").text
-    assert "discarded it" in after
+    assert "discarded the run" in after
     assert MARKUP not in after
     found = reader.get(f"/api/v1/runs/{PASSED}").json["evidence"]
     assert found["discarded"]["reason"] == MARKUP
