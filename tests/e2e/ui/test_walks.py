@@ -167,7 +167,7 @@ def test_a_proposal_is_read_and_merged(tried, open_page, api, violations):
         page.emulate_media(color_scheme=scheme)
         assert violations(page) == []
     walk.press(page.get_by_role("button", name="Merge", exact=True))
-    expect(page.locator("#needs")).to_contain_text("it is merged")
+    expect(page.locator("#needs")).to_contain_text("The proposal is merged")
     assert walk.actions <= 3
     assert api("GET", f"entries/{tried}")["metadata"]["owner"] == "team-ml"
 

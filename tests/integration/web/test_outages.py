@@ -239,7 +239,7 @@ def test_a_snapshot_older_than_the_operator_allows_decides_nothing(
         assert admit(server)["status"]["code"] == 503
         answer = strict.ask("POST", "/api/v1/gate/preview", QUESTION)
         assert answer.status == 503
-        assert "no decision without it" in answer.json()["detail"]
+        assert "--max-stale 0 allows no decision" in answer.json()["detail"]
     finally:
         mortal_cluster.start()
     until(lambda: server.ask("POST", "/api/v1/gate/preview", QUESTION).status == 200)
