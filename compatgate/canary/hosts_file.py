@@ -129,7 +129,7 @@ def _find_container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
         yield SlurmMistake("bundle", "is missing", 'set a path such as "/shared/bundles/{digest}"')
     for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
         if getattr(table, field) and kind != owner:
-            yield SlurmMistake(field, f'needs container = "{owner}"', "leave it out")
+            yield SlurmMistake(field, f'needs container = "{owner}"', "omit this setting")
 
 
 DNS_LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
@@ -224,7 +224,7 @@ def find_kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMista
         yield KubernetesMistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
     if table.volcano_queue and table.scheduler not in (None, VOLCANO):
         what = f"must be {VOLCANO} with volcano_queue"
-        yield KubernetesMistake(("scheduler",), what, "leave it out", table.scheduler)
+        yield KubernetesMistake(("scheduler",), what, "omit this setting", table.scheduler)
     if table.priority_class and not table.queue:
         hint = "name the local queue, too"
         yield KubernetesMistake(("priority_class",), "needs a queue of Kueue", hint)

@@ -102,13 +102,13 @@ def _refuse(args: argparse.Namespace) -> None:
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:
         raise BadInput(
-            "excludes options for the question: each line of the batch has its own",
+            "cannot be combined with options for the question: each line has its own",
             field="--batch",
-            hint=f"leave out {', '.join(given)}",
+            hint=f"omit {', '.join(given)}",
         )
     if args.output or any(form not in ("text", "json") for form in args.format):
         raise BadInput(
-            "a batch prints JSON lines on standard output",
+            "cannot be combined with --batch, which prints JSON lines on standard output",
             field="--output" if args.output else "--format",
             value=args.output or args.format,
         )

@@ -151,7 +151,7 @@ def add_stack_options(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=VERSION,...",
         action="append",
         default=[],
-        help="components, GPU code as arch=sm_80+sm_90+compute_90, and what it needs of a GPU as"
+        help="components; GPU code as arch=sm_80+sm_90+compute_90; GPU requirements as"
         " needs=fp8+60GiB; may be repeated",
     )
     group.add_argument(
@@ -176,7 +176,7 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
         "--dockerfile",
         metavar="FILE",
         help="stack of the image that a Dockerfile begins from, and of pinned packages that it"
-        " installs; what RUN, COPY and ADD bring is unknown, never a pass",
+        " installs; content from RUN, COPY and ADD is unknown, never a pass",
     )
     add_build_options(group)
     group.add_argument(
@@ -189,7 +189,7 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
         " are unknown, never a pass; may be repeated, one question per lockfile",
     )
     group.add_argument(
-        "locks", metavar="LOCKFILE", nargs="*", help="lockfile, as commit hooks pass it"
+        "locks", metavar="LOCKFILE", nargs="*", help="lockfile, like --lock; for commit hooks"
     )
     group.add_argument(
         "--skip-unrelated",
@@ -237,7 +237,7 @@ def add_wheel_options(group: argparse._ActionsContainer) -> None:
 def add_decider_options(group: argparse._ArgumentGroup) -> None:
     """Add the options for the source of targets and facts."""
     add_server(group, what="targets", timeout_s=10)
-    group.add_argument("--bundle", metavar="FILE", help="use a bundle")
+    group.add_argument("--bundle", metavar="FILE", help="decide from this bundle")
     group.add_argument(
         "--key",
         metavar="FILE",
@@ -252,7 +252,7 @@ def add_decider_options(group: argparse._ArgumentGroup) -> None:
         " for example 6h",
     )
     group.add_argument(
-        "--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)"
+        "--database", metavar="URL", help="database with the target (default: $COMPATGATE_DATABASE)"
     )
     add_overlays(group)
 
@@ -361,13 +361,17 @@ def _complete(args: argparse.Namespace) -> None:
     """Read missing options from the environment, and refuse contradictions."""
     args.lock = [*args.lock, *args.locks]
     if [*args.lock, args.sbom].count("-") > 1:
-        raise BadInput("standard input can be read once", field="--lock")
+        raise BadInput("standard input can be read only once", field="--lock")
     complete_decider(args)
     if (args.read_wheels or args.cached_wheels) and (
         args.server or (args.target and args.target_server and not args.bundle)
     ):
         hint = "start the server with serve --index, or leave out --server"
-        raise BadInput("a server decides with its own records", field="--read-wheels", hint=hint)
+        raise BadInput(
+            "cannot be combined with --server: the gate uses its own records",
+            field="--read-wheels",
+            hint=hint,
+        )
     args.moment = _moment(args)
 
 
@@ -380,13 +384,19 @@ def complete_decider(args: argparse.Namespace) -> None:
     server = server_of(args)
     if args.server and args.facts:
         raise BadInput(
-            "a server decides with its own facts", field="--facts", hint="leave out --server"
+            "cannot be combined with --server: the gate uses its own facts",
+            field="--facts",
+            hint="omit --server",
         )
     for option, value in (("--key", args.key), ("--max-stale", args.max_stale)):
         if value and not args.bundle:
-            raise BadInput("needs a bundle", field=option, hint="name it with --bundle")
+            raise BadInput("needs --bundle", field=option, hint="add --bundle FILE")
     if args.bundle and args.facts:
-        raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
+        raise BadInput(
+            "cannot be combined with --bundle: a bundle contains its own facts",
+            field="--facts",
+            hint="omit --bundle",
+        )
     args.target_server = None if args.facts else server
 
 

@@ -258,7 +258,7 @@ def _read_channels(document: dict[str, Any], path: str) -> list[str]:
     named = [str(one) for one in listed if one != "nodefaults"]
     if not named:
         hint = "state channels in the file, or --channel conda-forge"
-        raise BadInput("names no channel", field="--in", value=path, hint=hint)
+        raise BadInput("must name at least one channel", field="--in", value=path, hint=hint)
     return named
 
 
@@ -271,5 +271,5 @@ def _read_dependencies(document: dict[str, Any], path: str) -> tuple[list[str], 
     specs = [one for one in stated if isinstance(one, str)]
     nested = [one.get("pip") for one in stated if isinstance(one, dict)]
     if len(specs) + len(nested) != len(stated) or not all(isinstance(one, list) for one in nested):
-        raise BadInput("a dependency must be text, or a list of pip", field="--in", value=path)
+        raise BadInput("a dependency must be text or a pip list", field="--in", value=path)
     return specs, [str(line) for lines in nested for line in lines or ()]

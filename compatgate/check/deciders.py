@@ -179,7 +179,7 @@ class GateDecider(Decider):
 
         if len(pools) > 1:
             hint = "leave out --server, or put the pools into a target"
-            raise BadInput("a server solves for one described pool", field="--pool", hint=hint)
+            raise BadInput("a server accepts only one --pool", field="--pool", hint=hint)
         return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
 
     def _ask(self, body: Body) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def refuse_stale(path: str, longest: str | None) -> None:
             f"{path} was last confirmed {age.total_seconds() / 3600:.1f} h ago,"
             f" and --max-stale is {longest}",
             field="bundle",
-            hint="run compatgate bundle pull; check that it still runs and reaches its gate",
+            hint="run compatgate bundle pull; if it already runs, check its access to the gate",
         )
 
 

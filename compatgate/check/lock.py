@@ -66,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="the lock (default: pylock.toml, or conda-PLATFORM.lock, beside the project's file)",
+        help="lock file to write (default: pylock.toml or conda-PLATFORM.lock, next to the project"
+        " file)",
     )
     parser.add_argument(
         "--edit",
@@ -83,10 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
         metavar="VERSION",
-        help="Python to resolve for (default: this machine's, where the project allows it)",
+        help="Python to resolve for (default: this machine's Python, if the project allows it)",
     )
     parser.add_argument(
-        "--overrides", metavar="FILE", help="overrides of requirements, for uv --overrides"
+        "--overrides", metavar="FILE", help="file with requirement overrides, for uv --overrides"
     )
     parser.add_argument(
         "--build-index",
@@ -101,10 +102,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|URL",
         action="append",
         default=[],
-        help="conda channel, instead of those of the file; may be repeated",
+        help="conda channel, instead of the channels in the file; may be repeated",
     )
     parser.add_argument(
-        "--tries", metavar="N", type=int, default=5, help="stacks to try, 1 to 20 (default: 5)"
+        "--tries",
+        metavar="N",
+        type=int,
+        default=5,
+        help="number of stacks to try, 1 to 20 (default: 5)",
     )
     add_wheel_options(parser)
     add_decider_options(
@@ -150,7 +155,11 @@ def _check_tool(args: argparse.Namespace) -> None:
         if getattr(args, name):
             option = "-- OPTION" if name == "options" else f"--{name.replace('_', '-')}"
             other = "uv" if args.tool == "conda" else "conda"
-            raise BadInput(f"is an option of {other}", field=option, hint=f"or --tool {other}")
+            raise BadInput(
+                f"is an option for {other}",
+                field=option,
+                hint=f"omit the option, or use --tool {other}",
+            )
 
 
 class _Attempt(NamedTuple):

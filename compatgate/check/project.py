@@ -147,11 +147,11 @@ def _read_pyproject(text: str, path: str) -> tuple[list[Requirement], str]:
     project: Any = document.get("project")
     if not isinstance(project, dict):
         hint = "uv resolves the dependencies of [project]"
-        raise BadInput("has no [project]", field="--in", value=path, hint=hint)
+        raise BadInput("has no table [project]", field="--in", value=path, hint=hint)
     dependencies = project.get("dependencies", [])
     python = project.get("requires-python", "")
     if not isinstance(dependencies, list) or not isinstance(python, str):
-        raise BadInput("[project] is malformed", field="--in", value=path)
+        raise BadInput("the table [project] is malformed", field="--in", value=path)
     return [_read_requirement(str(one), path) for one in dependencies], python
 
 
@@ -172,7 +172,7 @@ def _read_requirement(text: str, path: str) -> Requirement:
         return Requirement(text)
     except InvalidRequirement as error:
         what = f"{text!r} is not a requirement: {str(error).splitlines()[0]}"
-        raise BadInput(what, field="--in", value=path, hint="like torch>=2.6") from None
+        raise BadInput(what, field="--in", value=path, hint="for example torch>=2.6") from None
 
 
 def _applies(asked: Requirement, environment: dict[str, str]) -> bool:

@@ -86,7 +86,7 @@ def read_questions(
     _check_dockerfile_options(args)
     if not (args.lock or args.sbom or args.image or args.dockerfile):
         if not where.stack and not args.stack:
-            raise BadInput("no stack is named", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
+            raise BadInput("no stack is given", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
         if not (args.read_wheels or args.cached_wheels):
             return Questions((Question(_bodies(args, where, where.stack, {})),), where.notes)
     from compatgate.check.stack_sources import read_platforms
@@ -171,10 +171,13 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
         elif args.nvidia_smi or args.node_labels:
             changes = {**observed.as_changes(), **changes}
     if args.target and args.pool:
-        raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
+        raise BadInput(
+            "--target and --pool exclude each other",
+            hint="use --set to change the pools of a target",
+        )
     if not args.target and not pools:
         raise BadInput(
-            "no target or pool is named", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
+            "no target or pool is given", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
         )
     return _Location(pools, changes, stack, notes)
 
@@ -232,7 +235,9 @@ def read_pool(text: str) -> dict[str, Any]:
     """
     pool = _parse_field("pool", text)
     if not pool:
-        raise BadInput("is empty", field="pool", hint="like driver=535.104.05,gpu=A100-SXM4-80GB")
+        raise BadInput(
+            "is empty", field="pool", hint="for example driver=535.104.05,gpu=A100-SXM4-80GB"
+        )
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
         pool["count"] = int(pool["count"])
     node: dict[str, Any] = {}
@@ -264,7 +269,7 @@ def _parse_field(field: str, text: str) -> dict[str, Any]:
         return parse_stack_text(text)
     except BadInput as error:
         if field == "pool":
-            error.hint = "like driver=535.104.05,gpu=A100-SXM4-80GB"
+            error.hint = "for example driver=535.104.05,gpu=A100-SXM4-80GB"
         raise error.at(field) from None
 
 
@@ -302,7 +307,10 @@ class Host(Struct, frozen=True):
         if not stated:
             return list(self.pools)
         if len(stated) > 1:
-            raise BadInput("give one --pool with an observed host", hint="it overrides all pools")
+            raise BadInput(
+                "only one --pool can be combined with an observed host",
+                hint="the values of --pool override all pools of the host",
+            )
         changes = stated[0]
         pools = list(self.pools)
         if "gpu" in changes and pools:
@@ -354,7 +362,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     notes: list[str] = []
     given = (args.probe, args.nvidia_smi, args.node_labels)
     if given.count("-") > 1:
-        raise BadInput("standard input can be read once", field="--probe")
+        raise BadInput("standard input can be read only once", field="--probe")
     if args.nvidia_smi and args.node_labels:
         raise BadInput("--nvidia-smi and --node-labels exclude each other")
     if args.probe:

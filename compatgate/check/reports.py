@@ -124,7 +124,7 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         where = "standard output" if twice == STDOUT else twice
         hint = "name a file for all but one: --format sarif=compatgate.sarif"
-        raise BadInput(f"several formats go to {where}", field="--format", hint=hint)
+        raise BadInput(f"several formats write to {where}", field="--format", hint=hint)
     return reports
 
 

@@ -53,13 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stack",
         metavar="NAME=VALUE,...",
-        help="what every stack states in addition to versions: arch=sm_80, needs=bf16+60GiB",
+        help="properties of every stack besides versions: arch=sm_80, needs=bf16+60GiB",
     )
     parser.add_argument(
-        "--limit", metavar="N", type=int, help="stacks to show, 1 to 20 (default: 5)"
+        "--limit", metavar="N", type=int, help="number of stacks to show, 1 to 20 (default: 5)"
     )
     parser.add_argument(
-        "--no-warnings", action="store_true", help="leave out stacks that pass with warnings"
+        "--no-warnings", action="store_true", help="exclude stacks that pass with warnings"
     )
     add_decider_options(
         parser.add_argument_group("decider (default: the facts; for --target the database)")
@@ -135,7 +135,7 @@ def read_solve_pools(args: argparse.Namespace) -> list[Json]:
 def _read_question(args: argparse.Namespace, decider: Decider, pools: Sequence[Json]) -> Json:
     if not args.want:
         raise BadInput(
-            "must name at least one part", field="--want", hint='like --want "torch>=2.6"'
+            "must name at least one part", field="--want", hint='for example --want "torch>=2.6"'
         )
     body: Json = {"want": args.want}
     if args.target:

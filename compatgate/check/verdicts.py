@@ -78,7 +78,9 @@ def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
         msgspec.convert(answer, _Verdict)
     except msgspec.ValidationError as error:
         problem = f"the answer of the gate is not a verdict: {error}"
-        raise Unavailable(problem, field=server, hint="check that the URL is a gate's") from None
+        raise Unavailable(
+            problem, field=server, hint="check that the URL belongs to a gate"
+        ) from None
     return answer
 
 

@@ -135,7 +135,9 @@ _OPTIONS = {
 def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     for name, (option, help_text) in _OPTIONS.items():
-        parser.add_argument(option, dest=name, metavar="DURATION", help=f"{help_text}, such as 90d")
+        parser.add_argument(
+            option, dest=name, metavar="DURATION", help=f"{help_text}, for example 90d"
+        )
     parser.add_argument("--dry-run", action="store_true", help="show what would be removed")
 
 
@@ -157,7 +159,7 @@ def run_prune(args: argparse.Namespace) -> int:
     ages = PruneAges(**{name: _age(args, name) for name in _OPTIONS})
     if ages == PruneAges():
         options = ", ".join(option for option, _ in _OPTIONS.values())
-        raise BadInput("no data to remove is named", field="db prune", hint=f"one of {options}")
+        raise BadInput("no data to remove is selected", field="db prune", hint=f"one of {options}")
     refuse_missing(args.database)
     database = Database.open(args.database)
     try:

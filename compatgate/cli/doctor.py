@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="registry to reach; may be repeated (default: $COMPATGATE_REGISTRIES)",
+        help="registry to check; may be repeated (default: $COMPATGATE_REGISTRIES)",
     )
-    add("--hosts", metavar="FILE", help="hosts.toml whose Docker engines to reach")
+    add("--hosts", metavar="FILE", help="hosts.toml with the Docker engines to check")
     add(
         "--signing-key",
         metavar="URI",

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--toolkit",
         metavar="V",
-        help="CUDA of the builder, whose nvcc takes the host compilers (default: the CUDA that the"
-        " drivers report)",
+        help="CUDA version of the builder; its nvcc decides on host compilers (default: the CUDA"
+        " version of the drivers)",
     )
     parser.add_argument(
         "--format",
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
-        raise BadInput("the pools give no variable", hint="state driver and gpu")
+        raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
     if args.format == "variants":
         print(_indent(result.variants.to_json()))
         return 0

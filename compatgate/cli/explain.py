@@ -68,7 +68,7 @@ def find_rule(text: str) -> Rule:
     names = {rule.id.lower(): rule.id for rule in RULES} | {rule.name: rule.name for rule in RULES}
     near = [names[match] for match in get_close_matches(wanted, names, n=3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "list all with compatgate explain"
-    raise BadInput(f"rule '{text}' does not exist", field="rule", value=text, hint=hint)
+    raise BadInput(f"unknown rule '{text}'", field="rule", value=text, hint=hint)
 
 
 def _list_rules() -> list[str]:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common_options(
         actions.add_parser("list", help="show tables, record counts, digest and overlays")
     )
-    show = actions.add_parser("show", help="show whole records with notes and sources")
+    show = actions.add_parser("show", help="show complete records with notes and sources")
     show.add_argument(
         "table", metavar="TABLE", help="table, for example cuda_driver, torch or gpus"
     )

@@ -106,7 +106,7 @@ def _verdicts(
     from compatgate.service.gate.what_if import compare_entries, read_snapshots
 
     if args.matrix and args.database:
-        raise BadInput("exclude each other", field="--matrix and --database")
+        raise BadInput("cannot be combined", field="--matrix and --database")
     if args.matrix:
         from compatgate.documents.sources import read_paths
 

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help="write the files for review to this folder")
     parser.add_argument(
-        "--check", action="store_true", help="only check; exit with 1 if there is news"
+        "--check", action="store_true", help="only check; exit with 1 if there are new releases"
     )
     parser.add_argument(
         "--index",
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="DATE|DAYS",
-        help="include all uploads since a day or an age: 2026-10-01 or 30d",
+        help="include all uploads since a date or age: 2026-10-01 or 30d",
     )
     parser.add_argument(
         "--metadata-only",
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
     if not args.check and not args.out:
         hint = "name a folder with --out, or use --check"
-        raise BadInput("no folder for the files is named", field="--out", hint=hint)
+        raise BadInput("no output folder is given", field="--out", hint=hint)
     folder = None if args.check else Folder(args.out, args.facts)
     library, facts = open_library(args.facts), load_facts(args.facts)
     things = choose_subjects(list_subjects(library, facts), names, facts)
@@ -228,7 +228,7 @@ def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
     if not args.offline:
         return tuple(args.index or read_index_settings())
     if args.index:
-        raise BadInput("exclude each other", field="--offline and --index")
+        raise BadInput("cannot be combined", field="--offline and --index")
     if not os.path.isdir(args.offline):
         hint = "a folder with PKG/index.json"
         raise BadInput(

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-five",
         action="store_true",
-        help="make the first five checks of a runbook on this machine: visible GPUs, recent errors,"
+        help="run the first five checks of a runbook on this machine: visible GPUs, recent errors,"
         " utilisation and clocks, input, versions loaded",
     )
     parser.add_argument(
@@ -98,12 +98,14 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.core.versions import parse_version
 
     if args.report and args.first_five:
-        raise BadInput("is not reported", field="--first-five", hint="leave out --report")
+        raise BadInput(
+            "cannot be combined with --report", field="--first-five", hint="omit --report"
+        )
     for name in ("since", "every", "name"):
         if getattr(args, name) is not None and not args.report:
-            raise BadInput("belongs to --report", field=f"--{name}", hint="add --report")
+            raise BadInput("needs --report", field=f"--{name}", hint="add --report")
     if args.interval is not None and not args.first_five:
-        raise BadInput("belongs to --first-five", field="--interval", hint="add --first-five")
+        raise BadInput("needs --first-five", field="--interval", hint="add --first-five")
     try:
         driver = parse_version("driver", args.driver) if args.driver else None
     except BadInput as error:

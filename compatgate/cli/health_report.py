@@ -29,15 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--report",
         action="store_true",
-        help="send the Xid errors of the last period to the gate, also that there were none;"
-        " upgrades compare their rate before and after. Needs the scope operate",
+        help="report the Xid errors of the last period to the gate, or their absence; upgrades"
+        " compare their rate before and after. Needs the scope operate",
     )
     group.add_argument(
         "--since",
         metavar="DURATION",
-        help="the period: the log must reach back so far (default: 10m, or --every; at most 1d)",
+        help="length of the period that the log must cover, at most 1d (default: 10m, or --every)",
     )
-    group.add_argument("--every", metavar="DURATION", help="repeat at this interval, like 10m")
+    group.add_argument(
+        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
+    )
     group.add_argument("--name", metavar="NODE", help="name of the node (default: host name)")
     group.add_argument(
         "--cluster",
@@ -60,7 +62,11 @@ def run(args: argparse.Namespace) -> int:
     if args.every is None:
         return _report(args, _read_period(args.since or DEFAULT_PERIOD))
     if args.dmesg == "-":
-        raise BadInput("cannot be read again", field="--dmesg", hint="leave out --every")
+        raise BadInput(
+            "cannot be combined with --every: standard input can be read only once",
+            field="--dmesg",
+            hint="omit --every",
+        )
     seconds = read_interval(args.every)
     period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
     return repeat(lambda: _report(args, period), seconds)
@@ -71,7 +77,9 @@ def _read_period(text: str) -> timedelta:
 
     period = parse_duration(text, field="--since")
     if not timedelta() < period <= timedelta(days=1):
-        raise BadInput("is not a period", field="--since", value=text, hint="up to 1d, like 10m")
+        raise BadInput(
+            "is not a period", field="--since", value=text, hint="at most 1d, for example 10m"
+        )
     return period
 
 
@@ -144,7 +152,7 @@ def _require_times(times: XidTimes) -> None:
     if times.unplaced:
         raise BadInput(
             f"{len(times.unplaced)} errors have no time with a zone, like"
-            f" {times.unplaced[0][:120]!r}: nothing was reported",
+            f" {times.unplaced[0][:120]!r}; nothing was reported",
             field="--dmesg",
             hint="journalctl -k -o json | compatgate health --dmesg - --report",
         )
@@ -170,7 +178,7 @@ def _read_records(path: str | None) -> Iterable[Record]:
         hint = error.strerror or str(error)
         raise BadInput(f"cannot read '{path}'", field="--dmesg", value=path, hint=hint) from None
     if not reader.seen:
-        raise Unavailable("the log is empty: nothing was reported", field="--dmesg")
+        raise Unavailable("the log is empty; nothing was reported", field="--dmesg")
     return found
 
 

@@ -62,7 +62,7 @@ def add_push_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index",
         action="store_true",
-        help="attach to the reference as written, also to an index: nfd looks there unless it has a"
+        help="attach to the exact reference, even to an index; nfd looks there unless it has a"
         " platform",
     )
     parser.add_argument(
@@ -226,7 +226,7 @@ def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
 
     stated = [read_pool(text) for text in args.pool]
     if args.target and (stated or args.probe or args.nvidia_smi or args.node_labels):
-        raise BadInput("--target and a described pool exclude each other")
+        raise BadInput("--target and a described pool cannot be combined")
     bodies: list[dict[str, Any]] = stated
     if args.target:
         bodies = pools_of(args)

@@ -141,7 +141,9 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if _is_dockerfile(what):
         return _inspect_dockerfile(what, args)
     if args.build_arg or args.build_stage:
-        raise BadInput("is not a Dockerfile", field=what, hint="--build-arg is for a Dockerfile")
+        raise BadInput(
+            "is not a Dockerfile", field=what, hint="--build-arg applies only to a Dockerfile"
+        )
     for kind in KINDS:
         if kind.is_one(what):
             return kind.inspect(what)
@@ -159,7 +161,7 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
 
     if found.origins is None:
         hint = "name a lockfile or a bill of materials"
-        raise BadInput("names no wheels", field=f"--read-wheels {what}", hint=hint)
+        raise BadInput("does not name wheels", field=f"--read-wheels {what}", hint=hint)
     stack = attach_remarks(found.inspection.stack, (), ())
     read = read_wheels(
         attach_wheels(stack, found.wheels),

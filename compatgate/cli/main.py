@@ -41,14 +41,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "triage": (
         "compatgate.cli.triage",
-        "name the cause of an error, and check a stack for it",
+        "find the cause of an error, and check a stack for that cause",
     ),
-    "explain": ("compatgate.cli.explain", "explain a rule: what it checks, why, and how to fix it"),
+    "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "image-compat": (
         "compatgate.cli.image_compat",
-        "attach node requirements to an image for NFD, and read them",
+        "attach node requirements to an image for NFD, or read them",
     ),
     "facts": (
         "compatgate.cli.facts",
@@ -60,11 +60,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "plan": (
         "compatgate.service.plans.cli",
-        "plan an upgrade of driver or CUDA: what breaks, what is owed, in which order",
+        "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (
         "compatgate.service.upgrades.cli",
-        "propose upgrades, start their waves, stop and roll back; keep the calendar of freezes",
+        "propose, start, stop and roll back upgrades; manage freezes",
     ),
     "matrix": ("compatgate.service.matrix.cli", "import, export and compare the blessed matrix"),
     "nodes": (
@@ -73,7 +73,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "notices": (
         "compatgate.service.notices.cli",
-        "list incidents and act on them; choose who is told of them",
+        "list incidents and act on them; manage channels and subscriptions",
     ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
@@ -83,19 +83,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "attest": ("compatgate.service.attestations.cli", "sign a verdict and attach it to its image"),
     "verify": ("compatgate.service.attestations.cli_verify", "verify a signed verdict, offline"),
-    "hook": ("compatgate.service.webhooks.cli", "answer Terraform, and sign webhook requests"),
+    "hook": (
+        "compatgate.service.webhooks.cli",
+        "answer Terraform queries, and sign webhook requests",
+    ),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.service.gate.cli", "export the gate's state for offline use"),
     "login": ("compatgate.service.identity.cli:login", "sign in to a gate as a person"),
-    "logout": ("compatgate.service.identity.cli:logout", "end the session of login"),
-    "whoami": ("compatgate.service.identity.cli:whoami", "show who the gate takes you for"),
+    "logout": ("compatgate.service.identity.cli:logout", "end the session started by login"),
+    "whoami": ("compatgate.service.identity.cli:whoami", "show the identity that the gate sees"),
     "token": ("compatgate.service.tokens.cli", "create, list and revoke access tokens"),
-    "audit": ("compatgate.service.audit.cli", "read and verify the audit log and the decisions"),
+    "audit": ("compatgate.service.audit.cli", "read and verify audit log and decisions"),
     "report": (
         "compatgate.service.reports.cli",
-        "report what happened on a target, and what would be answered today",
+        "report the decisions for a target, with today's verdicts",
     ),
-    "doctor": ("compatgate.cli.doctor", "find what is wrong with an installation, and the fix"),
+    "doctor": ("compatgate.cli.doctor", "find problems of an installation, with fixes"),
     "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
 """Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
@@ -221,7 +224,7 @@ def _overview() -> str:
         [
             f"usage: {PROG} COMMAND [options]",
             "",
-            "Decides whether a GPU stack may run on a target, with reasons and fixes.",
+            "Decide whether a GPU stack may run on a target, with reasons and fixes.",
             "",
             "commands:",
             *lines,

@@ -91,9 +91,10 @@ def _run_batch(args: argparse.Namespace) -> int:
     if args.requirement or given:
         what = ", ".join([*given, *(["requirements"] if args.requirement else [])])
         raise BadInput(
-            "excludes options for requirements and host: each line of the batch has its own",
+            "cannot be combined with options for requirements and host: each line of the batch has"
+            " its own",
             field="--batch",
-            hint=f"leave out {what}",
+            hint=f"omit {what}",
         )
     failed = False
     for result in _answers(_lines(args.batch), args.impl):

@@ -86,9 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_size,
         default=64 * 1024**2,
         metavar="BYTES",
-        help="reserved disk space of each process, in the folder of --state, for decisions that"
-        " wait for the database, or for the central gate of --bundle; once it is full, there is no"
-        " decision (default: 64m)",
+        help="reserved disk space of each process, in the folder of --state, for undelivered"
+        " decisions; if the space is full, the gate makes no decision (default: 64m)",
     )
     serve_far.add_far(parser.add_argument_group("far gate"))
     add(
@@ -116,8 +115,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=bounded_count,
         default=_PEER_CONNECTIONS,
         metavar="N",
-        help="connections that one client address may have to each process; one more ends its"
-        f" longest idle one (default: {_PEER_CONNECTIONS})",
+        help="connections that one client address may have to each process; a further connection"
+        " closes the longest idle one (default: {_PEER_CONNECTIONS})",
     )
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))

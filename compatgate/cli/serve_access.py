@@ -28,35 +28,35 @@ def add_access(group: argparse._ArgumentGroup) -> None:
     add(
         "--rate",
         metavar="N/s|N/m|N/h",
-        help="requests of each token or anonymous address, in each process, before 429; not for"
-        " health and Kubernetes admission (default: no limit)",
+        help="limit of requests per token or anonymous address, in each process; above the"
+        " limit the answer is 429; not for health and Kubernetes admission (default: no limit)",
     )
     add(
         "--failed-auth-rate",
         default="30/m",
         metavar="N/s|N/m|N/h",
-        help="failed authentications of each address, in each process, before 429, or none"
-        " (default: 30/m)",
+        help="limit of failed authentications per address, in each process, or none; above the"
+        " limit the answer is 429 (default: 30/m)",
     )
     add(
         "--trusted-proxy",
         action="append",
         default=[],
         metavar="ADDRESS|CIDR",
-        help="proxy whose X-Forwarded-For and X-Forwarded-Proto count, or none; may be repeated"
-        f" (default: {', '.join(LOCAL_PROXIES)})",
+        help="proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted, or none; may be"
+        f" repeated (default: {', '.join(LOCAL_PROXIES)})",
     )
     add(
         "--session-lifetime",
         default="12h",
         metavar="DURATION",
-        help="end of a browser session, however it is used (default: 12h)",
+        help="maximum duration of a browser session (default: 12h)",
     )
     add(
         "--session-idle",
         default="2h",
         metavar="DURATION",
-        help="end of a browser session without a request (default: 2h)",
+        help="idle timeout of a browser session (default: 2h)",
     )
 
 
@@ -139,9 +139,10 @@ def add_verdict_links(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="give each answer a link that shows its verdict without a token, signed with this key,"
-        " in a file or as NAME=env:VARIABLE; needs --public-url; may be repeated, for key rotation:"
-        f" the first one signs (default: ${_LINK_KEYS}, comma-separated; else no links)",
+        help="add a link to each answer that shows the verdict without a token; this key signs"
+        " the links; in a file or as NAME=env:VARIABLE; needs --public-url; may be repeated, for"
+        f" key rotation: the first one signs (default: ${_LINK_KEYS}, comma-separated; else no"
+        " links)",
     )
     group.add_argument(
         "--verdict-link-validity",
@@ -181,8 +182,8 @@ def verdict_links(
         return None
     if far:
         hint = "start the central gate with it"
-        raise BadInput("a far gate has no pages of verdicts", field=field, hint=hint)
+        raise BadInput("a far gate has no verdict pages", field=field, hint=hint)
     if not public_url:
         hint = "add --public-url https://gate.example"
-        raise BadInput("links need the public URL of this service", field=field, hint=hint)
+        raise BadInput("needs --public-url, for the links", field=field, hint=hint)
     return VerdictLinks(secrets, public_url.rstrip("/"), validity)

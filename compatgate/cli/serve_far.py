@@ -48,22 +48,22 @@ def add_far(group: argparse._ArgumentGroup) -> None:
     add(
         "--bundle-token",
         metavar="FILE",
-        help="file with the token for the central gate, with the scopes read and deliver; its name"
-        " is the name of the far gate (default: $COMPATGATE_TOKEN)",
+        help="file with the token for the central gate, with the scopes read and deliver; the"
+        " token's name is the name of the far gate (default: $COMPATGATE_TOKEN)",
     )
     add(
         "--bundle-every",
         default="60s",
         metavar="DURATION",
-        help="time between two polls for a newer bundle (default: 60s)",
+        help="interval between checks for a newer bundle (default: 60s)",
     )
     add(
         "--caller-token",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="token that may read and ask this far gate, which does not know those of the central"
-        " gate; in a file or as NAME=env:VARIABLE; may be repeated",
+        help="token for callers of this far gate, which does not know tokens of the central gate;"
+        " in a file or as NAME=env:VARIABLE; may be repeated",
     )
 
 
@@ -81,7 +81,9 @@ def is_far(args: argparse.Namespace) -> bool:
     for name, why in _NOT_HERE.items():
         if getattr(args, name):
             field = f"--{name.replace('_', '-')}"
-            raise BadInput("does not go with --bundle", field=field, hint=f"a far gate: {why}")
+            raise BadInput(
+                "cannot be combined with --bundle", field=field, hint=f"a far gate: {why}"
+            )
     if not args.bundle_key:
         hint = "the public key of the central gate's serve --signing-key"
         raise BadInput("--bundle needs a trusted key", field="--bundle-key", hint=hint)

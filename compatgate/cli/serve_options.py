@@ -175,8 +175,8 @@ def add_logging(parser: argparse.ArgumentParser) -> None:
         type=bounded_count,
         default=100,
         metavar="N",
-        help="targets with metrics of their own, the first by name; the others count as other"
-        " (default: 100)",
+        help="number of targets with their own metrics, first by name; further targets count as"
+        " other (default: 100)",
     )
 
 
@@ -222,10 +222,10 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
     known: dict[str, CommitMode] = {choice: choice for choice in get_args(CommitMode)}
     if given not in known:
         hint = f"one of {', '.join(known)}"
-        raise BadInput(f"{given!r} is unknown", field=field, value=given, hint=hint)
+        raise BadInput(f"{given!r} is not a known value", field=field, value=given, hint=hint)
     if given == "async":
         if resolve_url(args.database).drivername == "sqlite":
-            hint = "leave the option out: SQLite always waits for the disk"
+            hint = "omit the option: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=given, hint=hint)
         print(_WARNING, file=sys.stderr)
     return known[given]
@@ -236,17 +236,16 @@ def add_state(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--state",
         metavar="DIR",
-        help="folder of this replica for what it needs while the database, or the central gate of"
-        " --bundle, is unavailable: the last snapshot, and decisions to deliver (default:"
-        " $COMPATGATE_STATE, else a folder next to the SQLite file, else one in the user's state"
-        " folder)",
+        help="folder of this replica for outages of the database, or of the central gate of"
+        " --bundle: last snapshot and undelivered decisions (default: $COMPATGATE_STATE, else a"
+        " folder next to the SQLite file, else one in the user's state folder)",
     )
     group.add_argument(
         "--max-stale",
         default="24h",
         metavar="DURATION",
-        help="how old the snapshot may become while the database, or the central gate of --bundle,"
-        " is unavailable, for example 90m or 7d; with an older one there is no decision; 0 means no"
+        help="maximum age of the snapshot while the database, or the central gate of --bundle, is"
+        " unavailable, for example 90m or 7d; with an older snapshot there is no decision; 0: no"
         " decision without the database (default: 24h)",
     )
     group.add_argument(
@@ -301,13 +300,14 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--cluster",
         metavar="NAME",
-        help="cluster whose pods are decided: only its nodes place them (default: those of all)",
+        help="cluster of the pods; only its nodes determine their pools (default: nodes of all"
+        " clusters)",
     )
     group.add_argument(
         "--read-claims",
         metavar="in-cluster|KUBECONFIG",
-        help="read the claims of pods from the cluster: a claim of other devices is no GPU"
-        " (default: every claim is one)",
+        help="read the claims of pods from the cluster; claims of other devices then do not count"
+        " as GPUs (default: every claim counts as a GPU)",
     )
     group.add_argument(
         "--on-failure",
@@ -356,7 +356,7 @@ def add_oidc(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--oidc",
         metavar="FILE",
-        help="issuers that vouch for people and CI jobs, and what these may do, YAML or TOML"
+        help="YAML or TOML file with trusted issuers for people and CI jobs, and their scopes"
         " (default: $COMPATGATE_OIDC; else tokens only)",
     )
 
@@ -451,7 +451,7 @@ def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
         return None
     if not args.tls_cert or not args.tls_key:
         missing = "--tls-key" if args.tls_cert else "--tls-cert"
-        raise BadInput("a certificate needs its key, and a key its certificate", field=missing)
+        raise BadInput("TLS needs both --tls-cert and --tls-key", field=missing)
     pair = CertificatePair(args.tls_cert, args.tls_key)
     load_certificate(pair)
     return pair
@@ -477,7 +477,7 @@ def add_notices(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="CIDR",
-        help="private network where receivers of notices may be, like 10.20.0.0/16; may be repeated"
+        help="private network with receivers of notices, like 10.20.0.0/16; may be repeated"
         " (default: $COMPATGATE_NOTICE_NETWORKS, comma-separated); public addresses need none."
         " $COMPATGATE_SMTP names the mail relay, $COMPATGATE_SMTP_FROM the sender",
     )

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
     places = (args.file, args.probe, args.nvidia_smi, args.node_labels)
     if places.count("-") > 1:
-        raise BadInput("standard input can be read once", field="FILE")
+        raise BadInput("standard input can be read only once", field="FILE")
     complete_decider(args)
     text = read_text(args.file, "FILE", MAX_TEXT)
     decider = choose_decider(args, recorded=False)
@@ -102,7 +102,7 @@ _HERE = {
     "fails": "fails here",
     "warns": "warns here",
     "unknown": "cannot tell here",
-    "holds": "holds for this stack here: look for another cause",
+    "holds": "holds for this stack; look for another cause",
     "not-applicable": "says nothing about this stack",
 }
 

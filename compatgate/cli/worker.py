@@ -85,26 +85,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds_between(1, 3600),
         default=30.0,
         metavar="SECONDS",
-        help="seconds without a heartbeat before other workers take its runs (default: 30)",
+        help="seconds without a heartbeat before other workers take over the runs (default: 30)",
     )
     add(
         "--retry-pause",
         type=_seconds_between(0, 3600),
         default=15.0,
         metavar="SECONDS",
-        help="seconds before a retry after a host failure, times four each time (default: 15)",
+        help="seconds before a retry after a host failure; each retry waits four times longer"
+        " (default: 15)",
     )
     add(
         "--metrics-port",
         type=port,
         metavar="PORT",
-        help="serve metrics for Prometheus at this port, without a token (default: none)",
+        help="port for Prometheus metrics, without a token (default: none)",
     )
     add(
         "--metrics-host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address of the metrics (default: 127.0.0.1)",
+        help="address for the metrics (default: 127.0.0.1)",
     )
     add_log_format(parser, level="info")
 

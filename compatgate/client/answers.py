@@ -109,7 +109,9 @@ def _unreadable_answer(error: Exception, base: str) -> Unavailable:
     """Return the error for an unreadable response."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the client does not understand the gate's answer: {error}"
-        return Unavailable(problem, field=base, hint="if the gate is newer, update compatgate")
+        return Unavailable(
+            problem, field=base, hint="if the gate is newer than this client, update compatgate"
+        )
     problem = "the answer is not JSON; check that the URL is a gate's"
     return Unavailable(problem, field=base)
 

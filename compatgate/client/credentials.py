@@ -84,7 +84,7 @@ def load(server: str) -> Credential | None:
         return None
     if mode & 0o077:
         hint = f"chmod 600 {path}"
-        raise BadInput(f"others may read {path}", field="credentials", hint=hint)
+        raise BadInput(f"{path} is readable by other users", field="credentials", hint=hint)
     return None if found.server != server or is_past(found.expires_at) else found
 
 

@@ -109,7 +109,11 @@ def make_settings(
     """
     url = base_url or environment.get(SERVER)
     if not url:
-        raise BadInput("no gate is named", field="base_url", hint=f"give its URL, or set {SERVER}")
+        raise BadInput(
+            "no gate URL is given",
+            field="base_url",
+            hint=f"give the URL of a gate, or set {SERVER}",
+        )
     return Settings(
         base_of(url),
         _token(token or environment.get(TOKEN) or None),
@@ -137,7 +141,7 @@ def base_of(url: str) -> str:
         raise BadInput(f"'{url}' is not a URL", field="server", value=url, hint=hint)
     if read is not None and read.userinfo:  # not shown, because messages go to logs
         hint = f"use --token or {TOKEN}"
-        raise BadInput("the URL holds a user or password", field="server", hint=hint)
+        raise BadInput("the URL contains a user or password", field="server", hint=hint)
     return url.rstrip("/").removesuffix(PREFIX).rstrip("/")
 
 
@@ -169,7 +173,9 @@ def tls(base: str, verify: Verify) -> ssl.SSLContext | bool:
 
 def _token(token: str | None) -> str | None:
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise BadInput("is not an access token", field="token", hint="compatgate token create")
+        raise BadInput(
+            "is not an access token", field="token", hint="create a token: compatgate token create"
+        )
     return token
 
 

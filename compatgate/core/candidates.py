@@ -427,16 +427,18 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
             if item[0] in "<>=!~" or (name and item[0].isdigit()):
                 if not name:
                     what = f"{item!r} constrains nothing"
-                    raise BadInput(what, field="want", value=text, hint="like torch>=2.6,<2.9")
+                    raise BadInput(
+                        what, field="want", value=text, hint="for example torch>=2.6,<2.9"
+                    )
                 bodies[name] = ",".join(filter(None, (bodies[name], item)))
                 continue
             if not match:
                 what = f"{item!r} does not begin with a name"
-                raise BadInput(what, field="want", value=text, hint="like torch>=2.6")
+                raise BadInput(what, field="want", value=text, hint="for example torch>=2.6")
             name = match[1]
             if canonical_key(name) in map(canonical_key, bodies):
                 what = f"names {name} twice"
-                raise BadInput(what, field="want", value=text, hint="join its constraints: a>=1,<2")
+                raise BadInput(what, field="want", value=text, hint="join the constraints: a>=1,<2")
             bodies[name] = item[match.end() :].strip()
     return read_wants(bodies)
 
@@ -464,7 +466,9 @@ def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
         _check_spelling(name, key)
         if name == "driver":
             what = "the driver belongs to the pool, not to the stack"
-            raise BadInput(what, field=f"want.{key}", hint="choose a target or pool with it")
+            raise BadInput(
+                what, field=f"want.{key}", hint="choose a target or pool with this value"
+            )
         stated = text.strip()
         try:
             found[name] = parse_constraint(name, stated) if stated not in ("", "*") else None

@@ -125,7 +125,7 @@ def read_filter(text: str, places: Iterable[Place]) -> CellFilter:
             words.append(word)
         elif find_component(word):
             hint = f"like {word} 2.8, {word}>=2.6"
-            raise BadInput("names no version", field="q", value=word, hint=hint)
+            raise BadInput("has no version", field="q", value=word, hint=hint)
         else:
             problem = "is neither a version, a status nor a place of this fleet"
             raise BadInput(problem, field="q", value=word, hint=_HINT)

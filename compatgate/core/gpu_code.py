@@ -100,7 +100,7 @@ def parse_arch(text: str) -> tuple[Arch, ...]:
         f"{text!r} is not a GPU architecture",
         field="arch",
         value=text,
-        hint="like sm_80, sm_90a, compute_90 or 8.6+PTX",
+        hint="for example sm_80, sm_90a, compute_90 or 8.6+PTX",
     )
 
 

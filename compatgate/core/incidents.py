@@ -56,7 +56,7 @@ IncidentLevel = Literal["fail", "warn", "info"]
 LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
 """The worst first."""
 IncidentState = Literal["open", "resolved", "ended"]
-"""``resolved``: a person said that it is dealt with; ``ended``: the condition is gone."""
+"""``resolved``: by a person; ``ended``: the condition no longer holds."""
 Subject = Literal[
     "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release",
     "upgrade",

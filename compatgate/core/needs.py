@@ -95,10 +95,10 @@ def parse_needs(value: Any) -> Needs:
     sizes = [read_size(item) for item in clean if item[:1].isdigit()]
     if len(sizes) > 1:
         hint = "state one size: that of one GPU"
-        raise BadInput("states two sizes of memory", field="needs", value=value, hint=hint)
+        raise BadInput("has two sizes of memory", field="needs", value=value, hint=hint)
     named = {_read_name(item) for item in clean if not item[:1].isdigit()}
     if not (named or sizes):
-        raise BadInput("states nothing", field="needs", value=value, hint=_EXAMPLE)
+        raise BadInput("must name at least one need", field="needs", value=value, hint=_EXAMPLE)
     size = sizes[0] if sizes else None
     return Needs(_sort(named, PRECISIONS), size, _sort(named, FEATURES))
 
@@ -132,7 +132,7 @@ def read_size(value: str) -> Size:
     size = int(Fraction(match[1]) * _UNITS[unit])
     if size <= 0:
         hint = "like 60GiB"
-        raise BadInput("must be more than nothing", field="needs", value=value, hint=hint)
+        raise BadInput("must be greater than 0", field="needs", value=value, hint=hint)
     return Size(f"{match[1]}{unit}", size)
 
 

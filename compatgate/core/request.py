@@ -225,7 +225,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     body = _require_mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
     if (target is None) == (pool is None):
-        raise BadInput("name a target or describe a pool, one of the two", field="target")
+        raise BadInput("name either a target or a pool", field="target")
     if target is not None and (not isinstance(target, str) or not target):
         raise BadInput("must be the name of a target", field="target", value=target)
     pools = _read_pool_names(body.get("pools"), target)
@@ -266,7 +266,7 @@ def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
     for name in names:
         check_length(name, MAX_NAME_LENGTH, "pools")
     if target is None:
-        raise BadInput("names pools of a target", field="pools", value=stated, hint="name a target")
+        raise BadInput("needs a target", field="pools", value=stated, hint="name a target")
     return tuple(dict.fromkeys(names))
 
 
@@ -312,7 +312,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     """
     body = _require_mapping(body, "pool", POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
-        raise BadInput("the pool is empty", field="pool", hint="state its driver and gpu")
+        raise BadInput("the pool is empty", field="pool", hint="state driver and gpu of the pool")
     pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
     if body.get("node") is not None:
         pool = replace(pool, node=read_node(body["node"], "pool.node"))

@@ -82,12 +82,12 @@ def _check(problem: Problem) -> None:
         ("limit", problem.most, MAX_STACKS),
     ):
         if count > most:
-            raise BadInput(f"too many: {count}", field=what, value=count, hint=f"at most {most}")
+            raise BadInput(
+                f"too many items: {count}", field=what, value=count, hint=f"at most {most}"
+            )
     for target in problem.targets:
         if not target.pools:
-            raise BadInput(
-                "has no pools: there is nowhere to run", field="target", value=target.name
-            )
+            raise BadInput("has no pools", field="target", value=target.name)
 
 
 def _finish(

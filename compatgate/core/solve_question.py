@@ -103,7 +103,9 @@ def _read_wants(stated: Any) -> dict[str, Constraint | None]:
         return read_wants(stated)
     texts = [stated] if isinstance(stated, str) else stated
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BadInput("must name the wanted parts", field="want", value=stated, hint=hint)
+        raise BadInput(
+            "must be text or an object with the wanted parts", field="want", value=stated, hint=hint
+        )
     check_count(len(texts), MAX_WANTS, "parts", "want")
     for text in texts:
         check_length(text, MAX_WANTS * MAX_NAME_LENGTH, "want")
@@ -116,7 +118,7 @@ def _read_targets(
     given = [key for key in ("target", "targets", "pool") if body.get(key) is not None]
     if len(given) != 1:
         hint = '"target": "prod-a100", or "pool": {"driver": "535.104.05", "gpu": "L4"}'
-        raise BadInput("name targets or describe a pool, one of the two", field="target", hint=hint)
+        raise BadInput("name either targets or a pool", field="target", hint=hint)
     key, value = given[0], body[given[0]]
     if key == "pool":
         return (Target("", (parse_pool(value, facts.gpus),)),)
@@ -141,7 +143,7 @@ def _read_stated(stated: Any) -> dict[str, Any]:
         if key not in SPECIAL_KEYS or key not in _STATED:
             hint = f'state a version as "want": {{"{key}": "==..."}}'
             hint = hint if key not in SPECIAL_KEYS else f"one of {', '.join(_STATED)}"
-            raise BadInput("cannot be stated here", field=f"stack.{key}", hint=hint)
+            raise BadInput("cannot be set here", field=f"stack.{key}", hint=hint)
     if stated:
         _at("stack", lambda: parse_stack({"cuda": "12.0", **stated}))
     return dict(stated)

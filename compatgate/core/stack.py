@@ -199,7 +199,7 @@ def _read_version(parts: _Parts, key: str, value: Any) -> None:
         )
     if component.name in NODE_COMPONENTS:
         raise BadInput(
-            "is a part of the nodes and belongs to the pool, not to the stack",
+            "belongs to the nodes of a pool, not to the stack",
             field=key,
             value=value,
             hint=f'give it as pool.node.{component.name}, or as set.{component.name} for "what if"',
@@ -214,7 +214,8 @@ def _read_version(parts: _Parts, key: str, value: Any) -> None:
 def _make_stack(parts: _Parts, image: str | None) -> Stack:
     if not (parts.components or parts.packages or _states_anything(parts.special)):
         raise BadInput(
-            "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
+            "the stack is empty",
+            hint="name at least one component, for example cuda=12.4,arch=sm_80",
         )
     return Stack(
         {name: parts.components[name] for name in sort_components(parts.components)},
@@ -255,7 +256,9 @@ def parse_stack_text(text: str) -> dict[str, Any]:
             raise BadInput(what, field=range_of[1], value=item, hint=hint)
         if not equals or not key or not value:
             raise BadInput(
-                f"{item!r} is not name=version", value=item, hint="like cuda=12.4,arch=sm_80+sm_90"
+                f"{item!r} is not name=version",
+                value=item,
+                hint="for example cuda=12.4,arch=sm_80+sm_90",
             )
         _refuse_repetition(body, key, key)
         body[key] = value

@@ -142,7 +142,7 @@ def _read_require(value: Any) -> tuple[str, ...]:
 
 def _read_remarks(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
-        raise BadInput("must be a list of sentences", value=value)
+        raise BadInput("must be a list of texts", value=value)
     check_count(len(value), MAX_REMARKS, "sentences")
     return tuple(dict.fromkeys(value))
 
@@ -206,7 +206,7 @@ def _read_record(name: str, value: Any) -> Record:
             _check_code_name(code, f"{field}.libraries")
         for names, units in library.code_of_units:
             if units < 0 or not names:
-                raise BadInput("counts units without code", field=f"{field}.libraries", value=units)
+                raise BadInput("has entries without code", field=f"{field}.libraries", value=units)
             for code in names:
                 _check_code_name(code, f"{field}.libraries")
         _check_release(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
@@ -254,7 +254,7 @@ def _read_flag(value: Any) -> bool:
 def _read_content(value: Any) -> str:
     if not isinstance(value, str) or not is_digest(value):
         hint = "as `compatgate inspect IMAGE --format json` prints it; or leave it out"
-        raise BadInput("must be sha256: and 64 digits", field="content", value=value, hint=hint)
+        raise BadInput("must be sha256: and 64 hex digits", field="content", value=value, hint=hint)
     return value
 
 

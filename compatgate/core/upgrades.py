@@ -120,7 +120,7 @@ def decide(
 def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: Phase) -> Decision:
     """Return the answer about a wave of which nothing is left, or about the end of the last one."""
     if wave is not None and not wave.finished:
-        text = f"every node of wave {wave.number} is left out"
+        text = f"every node of wave {wave.number} is excluded"
         return Decision("done", wave.number, phase, (text,), None)
     waves = upgrade.waves if wave is None else (wave,)
     blockers = [_Blocker(text) for text in known.problems]
@@ -129,7 +129,7 @@ def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: P
         blockers += _find_soak(upgrade, known, upgrade.waves)
         blockers += _find_open_rates(known)
         if not any(one.finished for one in upgrade.waves):
-            blockers.append(_Blocker("every node is left out: nothing was upgraded"))
+            blockers.append(_Blocker("every node is excluded: nothing was upgraded"))
     place = wave.number if wave else None
     if blockers:
         return _wait(blockers, place, phase, known.now)
@@ -195,8 +195,8 @@ def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_
     for other in upgrade.waves:
         if early := [] if other.started else _find_early(other, known):
             yield _Blocker(
-                f"{_name(early)} took the driver before wave {other.number} might start: "
-                "put the former one back, or leave them out with a reason",
+                f"{_name(early)} got the new driver before wave {other.number} started: reinstall"
+                " the former driver, or exclude the nodes with a reason",
                 starting=True,
             )
     earlier = upgrade.waves[: wave.number - 1]
@@ -222,7 +222,7 @@ def _find_open_rates(known: Knowledge) -> Iterator[_Blocker]:
     for rate in known.rates:
         if rate.is_open:
             yield _Blocker(
-                f"no rate from before to judge by: {rate.words}; look, or leave nodes out"
+                f"no earlier rate to compare with: {rate.words}; check the nodes, or exclude them"
             )
 
 
@@ -237,7 +237,9 @@ def _find_unfinished(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator
     if upgrade.health:
         blind = [n for n in wave.expected if n in known.nodes and not known.nodes[n].healthy]
         if blind:
-            yield _Blocker(f"{_name(blind)} of wave {wave.number}: no health report since it")
+            yield _Blocker(
+                f"{_name(blind)} of wave {wave.number}: no health report since the upgrade"
+            )
 
 
 def _count_lacking(wave: Wave, upgrade: Upgrade, known: Knowledge) -> str:
@@ -293,7 +295,7 @@ def _find_drift(upgrade: Upgrade, known: Knowledge, began: datetime) -> Iterator
         elif not wave.started:
             early = [n for n in _find_early(wave, known) if known.nodes[n].since > began]
             if early:
-                yield f"drift: {_name(early)} took the driver before wave {wave.number} might start"
+                yield f"drift: {_name(early)} got the new driver before wave {wave.number} started"
 
 
 def _has_other_driver(node: NodeState | None) -> bool:

@@ -247,7 +247,9 @@ class _Reader:
 
     def _read_place(self, words: Sequence[str]) -> int:
         if len(words) == 1:
-            raise BadInput("no target follows the @", field="question", hint="like @ prod-a100")
+            raise BadInput(
+                "no target follows the @", field="question", hint="for example @ prod-a100"
+            )
         if name := self._targets.get(words[1].casefold()):
             self._set_target(name)
             return 2
@@ -357,7 +359,7 @@ class _Reader:
         if len(cuda) == 1:
             hint = "name the minor, too, like cu128"
             raise BadInput(
-                "names the major of CUDA alone", field="cuda", value=self._label, hint=hint
+                "names only CUDA's major version", field="cuda", value=self._label, hint=hint
             )
         text = ".".join(map(str, cuda))
         self._exact["cuda"] = self._once("cuda", self._exact.get("cuda", ""), text)

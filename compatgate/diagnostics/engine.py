@@ -73,7 +73,7 @@ class Engine:
                 f"container {reference} is not running ({state.get('Status', 'unknown')})",
                 field=_FIELD,
                 value=reference,
-                hint="check its image with compatgate check --image",
+                hint="check the image of the container with compatgate check --image",
             )
         config = attributes.get("Config") or {}
         return Container(
@@ -153,7 +153,7 @@ def _no_answer_error(error: Exception) -> Unavailable:
     return Unavailable(
         f"the container engine does not answer: {' '.join(str(why).split())[:300]}",
         field=_FIELD,
-        hint="check that it runs, that this user may use its socket, and DOCKER_HOST",
+        hint="check that the engine runs, that this user may use its socket, and DOCKER_HOST",
     )
 
 

@@ -69,7 +69,7 @@ def find_in_path(
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        raise NotFound("there is no such file or folder", field=path) from None
+        raise NotFound("the file or folder does not exist", field=path) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read: {error}", field=path) from None
     if stat.S_ISDIR(mode):
@@ -284,7 +284,7 @@ def _walk(root: str) -> _FolderContents:
                 kind[real] = None
         if count > MAX_FILES or len(there.libraries) > MAX_LIBRARIES:
             what = f"holds more than {MAX_FILES} files or {MAX_LIBRARIES} libraries"
-            raise BadInput(what, field=root, hint="name a folder further down")
+            raise BadInput(what, field=root, hint="name a smaller folder")
     return there
 
 

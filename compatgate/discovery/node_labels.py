@@ -89,7 +89,7 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     else:
         nodes = _parse_pairs(clean) or tuple(_parse_yaml(clean, origin))
     if not nodes:
-        raise BadInput("names no node and no label", field=origin, hint=_HINT)
+        raise BadInput("has neither nodes nor labels", field=origin, hint=_HINT)
     if len(nodes) > MAX_NODES:
         raise BadInput(f"names more than {MAX_NODES} nodes", field=origin)
     return nodes

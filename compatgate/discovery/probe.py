@@ -244,7 +244,9 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
         BadInput: the text is empty, not JSON, or not a probe document.
     """
     if not text.strip():
-        raise BadInput("is empty", field=origin, hint="write it with compatgate probe -o FILE")
+        raise BadInput(
+            "is empty", field=origin, hint="create the file with compatgate probe -o FILE"
+        )
     try:
         document = msgspec.json.decode(text)
     except DECODE_ERRORS as error:

@@ -111,7 +111,7 @@ def _check_strictness(raw: RawDocument) -> Mistakes:
             ("spec", "policy", "entries"),
             "has no effect: the policy requires no entry",
             value="strict",
-            hint="write requireEntry: true as well, or leave entries out",
+            hint="add requireEntry: true, or omit entries",
         )
 
 
@@ -123,7 +123,7 @@ def _check_approvers(raw: RawDocument) -> Mistakes:
             ("spec", "policy", "approvers"),
             "has no effect: the policy asks for one person, the author",
             value=policy["approvers"],
-            hint="write approvals: 2 as well, or leave approvers out",
+            hint="add approvals: 2, or omit approvers",
         )
 
 
@@ -139,7 +139,7 @@ def _check_imported(raw: RawDocument) -> Mistakes:
                 ("spec", "policy", "canary", "imported", suite),
                 f"has no effect: the policy does not ask for the suite {suite!r}",
                 value=suite,
-                hint="name the suite in canary.suites as well, or leave it out here",
+                hint="add the suite to canary.suites, or remove it here",
             )
 
 
@@ -174,7 +174,7 @@ def _check_product(name: str, gpus: Gpus) -> None:
     gpu = resolve_gpu(base, gpus)
     if not gpu.product:
         what = f"{name!r} is a compute capability; an entry is for products"
-        raise BadInput(what, value=name, hint="like A100, A100-SXM4-80GB or L4")
+        raise BadInput(what, value=name, hint="for example A100, A100-SXM4-80GB or L4")
     if slices and gpu.mig:
         what = f"{name!r} names a MIG profile and every slice"
         raise BadInput(what, value=name, hint=f"{gpu.name}/mig-{gpu.mig} or {gpu.name}/mig-*")
@@ -240,7 +240,7 @@ def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
         name = resolved.component.name
         if name in OF_BUILDS and path == _ENTRY_COMPONENTS:
             what = f"{key} is what a build is made with: no run measures it, so no entry names it"
-            yield raw.problem((*path, key), what, value=key, hint=f"leave {key} out")
+            yield raw.problem((*path, key), what, value=key, hint=f"omit {key}")
         if resolved.cuda:
             tag = f"cu{''.join(map(str, resolved.cuda))}"
             hint = f"write {name}, and the build with the version, like ==9.1.0+{tag}"
@@ -319,7 +319,9 @@ def _check_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"{text!r} is not a date", value=text, hint="like 2027-01-31") from None
+        raise BadInput(
+            f"{text!r} is not a date", value=text, hint="for example 2027-01-31"
+        ) from None
 
 
 def _check_value(

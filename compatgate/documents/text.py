@@ -99,7 +99,9 @@ def read_nodes(
                 yield RawDocument(source.file, reader.value(node, (), 0), node)
         if not found:
             reader.report(
-                None, "the text has no document", hint="compatgate matrix example shows some"
+                None,
+                "the text has no document",
+                hint="for examples, run: compatgate matrix example",
             )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -165,7 +165,9 @@ def _read_kind(raw: RawDocument, problems: Problems) -> Kind | None:
     if not isinstance(raw.value, dict):
         problems.add(
             raw.problem(
-                (), "a document must be a mapping", hint="compatgate matrix example shows some"
+                (),
+                "a document must be a mapping",
+                hint="for examples, run: compatgate matrix example",
             )
         )
         return None
@@ -284,7 +286,7 @@ def _validator(kind: str) -> Any:
     try:
         return Draft202012Validator(json.loads(path.read_text()))
     except OSError:
-        raise CompatgateError(f"{path} is missing", hint="install compatgate again") from None
+        raise CompatgateError(f"{path} is missing", hint="reinstall compatgate") from None
 
 
 def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:

@@ -165,7 +165,7 @@ class ClusterApi:
             f"no connection to the cluster is configured: {what}",
             field="--kubeconfig",
             value=self._access.kubeconfig,
-            hint="name --kubeconfig and --context, or --in-cluster in a pod",
+            hint="use --kubeconfig and --context, or --in-cluster in a pod",
         )
 
 

@@ -250,13 +250,13 @@ def test_history_is_read_from_files_of_earlier_sessions(paired):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (("p", "q", "--paired"), "one file, which holds both arms"),
+        (("p", "q", "--paired"), "one file with both arms"),
         (("p",), "the candidate's file is missing"),
         (("p", "q", "--history", "h"), "--history needs --paired"),
-        (("p", "--paired", "--unit", "ms"), "--unit is not for --paired"),
+        (("p", "--paired", "--unit", "ms"), "--unit cannot be combined with --paired"),
         (("p", "--paired", "--peak", "m0=fast"), "not a peak of m0"),
         (("p", "--paired", "--explained", "m9=why"), "there is no metric m9"),
-        (("p", "--paired", "--explained", "m0"), "names no value"),
+        (("p", "--paired", "--explained", "m0"), "has no value"),
         (("p", "--paired", "--tolerance", "5"), "not a tolerance"),
         (("none", "--paired"), "cannot read 'none'"),
     ],

@@ -70,10 +70,10 @@ def find_format(text: str) -> ImportFormat:
         if {"categories", "result"} <= members or {"report", "generatedAt"} <= members:
             return "nvcre"
     raise BadInput(
-        "the format of the report is not known",
+        "unknown format of the report",
         field="format",
         value="auto",
-        hint=f"name it: {', '.join(READERS)}",
+        hint=f"name the format: {', '.join(READERS)}",
     )
 
 

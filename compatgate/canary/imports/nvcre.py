@@ -144,6 +144,6 @@ def _metric(name: str, node: Node, unit: str) -> Metric:
     """Read a number with its unit, as ``882.51 GB/s``; a percentage becomes a share."""
     match = _NUMBER.match(node.text().strip())
     if match is None or (match[2] not in ("", "%") and match[2] != unit):
-        raise node.wrong(f"is no number of {unit}")
+        raise node.wrong(f"is not a number of {unit}")
     value = float(match[1])
     return Metric(name, unit, (value / 100 if match[2] == "%" else value,))

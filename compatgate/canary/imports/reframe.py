@@ -41,7 +41,7 @@ def read_reframe(text: str) -> list[Observation]:
     session = document.get("session_info")
     version = session.get("data_version")
     if version.text().partition(".")[0] != _VERSION:
-        raise version.wrong("this version of ReFrame's report is not known", "4.x, of ReFrame 4")
+        raise version.wrong("unknown version of the ReFrame report", "4.x, of ReFrame 4")
     cases: dict[tuple[str, str], Node] = {}
     places: dict[str, list[Node]] = {}
     for run in document.get("runs").items():
@@ -97,7 +97,7 @@ def _part(case: Node) -> Part:
         problems.append(f"ReFrame says {outcome}: {reason}".strip(": ")[:_REASON])
     else:
         known = ", ".join((*_PASSED, *_FAILED, *_LEFT_OUT))
-        raise result.wrong("is no result of ReFrame", known)
+        raise result.wrong("is not a result of ReFrame", known)
     metrics, verdicts = _values(case.get("perfvalues"))
     return make_part(
         f"{name}@{environ}" if environ else name,
@@ -120,7 +120,7 @@ def _values(found: Node) -> tuple[tuple[Metric, ...], tuple[Check, ...]]:
         items = entry.items()
         if len(items) < 5:
             raise entry.wrong(
-                "is no performance value", "[value, reference, lower, upper, unit, result]"
+                "is not a performance value", "[value, reference, lower, upper, unit, result]"
             )
         name = key.rpartition(":")[2]
         unit = items[4].optional_text() or ""

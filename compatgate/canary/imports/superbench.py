@@ -54,7 +54,7 @@ def read_superbench(text: str) -> list[Observation]:
         body = parse_json(line, f"line {number}")
         node = body.get("node")
         if node.text() in found:
-            raise node.wrong("the node is in the report twice")
+            raise node.wrong("the report lists the node twice")
         found[node.text()] = Observation("SuperBench", _parts(body), host=node.text())
     return list(found.values())
 

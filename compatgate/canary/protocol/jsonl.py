@@ -140,7 +140,7 @@ def read_numbers(body: dict[str, Any], field: str, single: str | None = None) ->
     """
     if single is not None and single in body:
         if field in body:
-            raise BrokenLine(f"both {field} and {single}")
+            raise BrokenLine(f"the line has both {field} and {single}")
         return [read_number(single, body[single])]
     values = body.get(field, [])
     if not isinstance(values, list):
@@ -235,7 +235,7 @@ class JsonLines:
 
     def _read_env(self, body: dict[str, Any]) -> None:
         if self._env is not None:
-            raise BrokenLine("there is a second env line")
+            raise BrokenLine("the output has a second env line")
         if self._began:
             raise BrokenLine("the env line must be the first line of the protocol")
         self._env = read_env(body)

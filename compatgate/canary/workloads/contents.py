@@ -174,7 +174,7 @@ def _pack_file(folder: Path, path: Path) -> PackedFile:
         raise BadInput(
             f"{path} is not a plain file",
             field=relative,
-            hint="links and devices are not copied into a container; use a regular copy",
+            hint="links and devices are not copied into a container; use a regular file",
         )
     try:
         executable = bool(path.stat().st_mode & 0o100)

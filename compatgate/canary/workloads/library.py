@@ -197,5 +197,5 @@ def _conflict_error(kind: str, name: str, here: str, there: str) -> Conflict:
         f"the {kind} {name} of {here} is also in {there}",
         field=name,
         value=name,
-        hint="give it another name, or set replaces = true if that is intended",
+        hint="rename it, or set replaces = true to replace the other on purpose",
     )

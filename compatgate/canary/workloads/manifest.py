@@ -122,7 +122,7 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if written.interpreter == "worker" and not written.command[0].startswith("python"):
         what = "needs a command that starts with python3"
-        hint = "only Python can be the worker's; leave interpreter out"
+        hint = "only Python can be the worker's; omit interpreter"
         found.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"

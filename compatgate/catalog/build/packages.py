@@ -304,7 +304,7 @@ def check_vocabulary(components: Sequence[Record]) -> None:
     for name, value in vocabulary_values(components).items():
         if getattr(vocabulary, name) != value:
             raise BadInput(
-                "the components differ from those this program was built with",
+                "the list of components differs from the list in this program",
                 field="components",
                 value=name,
                 hint="the list is closed: an overlay adds to packages; a developer runs"

@@ -103,13 +103,15 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = _JUDGE_EPILOG
     parser.add_argument(
-        "baseline", metavar="BASELINE", help="accepted measurements; with --paired, the pairs"
+        "baseline",
+        metavar="BASELINE",
+        help="file with accepted measurements; with --paired, file with the pairs",
     )
     parser.add_argument(
         "candidate",
         metavar="CANDIDATE",
         nargs="?",
-        help="measurements to judge; none with --paired",
+        help="file with measurements to judge; omit with --paired",
     )
     parser.add_argument(
         "--metric",
@@ -275,7 +277,7 @@ def _spec(
     directions: set[Better] = {better for better, _ in stated if better}
     if len(directions) > 1 and not args.better:
         raise BadInput(
-            f"the files disagree about which direction of {name} is better",
+            f"the files disagree on the better direction of {name}",
             field="better",
             value=sorted(directions),
             hint="choose with --better",

@@ -27,20 +27,19 @@ _COLOURS = {"regression": "red", "inconclusive": "yellow"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of pairs."""
     parser.add_argument(
-        "--paired", action="store_true", help="judge one file of pairs, reference and candidate"
+        "--paired", action="store_true", help="judge one file with pairs of reference and candidate"
     )
     parser.add_argument(
         "--history",
         action="append",
         metavar="FILE",
-        help="with --paired: pairs of an earlier session, from which to learn the noise; "
-        "may be repeated",
+        help="with --paired: pairs of an earlier session, to estimate the noise; may be repeated",
     )
     parser.add_argument(
         "--correction",
         choices=("holm", "benjamini-hochberg"),
-        help="with --paired: bound the chance of a false failure (holm, the default), or the "
-        "share of false regressions",
+        help="with --paired: limit the probability of a false failure (holm, the default), or the"
+        " share of false regressions",
     )
     parser.add_argument(
         "--peak",
@@ -52,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explained",
         action="append",
         metavar="M=REASON",
-        help="why a change by more than 2 x, or a value above the peak, is real; may be repeated",
+        help="reason why a change of more than 2 x, or a value above the peak, is real; may be"
+        " repeated",
     )
 
 
@@ -65,14 +65,14 @@ def check_options(args: argparse.Namespace) -> None:
     if args.paired:
         if args.candidate is not None:
             raise BadInput(
-                "--paired takes one file, which holds both arms",
+                "--paired takes one file with both arms",
                 field="CANDIDATE",
                 value=args.candidate,
-                hint="leave it out",
+                hint="omit CANDIDATE",
             )
         for option in ("repetitions", "unit"):
             if getattr(args, option):
-                raise BadInput(f"--{option} is not for --paired", field=f"--{option}")
+                raise BadInput(f"--{option} cannot be combined with --paired", field=f"--{option}")
         return
     if args.candidate is None:
         raise BadInput(
@@ -207,7 +207,7 @@ def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) 
         name, equals, text = option.partition("=")
         if not equals or not text.strip():
             hint = f"write {field} METRIC=..."
-            raise BadInput(f"'{option}' names no value", field=field, value=option, hint=hint)
+            raise BadInput(f"'{option}' has no value", field=field, value=option, hint=hint)
         if name not in specs:
             hint = f"metrics: {', '.join(list(specs)[:10])}"
             raise BadInput(f"there is no metric {name}", field=field, value=name, hint=hint)

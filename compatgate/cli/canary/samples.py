@@ -27,10 +27,14 @@ _MOST = 256 << 20
 def add_read_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.epilog = _READ_EPILOG
-    parser.add_argument("file", metavar="FILE", help="output of the tool, - for standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help="file with the tool's output; - for standard input"
+    )
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--adapter", metavar="NAME", help="tool of the output, as in workload.toml")
-    chosen.add_argument("--workload", metavar="NAME", help="workload of the output")
+    chosen.add_argument(
+        "--adapter", metavar="NAME", help="adapter of the tool, as in workload.toml"
+    )
+    chosen.add_argument("--workload", metavar="NAME", help="workload that the output belongs to")
     add_workloads(parser)
     add_format(parser)
 
@@ -129,17 +133,21 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.epilog = _SAMPLE_EPILOG
     parser.add_argument("id", metavar="RUN", nargs="?", help="finished run")
-    parser.add_argument("--printed", metavar="FILE", help="output of a program, instead of a RUN")
+    parser.add_argument(
+        "--printed", metavar="FILE", help="file with the output of a program, instead of RUN"
+    )
     parser.add_argument("--workload", metavar="W", help="with --printed: workload of the program")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="with --printed: seed (default: 0)"
     )
     parser.add_argument(
-        "--measured-at", metavar="TIME", help="with --printed: end time, 2026-11-21T20:16:37Z"
+        "--measured-at",
+        metavar="TIME",
+        help="with --printed: end time, for example 2026-11-21T20:16:37Z",
     )
     add_workloads(parser)
     parser.add_argument("--step", metavar="S", help="only this step, for example gemm-0")
-    parser.add_argument("--note", metavar="TEXT", default="", help="note to keep in each file")
+    parser.add_argument("--note", metavar="TEXT", default="", help="note to store in each file")
     parser.add_argument(
         "-o",
         "--output",
@@ -186,7 +194,7 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.id is None or args.workload or args.measured_at:
         hint = "RUN; or --printed FILE --workload W --measured-at TIME"
-        raise BadInput("name a run or a file to take samples of", hint=hint)
+        raise BadInput("name a run, or a file with --printed", hint=hint)
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
@@ -243,7 +251,7 @@ def _place(folder: Path, sample: dict[str, Any]) -> Path:
 
     parts = (sample["workload"], "samples", sample["name"])
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-        raise BadInput("the gate answered with a path outside of the folder", field="--server")
+        raise BadInput("the gate returned a path outside the folder", field="--server")
     return folder.joinpath(*parts)
 
 

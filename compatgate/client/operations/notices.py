@@ -82,7 +82,7 @@ def snooze_incident(
 
 @Operation
 def resolve_incident(id: int, *, comment: str) -> Request[IncidentBody]:  # noqa: A002
-    """Say that an open incident is dealt with.
+    """Resolve an open incident.
 
     Args:
         id: of the incident.
@@ -113,7 +113,7 @@ def show_channel(name: str) -> Request[ChannelBody]:
 
 @Operation
 def set_channel(name: str, channel: ChannelRequest | Mapping[str, Any]) -> Request[ChannelMade]:
-    """Make or replace a channel; the answer shows a key that the gate made, once.
+    """Create or replace a channel; the answer shows a key that the gate created, once.
 
     Args:
         name: of the channel.
@@ -151,7 +151,7 @@ def show_subscription(name: str) -> Request[SubscriptionBody]:
 def set_subscription(
     name: str, subscription: SubscriptionRequest | Mapping[str, Any]
 ) -> Request[SubscriptionBody]:
-    """Make or replace a subscription; it is told what happens from now on.
+    """Create or replace a subscription; it receives only later incidents.
 
     Args:
         name: of the subscription.

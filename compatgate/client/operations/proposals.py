@@ -114,7 +114,7 @@ def approve_proposal(
 
 @Operation
 def retract_approval(id: str, *, comment: str | None = None) -> Request[ProposalBody]:  # noqa: A002
-    """Take your own approval back."""
+    """Withdraw your approval."""
     return _act(id, "retract", CommentRequest, comment=comment)
 
 

@@ -52,7 +52,7 @@ def list_upgrades(
 def create_upgrade(
     upgrade: UpgradeRequest | Mapping[str, Any], *, reason: str
 ) -> Request[UpgradeBody]:
-    """Propose an upgrade of a target's driver, in the waves of its plan.
+    """Propose a driver upgrade of a target, with waves from its plan.
 
     Args:
         upgrade: name, target, driver, and how waves follow each other.
@@ -77,13 +77,13 @@ def may_start(
     by: str | None = None,
     dry_run: bool | None = None,
 ) -> Request[MayStartBody]:
-    """Ask whether a wave may start; if so, it is yours.
+    """Start a wave if allowed, and hold it for the caller.
 
     Args:
         name: of the upgrade.
         wave: its number; None: the next one.
         by: who would roll the wave; None: the caller's name.
-        dry_run: only look: start nothing.
+        dry_run: report only; do not start the wave.
     """
     path = "/upgrades/{name}/may-start"
     return get(path, MayStartBody, name=name, wave=wave, by=by, dry_run=dry_run)
@@ -97,7 +97,7 @@ def approve_upgrade(name: str, *, comment: str | None = None) -> Request[Upgrade
 
 @Operation
 def retract_upgrade(name: str, *, comment: str | None = None) -> Request[UpgradeBody]:
-    """Take your own approval of an upgrade back."""
+    """Withdraw your approval of an upgrade."""
     return _act(name, "retract", UpgradeComment, comment=comment)
 
 
@@ -115,7 +115,7 @@ def resume_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
 
 @Operation
 def roll_back_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
-    """End an upgrade for good: `may_start` answers ``roll back`` for every wave."""
+    """Roll an upgrade back: `may_start` then answers ``roll back`` for every wave."""
     return _change(name, "roll-back", reason)
 
 
@@ -163,7 +163,7 @@ def set_freeze(
     targets: Sequence[str] = ("*",),
     reason: str,
 ) -> Request[FreezeBody]:
-    """Make or replace a freeze: a window in which no wave starts.
+    """Create or replace a freeze: a period in which no wave starts.
 
     Args:
         name: of the freeze.

@@ -315,13 +315,13 @@ class Plan(Struct, frozen=True):
         changed = ", ".join(f"{name} {value}" for name, value in self.changes.items())
         about = f"{changed} on {self.target}"
         if not self.subjects and not self.host:
-            return f"{about}: nothing is blessed there and nothing runs, so nothing was evaluated"
+            return f"{about}: no blessed entries and no running stacks, so nothing was evaluated"
         physics = self._broken_by(("facts",))
         paperwork = self._broken_by(("matrix", "evidence"))
         total = _count_subjects(self.subjects)
         parts = [f"facts break {len(physics)}"] if physics else []
         if paperwork:
-            parts.append(f"{len(paperwork)} lack only an edited entry or evidence")
+            parts.append(f"{len(paperwork)} need only an edited entry or evidence")
         if unknown := [s for s in self.subjects if s.is_open and s.change != "breaks"]:
             parts.append(f"{len(unknown)} not known to work")
         if any(finding.outcome == "fail" for finding in self.host):

@@ -117,6 +117,6 @@ def _choose_cuda(
     carried = [pair for major in majors if (pair := facts.highest_cuda(major)) in known]
     if not carried:
         hint = "name a series, like cuda=13.0"
-        raise BadInput("cannot be chosen", field="upgrade", value="cuda", hint=hint)
+        raise BadInput("cannot be chosen automatically", field="upgrade", value="cuda", hint=hint)
     chosen = min(carried)
     return format_parts(chosen), f"CUDA {format_parts(chosen)} is the one that the driver brings"

@@ -171,7 +171,7 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
             f"'{quote_text(text)}' is not a version",
             field=name,
             value=text,
-            hint=f"digits and dots, such as {example}; leave it out if it is not known",
+            hint=f"digits and dots, such as {example}; omit the value if it is unknown",
         )
     if name == "cuda" and _CUDA_DRIVER_API.fullmatch(text):
         return divmod(int(text) // 10, 100)
@@ -185,5 +185,5 @@ def host_brand(host: Properties) -> str | None:
         BadInput: it is empty.
     """
     if host.brand == "":
-        raise BadInput("empty", field="brand", value="", hint="leave it out if it is not known")
+        raise BadInput("empty", field="brand", value="", hint="omit the value if it is unknown")
     return host.brand

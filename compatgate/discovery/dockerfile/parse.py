@@ -187,7 +187,9 @@ def resolve_build(
     """
     stages = list(_stages(instructions, name, arguments))
     if not stages:
-        raise BadInput("has no FROM", field=name, hint="a Dockerfile begins FROM an image")
+        raise BadInput(
+            "has no FROM", field=name, hint="start the Dockerfile with FROM and an image"
+        )
     named = {stage.name: number for number, stage in enumerate(stages) if stage.name}
     at = len(stages) - 1
     if target.isdecimal() and int(target) < len(stages):
@@ -227,7 +229,9 @@ def _stages(
                 scope[key] = arguments.get(key, outer if default is None else default)
                 declared.add(key)
         elif stage is None:
-            raise BadInput(f"{one.word} stands before FROM", field=where, hint="begin with FROM")
+            raise BadInput(
+                f"{one.word} stands before FROM", field=where, hint="start the Dockerfile with FROM"
+            )
         else:
             stage.instructions.append(one)
             for key, text in _pairs(one, where) if one.word == "ENV" else ():

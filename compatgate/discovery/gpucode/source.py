@@ -33,7 +33,7 @@ def damaged_error(name: str, offset: int, what: str) -> BadInput:
         f"damaged or truncated at byte {offset}: {what}",
         field=name,
         value=offset,
-        hint="fetch or build it again",
+        hint="download or build the file again",
     )
 
 

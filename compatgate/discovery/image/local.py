@@ -120,7 +120,7 @@ def _split(reference: str) -> tuple[str, str, str]:
     transport, colon, rest = reference.partition(":")
     if colon and transport in _UNREAD and not os.path.exists(reference):
         problem = f"images of the transport {transport}: are not read"
-        raise BadInput(problem, field="image", value=reference, hint=f"read are {READ_FORMS}")
+        raise BadInput(problem, field="image", value=reference, hint=f"supported: {READ_FORMS}")
     if colon and transport in _READ and not os.path.exists(reference):
         return (transport, *_split_ref(rest))
     return "", os.path.expanduser(reference), ""
@@ -144,7 +144,7 @@ def _file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise NotFound("there is no such file or folder", field=path) from None
+        raise NotFound("the file or folder does not exist", field=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
     except CompatgateError as error:
@@ -214,7 +214,7 @@ class _Reader:
         if archive.find("manifest.json"):
             return self._layered(read_saved(archive, self._name, self._ref))
         problem = "is a tar archive, but neither of an image nor of a root filesystem"
-        raise BadInput(problem, field=self._path, hint=f"read are {READ_FORMS}")
+        raise BadInput(problem, field=self._path, hint=f"supported: {READ_FORMS}")
 
     @property
     def _reference(self) -> str:

@@ -101,7 +101,7 @@ def _choose(descriptors: list[_Descriptor], architecture: str, size: int) -> Sif
     primary = [(one, extra) for one, extra in partitions if extra[1] == _PRIMARY]
     if len(primary) != 1:
         what = f"has {len(primary)} primary partitions"
-        raise BadInput(what, field="image", hint="an image to run has one")
+        raise BadInput(what, field="image", hint="use a SIF image that can run")
     one, (filesystem, _, own) = primary[0]
     if filesystem != _SQUASHFS:
         kind = _FILESYSTEMS.get(filesystem, f"filesystem {filesystem}")

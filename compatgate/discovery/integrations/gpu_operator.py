@@ -47,7 +47,7 @@ def read_objects(text: str, origin: str) -> tuple[Body, ...]:
     )
     found = tuple(one for document in documents for one in _flatten(document, origin))
     if not found:
-        raise BadInput("holds no objects", field=origin, hint=_OBJECTS_HINT)
+        raise BadInput("contains no objects", field=origin, hint=_OBJECTS_HINT)
     return found
 
 

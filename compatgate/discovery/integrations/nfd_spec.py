@@ -228,9 +228,7 @@ def build_spec(
     left_out = [*_driver_needs(stack, facts), *_unchecked_needs(stack)]
     if not (stack.components or stack.packages or stack.arch or stack.require):
         hint = "an image without a CUDA component or GPU code has no requirement on a GPU node"
-        raise InconclusiveInput(
-            "the stack names nothing that needs a GPU", field="stack", hint=hint
-        )
+        raise InconclusiveInput("no part of the stack needs a GPU", field="stack", hint=hint)
     if platform.startswith("linux/arm64") and _may_run_on_tegra(stack, facts):
         raise InconclusiveInput(
             "the image may run on Jetson, whose GPU is not a PCI device: no rule fits all nodes",
@@ -265,7 +263,9 @@ def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[
     if len(useless) == len(capabilities):
         names = " ".join(arch.name for arch in code)
         raise InconclusiveInput(
-            f"no GPU with a known PCI id runs {names}", field="arch", hint="it may be Tegra code"
+            f"no GPU with a known PCI id runs {names}",
+            field="arch",
+            hint="the code may be for Tegra",
         )
     if useless:
         asked["device"] = Expression("NotIn", useless)

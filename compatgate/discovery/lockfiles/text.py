@@ -45,7 +45,9 @@ def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
-        raise InconclusiveInput("is empty", field=name, hint="write it again with its tool")
+        raise InconclusiveInput(
+            "is empty", field=name, hint="write the lockfile again with its tool"
+        )
     return text
 
 

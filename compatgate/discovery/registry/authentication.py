@@ -279,7 +279,9 @@ def authorize(
 def access_error(problem: str) -> Unavailable:
     """Return the error for an image without permission to read."""
     return Unavailable(
-        problem, field="image", hint="run docker login for it, or check the name of the image"
+        problem,
+        field="image",
+        hint="run docker login for the registry, or check the name of the image",
     )
 
 

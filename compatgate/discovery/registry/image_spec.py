@@ -225,7 +225,9 @@ def parse_platform(text: str) -> Platform:
     parts = text.strip().lower().split("/")
     if len(parts) not in (2, 3) or not all(part.isalnum() or "_" in part for part in parts):
         what = f"{text!r} is not a platform"
-        raise BadInput(what, field="platform", value=text, hint="like linux/amd64 or linux/arm64")
+        raise BadInput(
+            what, field="platform", value=text, hint="for example linux/amd64 or linux/arm64"
+        )
     return normalize_platform(Platform(*parts))
 
 

@@ -102,7 +102,7 @@ class LocalFile(SeekableFile):
         try:
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         except FileNotFoundError:
-            raise NotFound("there is no such file", field=path) from None
+            raise NotFound("the file does not exist", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
         self.size = self._file.seek(0, SEEK_END)
@@ -294,7 +294,7 @@ class RangeFile(SeekableFile):
                 data = self._response.read(CHUNK) if self._response else b""
                 if data:
                     return self._taken(data)
-                raise Unavailable("the connection ended before the range that was asked for")
+                raise Unavailable("the connection ended before the requested range")
             except Unavailable as error:
                 self._hang_up()
                 failed += 1
@@ -307,7 +307,7 @@ class RangeFile(SeekableFile):
         self._at += len(data)
         if self._at > self._stop:
             self._hang_up()
-            raise self._damaged("the server sends more than the range that was asked for")
+            raise self._damaged("the server sent more than the requested range")
         if self._at == self._stop and self._response:
             if "Content-Length" in self._response.headers:
                 self._response.read(1)  # at the end the connection can be reused
@@ -365,7 +365,7 @@ class RangeFile(SeekableFile):
         if self.size not in (-1, size):
             raise self._damaged(f"the server has {size} bytes, the index states {self.size}")
         if size > LARGEST_FILE:
-            raise self._damaged(f"{size} bytes are too many (max {LARGEST_FILE})")
+            raise self._damaged(f"the file is too large: {size} bytes (max {LARGEST_FILE})")
         self.size = size
 
     def _take_whole(self, response: Response) -> None:
@@ -381,7 +381,7 @@ class RangeFile(SeekableFile):
                 f"the server does not answer range requests, and the file is larger than {WHOLE}"
                 " bytes",
                 field=self.label,
-                hint="download the wheel, and measure the file",
+                hint="download the wheel and measure the local file",
             )
         if length.isdigit() and int(length) != len(data):
             raise self._damaged(f"the server sent {len(data)} of {length} bytes")
@@ -397,12 +397,14 @@ class RangeFile(SeekableFile):
             if response.headers.get("Content-Encoding", "identity") == "identity":
                 return response
             response.close()
-            raise self._damaged("the server sends it encoded although that was not asked for")
+            raise self._damaged(
+                "the server compressed the file although the request did not allow compression"
+            )
         response.close()
         if response.status in (404, 410):
             raise NotFound("the server does not have this file", field=self.label)
         what = f"the server answers with status {response.status}"
-        raise Unavailable(what, field=self.label, hint="check the URL and its credentials")
+        raise Unavailable(what, field=self.label, hint="check the URL and the credentials")
 
     def _said(self, error: CompatgateError, where: str = "") -> CompatgateError:
         """Return an error of the transport, worded for registries, as an error of this file."""

@@ -168,7 +168,7 @@ class PackageIndex:
                 return by_version[builds[0]]
             if builds:
                 what = f"{url} has several builds: {', '.join(map(str, sorted(builds)))}"
-                raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
+                raise BadInput(what, field=f"{package}=={version}", hint="name one release")
         what = "has no wheel of that version" if known else "has no wheel of that package"
         places = ", ".join(map(strip_credentials, self.urls))
         hint = f"asked: {places}; name another index with --index"
@@ -326,7 +326,7 @@ def _parse_json_page(data: bytes, page: str) -> list[dict[str, Any]]:
         document = msgspec.json.decode(data)
         files = document["files"]
     except (msgspec.DecodeError, RecursionError, KeyError, TypeError, UnicodeDecodeError):
-        raise Unavailable("the index does not answer like a package index", field=page) from None
+        raise Unavailable("the URL is not a package index", field=page) from None
     return [item for item in files if isinstance(item, dict)] if isinstance(files, list) else []
 
 

@@ -76,7 +76,7 @@ def _refuse_empty(
 ) -> None:
     empty = "" in values if isinstance(values, list) else option and values == ""
     if empty and action.const != "":
-        parser.error(f"{option or 'an argument'}: is empty; give a value, or leave it out")
+        parser.error(f"{option or 'an argument'}: is empty; give a value, or omit the option")
 
 
 def bounded_count(text: str) -> int:
@@ -206,7 +206,7 @@ def server_of(args: argparse.Namespace) -> str | None:
     """
     given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
     if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
+        raise BadInput(f"{' and '.join(given)} exclude each other", hint="choose one")
     return (args.server if given else os.environ.get("COMPATGATE_SERVER")) or None
 
 

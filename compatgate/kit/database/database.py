@@ -308,9 +308,9 @@ class Database:
                     yield connection
         except (DataError, UnicodeEncodeError, OverflowError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise BadInput(f"the database cannot hold this: {reason}") from error
+            raise BadInput(f"the database cannot store this value: {reason}") from error
         except IntegrityError as error:
-            raise Conflict(f"the change contradicts what is stored: {error.orig}") from error
+            raise Conflict(f"the change conflicts with stored data: {error.orig}") from error
         except (DBAPIError, PoolTimeoutError, OSError) as error:
             found = unavailable(self, error)
             if writing and time.monotonic() - began > _LONG_SECONDS:

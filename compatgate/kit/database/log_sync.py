@@ -71,7 +71,9 @@ class LogSync:
         is_busy = cursor.execute(_RESTART).fetchone()[0]
         if is_busy:
             what = "the database's log could not be synced, and readers keep it from starting anew"
-            raise Unavailable(what, field="database", hint="check its disk; the gate tries again")
+            raise Unavailable(
+                what, field="database", hint="check the disk of the database; the gate retries"
+            )
         self._database.log_is_doubtful = False
 
     def sync(self) -> None:

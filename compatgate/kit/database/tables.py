@@ -77,7 +77,7 @@ class UtcTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a stored time must know its zone")
+            raise ValueError("a stored time needs a time zone")
         return iso(value) if dialect.name == "sqlite" else value.astimezone(UTC)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
@@ -197,7 +197,7 @@ def decode_cursor(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
             raise ValueError("another list's cursor")
         return tuple(_check_cursor(value, k) for value, k in zip(values, keys, strict=True))
     except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
-        hint = "use `next` of the page before"
+        hint = "use the `next` of the previous page"
         raise BadInput("not a cursor", field="cursor", value=cursor, hint=hint) from None
 
 

@@ -83,5 +83,5 @@ def encode_answer(answer: WholeAnswer, default: RawHeaders, *, closes: bool) -> 
     head = b"".join(parts)
     lines = 2 + len(default) + len(answer.headers) + closes
     if head.count(b"\n") != lines or head.count(b"\r") != lines:
-        raise ValueError("a header of an answer has more than one line")
+        raise ValueError("a response header has more than one line")
     return head + answer.body

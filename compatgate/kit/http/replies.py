@@ -187,12 +187,12 @@ def is_not_modified(etag: str) -> bool:
     )
 
 
-Limit = Annotated[int, Meta(ge=1, le=1000, description="items on a page")]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="number of items on a page")]
 Cursor = Annotated[
-    str, Meta(min_length=1, max_length=2000, description="`next` of the page before; opaque")
+    str, Meta(min_length=1, max_length=2000, description="`next` of the previous page; opaque")
 ]
 Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
-Search = Annotated[str, Meta(max_length=200, description="part of the name, in any case")]
+Search = Annotated[str, Meta(max_length=200, description="part of the name, case-insensitive")]
 
 
 class ListPart(Struct, frozen=True):
@@ -246,7 +246,12 @@ def _decode_cursor(cursor: str) -> int:
     except ValueError:
         text = ""
     if not text.isdigit() or len(text) > 9:
-        raise BadInput("is not a cursor", field="cursor", value=cursor, hint="take it from next")
+        raise BadInput(
+            "is not a cursor",
+            field="cursor",
+            value=cursor,
+            hint="use the `next` of the previous page",
+        )
     return int(text)
 
 
@@ -336,7 +341,7 @@ def unexpected_error(error: Exception, environ: Mapping[str, Any]) -> Compatgate
         500,
         "internal-error",
         f"internal error of the gate (error id {number})",
-        hint="the server's log has the details under this id",
+        hint="see the server log for this id",
     )
 
 

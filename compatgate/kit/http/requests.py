@@ -80,7 +80,7 @@ def _check_type(stated: str, media: tuple[str, ...]) -> None:
     kind, parameters = request.mimetype, request.mimetype_params
     if kind not in media:
         raise UnsupportedMediaType(
-            f"the content type {stated or '(none)'} is not accepted here",
+            f"the content type {stated or '(none)'} is not supported",
             field="Content-Type",
             value=stated or None,
             hint=f"send {' or '.join(media)}",
@@ -136,7 +136,9 @@ def check_collections(raw: bytes) -> int:
     count = raw.count(b"[") + raw.count(b"{")
     if count > max(_FREE_COLLECTIONS, len(raw) // _BYTES_OF_COLLECTION):
         hint = f"at most {_FREE_COLLECTIONS}, or one for each {_BYTES_OF_COLLECTION} bytes"
-        raise BadInput("too many lists and objects", field="body", value=count, hint=hint)
+        raise BadInput(
+            "the body has too many lists and objects", field="body", value=count, hint=hint
+        )
     return count
 
 
@@ -163,7 +165,9 @@ def check_depth(raw: bytes, most: int) -> None:
         elif byte in b"[{":
             depth += 1
             if depth > most:
-                raise BadInput("nested too deeply", field="body", hint=f"at most {most} levels")
+                raise BadInput(
+                    "the body is nested too deeply", field="body", hint=f"at most {most} levels"
+                )
         elif byte in b"]}":
             depth -= 1
 
@@ -313,13 +317,13 @@ def read_reason(header: str | None, other: object) -> str:
         raise BadInput(
             "a change needs a reason",
             field="reason",
-            hint=f"say why in the header {REASON_HEADER}, or as reason",
+            hint=f"give a reason in the header {REASON_HEADER} or as `reason`",
         )
     if not isinstance(value, str) or not value.strip():
-        raise BadInput("must be a text", field=field, value=value)
+        raise BadInput("must be text", field=field, value=value)
     if len(value) > LONGEST_REASON or _CONTROL.search(value):
         hint = f"at most {LONGEST_REASON} characters, no control characters"
-        raise BadInput("is not a readable reason", field=field, hint=hint)
+        raise BadInput("contains unprintable characters", field=field, hint=hint)
     return value.strip()
 
 

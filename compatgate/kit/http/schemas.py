@@ -40,7 +40,7 @@ class Problem(Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     status: int
     detail: str
-    field: Annotated[str | None, Meta(description="the part of the request that is wrong")]
+    field: Annotated[str | None, Meta(description="field with the problem")]
     value: Annotated[Any, Meta(description="value of the field, if it is a scalar")]
-    hint: Annotated[str | None, Meta(description="the expected value, or what to do next")]
+    hint: Annotated[str | None, Meta(description="expected value, or next step")]
     problems: list[ProblemItem] = []

@@ -216,7 +216,7 @@ class _TruncatedBody(io.BytesIO):
         """Read the received part; raise where more should follow."""
         if found := super().read(size):
             return found
-        raise ConnectionError("the body is not complete")
+        raise ConnectionError("the body is incomplete")
 
 
 def make_environ(scope: Scope, body: Body) -> dict[str, Any]:

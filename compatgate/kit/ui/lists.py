@@ -111,7 +111,7 @@ def choose_columns(
     hidden = tuple(key for key in every if key not in shown)
     if len(hidden) == len(every):
         hint = "choose at least one column"
-        raise BadInput("a list needs a column", field="columns", value="none", hint=hint)
+        raise BadInput("a list needs at least one column", field="columns", value="none", hint=hint)
     others = {key: keys for key, keys in chosen.hidden.items() if key != name}
     return replace(chosen, hidden={**others, name: hidden} if hidden else others)
 
@@ -131,7 +131,7 @@ def save_view(chosen: Preferences, place: str, name: str, query: str) -> Prefere
     name = " ".join(name.split())
     if not 1 <= len(name) <= MAX_VIEW_NAME or not name.isprintable():
         hint = f"1 to {MAX_VIEW_NAME} characters"
-        raise BadInput("is not a name of a view", field="name", value=name, hint=hint)
+        raise BadInput("is not a valid view name", field="name", value=name, hint=hint)
     if len(query) > MAX_VIEW_QUERY:
         hint = f"at most {MAX_VIEW_QUERY} characters"
         raise BadInput("is too long for a view", field="query", value=len(query), hint=hint)

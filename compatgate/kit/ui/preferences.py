@@ -98,7 +98,7 @@ def pack_cookie(chosen: Preferences) -> str:
     packed = base64.urlsafe_b64encode(write_preferences(chosen).encode()).decode()
     if len(packed) > _MAX_COOKIE:
         hint = "sign in to keep more, or delete a view"
-        raise BadInput("are more than a browser keeps", field="preferences", hint=hint)
+        raise BadInput("are too large for a browser cookie", field="preferences", hint=hint)
     return packed
 
 

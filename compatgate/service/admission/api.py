@@ -57,7 +57,7 @@ class Timeout(Struct, frozen=True):
     """The query parameter that the API server adds to a webhook's address."""
 
     timeout: Annotated[
-        str | None, Meta(description="time that the API server waits", examples=["10s"])
+        str | None, Meta(description="timeout of the API server", examples=["10s"])
     ] = None
 
 

@@ -306,7 +306,7 @@ def _read(path: str) -> KindsFile:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field="--kinds", value=path) from None
     if len(raw) > _LARGEST:
-        raise BadInput("is too large for a file of kinds", field="--kinds", value=path)
+        raise BadInput("is too large for a kinds file", field="--kinds", value=path)
     return parse_kinds(raw, path)
 
 

@@ -48,14 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     what = parser.add_argument_group("what is signed").add_argument
     what("--verdict", metavar="ID", help="id of a verdict")
-    what("--target", metavar="NAME", help="or decide now: target of the blessed matrix")
+    what(
+        "--target",
+        metavar="NAME",
+        help="target of the blessed matrix, to decide now instead of --verdict",
+    )
     what("--image", metavar="REF", help="image whose stack the gate reads")
     what(
         "--stack",
         metavar="NAME=VERSION,...",
         action="append",
         default=[],
-        help="stated stack; the signature is then about the stack; may be repeated",
+        help="stated stack; the signature then covers the stack; may be repeated",
     )
     what(
         "--form",
@@ -65,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     who = parser.add_argument_group("who decides and signs")
     add_server(who, timeout_s=60)
-    who.add_argument("--database", metavar="URL", help="or use this database, with --signing-key")
+    who.add_argument("--database", metavar="URL", help="use this database; needs --signing-key")
     add_signing(who)
     where = parser.add_argument_group("where to").add_argument
     where(
@@ -132,7 +136,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
 
     if args.sigstore_bundle == "-" == args.output:
         what = "standard output is for the envelope"
-        raise BadInput(what, field="--sigstore-bundle", hint="-o FILE names another place for it")
+        raise BadInput(what, field="--sigstore-bundle", hint="-o FILE sets another path")
     asks = bool(args.target or args.image or args.stack)
     if bool(args.verdict) == asks:
         hint = "--verdict ID, or --target NAME with --image or --stack"
@@ -140,7 +144,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
     if args.verdict:
         return None
     if not args.target or not (args.image or args.stack):
-        raise BadInput("name a target, and an image or a stack", field="--target")
+        raise BadInput("name a target and an image or stack", field="--target")
     stack = {"stack": read_stack(args.stack)} if args.stack else {}
     return {"target": args.target, **stack, **({"image": args.image} if args.image else {})}
 
@@ -299,7 +303,7 @@ def read_key_file(path: str, option: str) -> bytes:
     """
     if "-----BEGIN" in path:  # is not shown, for it may be a private one
         raise BadInput(
-            "is a key, not a file name", field=option, hint="name the file that holds it"
+            "contains a key instead of a file name", field=option, hint="name the file with the key"
         )
     try:
         with open(path, "rb") as file:

@@ -113,9 +113,13 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(f"use only one of {' and '.join(subjects)}")
     if args.from_registry and (args.envelope or not args.image or not args.target):
         hint = "--from-registry --image REF --target NAME"
-        raise BadInput("fetches the attestations of an image", field="--from-registry", hint=hint)
+        raise BadInput(
+            "needs --image: it fetches the attestations of an image",
+            field="--from-registry",
+            hint=hint,
+        )
     if not args.from_registry and not args.envelope:
-        raise BadInput("name the envelope's file", hint="or --from-registry")
+        raise BadInput("name the envelope file", hint="or use --from-registry")
 
 
 def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
@@ -177,9 +181,11 @@ def _check_url(url: str) -> None:
 
     parts = urlsplit(url)
     if parts.username or parts.password:  # is not shown
-        raise BadInput("the URL holds a user or password: keys are public", field="--jwks")
+        raise BadInput("the URL contains a user or password; public keys need none", field="--jwks")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
-        raise BadInput("keys are fetched over https", field="--jwks", value=url)
+        raise BadInput(
+            "is not an https URL; keys are fetched only over https", field="--jwks", value=url
+        )
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
@@ -194,7 +200,12 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
         found = image_digest(args.image)
         if found is None:
             hint = "name it by its digest, app@sha256:...; or --from-registry looks it up"
-            raise BadInput("a tag may be any image", field="--image", value=args.image, hint=hint)
+            raise BadInput(
+                "has no digest; a tag can move to another image",
+                field="--image",
+                value=args.image,
+                hint=hint,
+            )
         return (found,)
     if args.digest:
         if not is_digest(args.digest):

@@ -84,7 +84,7 @@ def read_json(data: bytes, field: str) -> Any:
         )
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadInput(f"is not unambiguous JSON: {reason}", field=field) from None
+        raise BadInput(f"is ambiguous JSON: {reason}", field=field) from None
 
 
 def _constant(text: str) -> NoReturn:
@@ -305,10 +305,12 @@ def _predicate(statement: _Statement) -> Predicate:
 def _check_time(predicate: Predicate, now: datetime) -> None:
     if predicate.decided_at > now + SKEW:
         what = f"it was decided on {format_moment(predicate.decided_at)}, which is in the future"
-        raise VerificationFailed("not-yet-valid", what, hint="compare the clocks")
+        raise VerificationFailed(
+            "not-yet-valid", what, hint="check the clocks of this machine and the gate"
+        )
     if predicate.valid_until <= now:
         what = f"it was valid until {format_moment(predicate.valid_until)}"
-        raise VerificationFailed("expired", what, hint="ask the gate again")
+        raise VerificationFailed("expired", what, hint="ask the gate for a new verdict")
 
 
 def _check_subject(subjects: Sequence[Subject], expected: ExpectedStatement) -> None:

@@ -228,7 +228,7 @@ def signer_maker(
     environment = os.environ if environment is None else environment
     if "-----BEGIN" in uri:  # is not shown, for logs are kept
         hint = "name the file that holds it, or its variable: env:VARIABLE"
-        raise BadInput("is a key, not the name of one", field=_FIELD, hint=hint)
+        raise BadInput("contains a key instead of the name of a key", field=_FIELD, hint=hint)
     scheme, colon, rest = uri.partition(":")
     if colon and scheme in EXTERNAL_SIGNERS:
         return _external_signer(uri, scheme, public, environment)
@@ -277,9 +277,7 @@ def _private_from_pem(pem: bytes, passphrase: str | None) -> Any:
         except TypeError:  # it is encrypted
             if not passphrase:
                 what = "the key is encrypted"
-                raise BadInput(
-                    what, field=_FIELD, hint=f"put its passphrase into {SECRET}"
-                ) from None
+                raise BadInput(what, field=_FIELD, hint=f"set {SECRET} to the passphrase") from None
             private = load_pem_private_key(pem, passphrase.encode())
     except (ValueError, UnsupportedAlgorithm):
         wrong = "cannot be decrypted" if b"ENCRYPTED" in pem else "is not a private key in PEM"

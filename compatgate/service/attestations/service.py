@@ -90,7 +90,7 @@ class Attestations:
         signing = self._signing
         if signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no key to sign with", field="id", hint=hint)
+            raise Conflict("this gate has no signing key", field="id", hint=hint)
         statement = (
             verdict_statement(about)
             if form == "verdict"
@@ -121,7 +121,7 @@ class Attestations:
         """
         if self._signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no key to sign with", hint=hint)
+            raise Conflict("this gate has no signing key", hint=hint)
         return self._signing.keys[0].keyid
 
     def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def open_bundle(document: dict[str, Any], keys: Sequence[SSlibKey]) -> dict[str,
     """
     if not _VERSIONS.fullmatch(document["mediaType"]):
         what = f"is a Sigstore bundle of an unknown version: {document['mediaType'][:100]!r}"
-        raise BadInput(what, field=FIELD, hint=f"known is {MEDIA}")
+        raise BadInput(what, field=FIELD, hint=f"supported: {MEDIA}")
     key = _named_key(document.get("verificationMaterial"), keys)
     envelope = document.get("dsseEnvelope")
     signatures = envelope.get("signatures") if isinstance(envelope, dict) else None
@@ -95,7 +95,9 @@ def _named_key(material: Any, keys: Sequence[SSlibKey]) -> SSlibKey:
     public = material.get("publicKey")
     if public is None and ("certificate" in material or "x509CertificateChain" in material):
         what = "it is signed with a certificate, not with a key"
-        raise VerificationFailed("unknown-key", what, hint="only keys are trusted here")
+        raise VerificationFailed(
+            "unknown-key", what, hint="this verifier trusts only keys, not certificates"
+        )
     hint = public.get("hint") if isinstance(public, dict) else None
     if not isinstance(hint, str) or not hint:
         what = "is a Sigstore bundle without a key's hint: verificationMaterial.publicKey.hint"

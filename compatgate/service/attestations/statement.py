@@ -247,7 +247,7 @@ def _check(verdict: Mapping[str, Any]) -> None:
         raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
     if any(finding["rule"] == some_pools.id for finding in verdict["findings"]):
         what = f"verdict {verdict['id']} is about some pools of the target only"
-        raise Conflict(what, field="id", hint="ask again without pools")
+        raise Conflict(what, field="id", hint="ask again without `pools`")
     waived = any(finding["outcome"] == "waived" for finding in verdict["findings"])
     if basis == "stated" and verdict["image"] and waived:
         what = f"verdict {verdict['id']} rests on a waiver, and its image was not read"

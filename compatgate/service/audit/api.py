@@ -16,7 +16,7 @@ from compatgate.service.web.route import Returns, route
 class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the audit log."""
 
-    action: Annotated[Filter, Meta(description="or the beginning of several, `matrix.`")] | None = (
+    action: Annotated[Filter, Meta(description="action, or a prefix such as `matrix.`")] | None = (
         None
     )
     actor: Filter | None = None
@@ -47,7 +47,7 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
         | None
     ) = None
     full: Annotated[
-        bool, Meta(description="read everything, not only what is new since the last seal")
+        bool, Meta(description="verify everything, not only records since the last seal")
     ] = False
 
 

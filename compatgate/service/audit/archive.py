@@ -147,7 +147,7 @@ def write_archive(path: Path, head: ArchiveHead, lines: Iterator[Line]) -> str:
             f"cannot write {path}: {error.strerror or error}",
             field="--to",
             value=str(path),
-            hint="name a folder that has room and may be written; nothing was removed",
+            hint="name a writable folder with enough space; nothing was removed",
         ) from None
     return digest
 

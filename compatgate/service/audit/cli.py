@@ -32,27 +32,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser(
         "verify",
-        help="recompute the chain; exit status 1 when something was changed; a server asks for a"
-        " token with the scope admin",
+        help="recompute the chain; exit with 1 if a record was changed; a server needs a token"
+        " with the scope admin",
     )
     verify.add_argument(
-        "--head", metavar="HASH", help="latest hash stored earlier; it must still be in the chain"
+        "--head", metavar="HASH", help="hash stored earlier; the chain must still contain it"
     )
     verify.add_argument(
         "--full",
         action="store_true",
-        help="read everything; without it, what is new since the last verification that found"
-        " everything in order",
+        help="read everything (default: records since the last successful verification)",
     )
     verify.add_argument(
         "--archive",
         metavar="FILE",
-        help="verify a file of `audit archive` alone; with --server or --database, also look for"
-        " the link that seals it",
+        help="verify only this file of `audit archive`; with --server or --database, also check"
+        " the link that seals the file",
     )
     _add_archive(actions.add_parser("archive", help=_ARCHIVE_HELP))
     shown = actions.add_parser("list", help="list audit records, newest first")
-    shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
+    shown.add_argument(
+        "--action",
+        dest="what",
+        help='action, for example token.create, or a prefix such as "matrix."',
+    )
     shown.add_argument("--actor", metavar="NAME", help="actor")
     shown.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
     shown.add_argument("--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z")
@@ -73,16 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_archive(parser: argparse.ArgumentParser) -> None:
     age = parser.add_mutually_exclusive_group(required=True)
     age.add_argument(
-        "--older-than", metavar="DURATION", help="archive months that ended so long ago, as 90d"
+        "--older-than",
+        metavar="DURATION",
+        help="archive months that ended at least this long ago, for example 90d",
     )
-    age.add_argument("--before", metavar="MONTH", help="archive months before this, as 2026-10")
-    parser.add_argument(
-        "--to", required=True, metavar="DIR", help="folder for the files; it must exist"
+    age.add_argument(
+        "--before", metavar="MONTH", help="archive months before this month, for example 2026-10"
     )
+    parser.add_argument("--to", required=True, metavar="DIR", help="existing folder for the files")
     parser.add_argument(
         "--drop",
         action="store_true",
-        help="remove archived decisions from the database, also those of earlier calls",
+        help="remove archived decisions from the database, including those archived earlier",
     )
     add_database(parser)
     add_format(parser)
@@ -203,7 +208,7 @@ def _archive(args: argparse.Namespace) -> int:
 
     folder = Path(args.to)
     if not folder.is_dir():
-        raise BadInput("not a folder", field="--to", value=args.to, hint="make it first")
+        raise BadInput("not a folder", field="--to", value=args.to, hint="create the folder first")
     before = _first_day(args)
     database = Database.open(args.database)
     tables.prepare_schema(database)
@@ -248,7 +253,7 @@ def _first_day(args: argparse.Namespace) -> date:
         return date.fromisoformat(f"{args.before}-01")
     except ValueError:
         raise BadInput(
-            "not a month", field="--before", value=args.before, hint="write 2026-10"
+            "not a month", field="--before", value=args.before, hint="for example 2026-10"
         ) from None
 
 

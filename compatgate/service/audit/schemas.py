@@ -27,16 +27,22 @@ class ChainBody(Struct, frozen=True, forbid_unknown_fields=True):
     links: int
     decisions: int
     revisions: int
-    evidence: Annotated[int, Meta(description="judged runs")]
+    evidence: Annotated[int, Meta(description="number of judged runs")]
     head: Annotated[
-        str, Meta(description="store it elsewhere; the chain alone cannot reveal truncation")
+        str,
+        Meta(
+            description="latest hash; store it elsewhere: the chain alone cannot reveal truncation"
+        ),
     ]
     problems: list[str]
-    batches: Annotated[int, Meta(description="batches of decisions")] = 0
+    batches: Annotated[int, Meta(description="number of batches of decisions")] = 0
     tokens: int = 0
     since: Annotated[
-        int, Meta(description="link of the seal where this began; 0: everything was read")
+        int,
+        Meta(
+            description="link of the seal where the verification began; 0: everything was verified"
+        ),
     ] = 0
-    checked_links: Annotated[int, Meta(description="links that were read")] = 0
-    checked_decisions: Annotated[int, Meta(description="decisions that were read")] = 0
-    unanchored: Annotated[int, Meta(description="decisions that no link covers yet")] = 0
+    checked_links: Annotated[int, Meta(description="number of verified links")] = 0
+    checked_decisions: Annotated[int, Meta(description="number of verified decisions")] = 0
+    unanchored: Annotated[int, Meta(description="number of decisions that no link covers yet")] = 0

@@ -45,7 +45,7 @@ def backtest(call: Call[NoQuery]) -> Reply:
         sources.append(Source("documents", text, most))
     if not sources and not asked.delete:
         hint = "send documents, yaml or delete"
-        raise BadInput("states no change", field="documents", hint=hint)
+        raise BadInput("names no change", field="documents", hint=hint)
     edits = plan_edits(call.gate, sources, [(one.kind, one.name) for one in asked.delete])
     call.principal.require_targets(name for edit in edits for name in targets_of(edit))
     found: BacktestBody = backtest_edits(

@@ -30,25 +30,31 @@ class BacktestRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A change to backtest: documents to store, documents to delete, or both."""
 
     documents: Annotated[
-        list[dict[str, Any]], Meta(description="documents to create or change, as in files")
+        list[dict[str, Any]],
+        Meta(description="documents to create or change, in the format of matrix files"),
     ] = []
     yaml: Annotated[
         str, Meta(max_length=MAX_TEXT, description="documents to create or change, as YAML")
     ] = ""
     delete: Annotated[list[DocumentName], Meta(max_length=MAX_DELETED)] = []
     file: Annotated[
-        str, Meta(min_length=1, max_length=200, description="name of the YAML in errors")
+        str, Meta(min_length=1, max_length=200, description="file name to show in errors")
     ] = "request"
-    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="period of the decisions")] = DAYS
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="number of days of decisions")] = DAYS
     decisions: Annotated[
-        int, Meta(ge=1, le=DECISIONS, description="most decisions to read, the newest")
+        int,
+        Meta(ge=1, le=DECISIONS, description="maximum number of decisions to read, newest first"),
     ] = DECISIONS
     questions: Annotated[
         int,
-        Meta(ge=1, le=MAX_QUESTIONS, description="most questions to decide, the latest"),
+        Meta(
+            ge=1,
+            le=MAX_QUESTIONS,
+            description="maximum number of questions to decide, latest first",
+        ),
     ] = QUESTIONS
     shown: Annotated[
-        int, Meta(ge=0, le=MAX_SHOWN, description="questions to list of each group")
+        int, Meta(ge=0, le=MAX_SHOWN, description="number of questions to list in each group")
     ] = SHOWN
 
 
@@ -58,9 +64,11 @@ class QuestionChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
     target: str
     stack: dict[str, Any]
     image: str | None
-    pools: Annotated[list[str], Meta(description="that the question names; empty: all")]
-    origin: Annotated[QuestionOrigin, Meta(description="decision log, or a canary run")]
-    verdict_id: Annotated[str, Meta(description="newest verdict, or id of the run")]
+    pools: Annotated[list[str], Meta(description="pools that the question names; empty: all")]
+    origin: Annotated[
+        QuestionOrigin, Meta(description="source of the question: the decision log or a canary run")
+    ]
+    verdict_id: Annotated[str, Meta(description="id of the newest verdict or of the run")]
     decisions: int
     asked_by: list[str]
     first: datetime
@@ -68,7 +76,7 @@ class QuestionChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
     before: Outcome | None
     after: Outcome | None
     message: str
-    nodes: Annotated[int, Meta(description="declared nodes of the pools that decide")]
+    nodes: Annotated[int, Meta(description="declared nodes of the deciding pools")]
 
 
 class BacktestGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,11 +91,11 @@ class BacktestGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     rule: str | None
-    name: Annotated[str, Meta(description="of the rule; empty: no rule decides")]
-    message: Annotated[str, Meta(description="of the most asked question")]
+    name: Annotated[str, Meta(description="name of the deciding rule; empty: no rule decides")]
+    message: Annotated[str, Meta(description="message for the most frequent question")]
     questions: int
     decisions: int
-    nodes: Annotated[int, Meta(description="declared nodes; those of a pool count once")]
+    nodes: Annotated[int, Meta(description="declared nodes; each pool counts once")]
     targets: list[str]
     asked_by: list[str]
     last: datetime
@@ -120,14 +128,17 @@ class BacktestBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     summary: str
     counts: BacktestCountsBody
-    groups: Annotated[list[BacktestGroupBody], Meta(description="worst first")]
-    changes: Annotated[list[ChangeBody], Meta(description="the change in question")]
+    groups: Annotated[list[BacktestGroupBody], Meta(description="groups, worst first")]
+    changes: Annotated[list[ChangeBody], Meta(description="tested changes")]
     days: int
     since: datetime
-    questions: Annotated[int, Meta(description="different questions that were decided twice")]
-    decisions: Annotated[int, Meta(description="their recorded decisions")]
-    complete: Annotated[bool, Meta(description="every question of the period was decided")]
-    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+    questions: Annotated[
+        int,
+        Meta(description="number of different questions, each decided with and without the change"),
+    ]
+    decisions: Annotated[int, Meta(description="number of recorded decisions of these questions")]
+    complete: Annotated[bool, Meta(description="true: every question of the period was decided")]
+    remarks: Annotated[list[str], Meta(description="omissions, in words")]
     matrix_revision: int
     facts: str
 

@@ -70,8 +70,8 @@ class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
             Meta(
                 min_length=1,
                 max_length=1000,
-                description="why implausible values are right; required where the baseline has a "
-                "`doubt`",
+                description="reason why implausible values are correct; required if the baseline"
+                " has a `doubt`",
             ),
         ]
         | None

@@ -48,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "id", type=int, nargs="?", metavar="ID", help="version number, as listed; or --all-of"
     )
     approve.add_argument(
-        "--all-of", metavar="RUN", help="approve every proposed version that a run is part of"
+        "--all-of", metavar="RUN", help="approve every proposed version with values of this run"
     )
     approve.add_argument(
         "--explained",
         metavar="REASON",
-        help="why implausible values are right; kept with the baseline",
+        help="reason why implausible values are correct; kept with the baseline",
     )
     export = actions.add_parser("export", help="export the approved baselines to a file")
     export.add_argument("--workload", metavar="W", help="workload name, with or without digest")

@@ -14,14 +14,14 @@ class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A version of a metric's expected distribution."""
 
     id: int
-    workload: Annotated[str, Meta(description="with the digest of its content")]
+    workload: Annotated[str, Meta(description="workload with its content digest")]
     sku: str
-    family: Annotated[str, Meta(description="of the stack")]
+    family: Annotated[str, Meta(description="stack family")]
     metric: str
     unit: str
     version: int
     state: BaselineState
-    learnt_from: Annotated[int, Meta(description="runs")]
+    learnt_from: Annotated[int, Meta(description="number of runs")]
     values: int
     proposed_at: datetime
     proposed_by: str
@@ -36,7 +36,11 @@ class NearestBody(Struct, frozen=True, forbid_unknown_fields=True):
     family: str
     median: float
     change: Annotated[
-        float | None, Meta(description="from it to this baseline's median, 0.05 is 5 % more")
+        float | None,
+        Meta(
+            description="relative change from the nearest baseline's median to this median; 0.05"
+            " is 5 % more"
+        ),
     ]
 
 
@@ -46,31 +50,37 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     better: Literal["lower", "higher", "either"]
     tolerance: float
     runs: Annotated[
-        list[dict[str, Any]], Meta(description="with `sample`, where the values came as one")
+        list[dict[str, Any]], Meta(description="runs; with `sample` for values from a sample")
     ]
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
     source: Annotated[str, Meta(description="origin of an import; empty: runs of this gate")]
     doubt: Annotated[
-        str, Meta(description="why its values are implausible: approving it needs a reason")
+        str,
+        Meta(
+            description="reason why the values are implausible; an approval then needs `explained`"
+        ),
     ] = ""
-    explained: Annotated[str, Meta(description="the reason that a person gave")] = ""
+    explained: Annotated[str, Meta(description="reason given at the approval")] = ""
     nearest: Annotated[
-        NearestBody | None, Meta(description="present if no version is approved for its family")
+        NearestBody | None,
+        Meta(description="nearest approved baseline; set only if the stack family has none"),
     ] = None
 
 
 class LeftOutBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a file that was not imported, and why."""
 
-    what: Annotated[str, Meta(description="a file, a line of one, or a metric")]
+    what: Annotated[str, Meta(description="file, line of a file, or metric")]
     reason: str
 
 
 class BaselineFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file of a sample or of baselines, as text."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=512, description="for messages")]
+    name: Annotated[
+        str, Meta(min_length=1, max_length=512, description="file name to show in messages")
+    ]
     text: str
 
 
@@ -86,9 +96,11 @@ class BaselinesImported(Struct, frozen=True, forbid_unknown_fields=True):
     proposed: Annotated[list[BaselineBody], Meta(description="versions that wait for approval")]
     unchanged: Annotated[
         list[LeftOutBody],
-        Meta(description="values that exist already, or give way to existing ones"),
+        Meta(description="values that exist already or yield to existing ones"),
     ]
-    refused: Annotated[list[LeftOutBody], Meta(description="values that this gate cannot judge by")]
+    refused: Annotated[
+        list[LeftOutBody], Meta(description="values that this gate cannot use as a baseline")
+    ]
 
 
 BASELINES: dict[str, str] = {

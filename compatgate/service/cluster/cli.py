@@ -77,7 +77,9 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)",
     )
     group.add_argument(
-        "--context", metavar="NAME", help="context in that file (default: the current one)"
+        "--context",
+        metavar="NAME",
+        help="context in the kubeconfig file (default: current context)",
     )
     group.add_argument(
         "--in-cluster", action="store_true", help="use the service account of this pod"
@@ -172,13 +174,13 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace",
         metavar="NAME",
-        help=f"where the worker runs its canaries (default {NAMESPACE}), or else where"
-        f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
+        help=f"existing namespace of the canaries (default: {NAMESPACE}), or with --webhook of the"
+        f" gate (default: {WEBHOOK_NAMESPACE})",
     )
     parser.add_argument(
         "--worker-namespace",
         metavar="NAME",
-        help="where the worker itself runs (default: where its canaries do)",
+        help="namespace of the worker (default: --namespace)",
     )
     parser.add_argument(
         "--chart-values",
@@ -300,30 +302,34 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="namespace of the GPU Operator, whose pods ask for GPUs; never checked nor audited;"
-        " may be repeated (default: gpu-operator)",
+        help="namespace of the GPU Operator, whose pods request GPUs; these pods are not checked"
+        " or audited; may be repeated (default: gpu-operator)",
     )
     group.add_argument(
         "--ca",
         metavar="FILE",
-        help="certificates of your own authority (PEM; two while it is rotated); without it"
-        " cert-manager is told to make one",
+        help="CA certificates (PEM; two during a rotation) of the webhook; without this option"
+        " cert-manager issues the certificate",
     )
     group.add_argument(
-        "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
+        "--kinds",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="additional workload kinds and GPU resources, as in compatgate serve",
     )
     group.add_argument(
         "--events",
         action="store_true",
-        help="print the role for writing events about denials as well, for"
-        " serve --kubernetes-events in-cluster",
+        help="also print the role to write events about denials, for serve --kubernetes-events"
+        " in-cluster",
     )
     group.add_argument(
         "--policy",
         choices=("warn", "deny"),
-        help="print a ValidatingAdmissionPolicy as well, which needs no gate: the API server warns"
-        " about or denies GPU pods with malformed or contradicting annotations, and pods that mount"
-        " /dev/nvidia*",
+        help="also print a ValidatingAdmissionPolicy, which needs no gate: the API server warns"
+        " about or denies GPU pods with malformed or contradicting annotations, and pods that"
+        " mount /dev/nvidia*",
     )
 
 
@@ -387,7 +393,7 @@ def _read_bundle(path: str) -> str:
         raise BadInput(f"cannot read {path!r}: {reason}", field="--ca", value=path) from None
     if _CERTIFICATE_BEGIN not in raw or len(raw) > _LARGEST_BUNDLE or b"PRIVATE KEY" in raw:
         hint = "certificates in PEM, and no private key"
-        raise BadInput(f"{path!r} holds no certificates", field="--ca", value=path, hint=hint)
+        raise BadInput(f"{path!r} contains no certificates", field="--ca", value=path, hint=hint)
     return base64.b64encode(raw).decode()
 
 
@@ -400,11 +406,11 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--nodes", action="store_true", help="print the manifests for reporting nodes")
     add("--taint", action="store_true", help="with --nodes: also label and taint nodes")
-    add("--own", action="store_true", help="with --nodes: a DaemonSet that reports what each"
-        " node's driver says of itself")  # fmt: skip
+    add("--own", action="store_true", help="with --nodes: a DaemonSet that reports driver and"
+        " GPUs from each node itself")  # fmt: skip
     add("--audit", action="store_true", help="print the manifests for auditing running pods")
-    add("--image", metavar="REF", help="that has compatgate; without it only accounts and roles")
-    add("--gate", metavar="URL", help="of the gate (the Service that --webhook makes)")
+    add("--image", metavar="REF", help="image of compatgate (default: only accounts and roles)")
+    add("--gate", metavar="URL", help="URL of the gate (default: the Service of --webhook)")
     add_name(parser)
     add(
         "--every",
@@ -437,7 +443,9 @@ def watching_manifests(args: argparse.Namespace, namespace: str) -> list[dict[st
         raise BadInput("is not an image", field="--image", value=args.image)
     gate = args.gate
     if gate is not None and not re.fullmatch(r"https?://[\x21-\x7e]+", gate):
-        raise BadInput("is not a URL", field="--gate", value=gate, hint="like https://gate.example")
+        raise BadInput(
+            "is not a URL", field="--gate", value=gate, hint="for example https://gate.example"
+        )
     options = WatchOptions(
         namespace,
         args.cluster,

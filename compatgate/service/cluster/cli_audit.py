@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--namespace", metavar="NAME", help="audit only pods in this namespace (default: all)")
     add("--exclude-namespace", action="append", default=[], metavar="NAME",
-        help="namespace to skip; system namespaces always are")  # fmt: skip
-    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io), remove"
-        " outdated ones of compatgate")  # fmt: skip
+        help="namespace to skip, in addition to system namespaces; may be repeated")  # fmt: skip
+    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io) and remove"
+        " outdated reports of compatgate")  # fmt: skip
     add("--nodes", action="store_true", help="also write a ClusterPolicyReport about nodes")
     add_name(parser)
     add("--every", metavar="DURATION", help="repeat at this interval until stopped (default: 10m)")

@@ -94,7 +94,7 @@ def parse_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
     listed = read_list(whole.get("items")) if "items" in whole else [whole]
     found = [node for item in listed if (node := node_of(read_mapping(item)))]
     if not found:
-        raise BadInput("holds no node", field=origin, hint=hint)
+        raise BadInput("contains no node", field=origin, hint=hint)
     return found
 
 

@@ -23,7 +23,9 @@ class DependentTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
     stops: bool
     pools: list[str]
     declared_nodes: int
-    reported_nodes: Annotated[int, Meta(description="with a GPU and driver of the entry")]
+    reported_nodes: Annotated[
+        int, Meta(description="number of reported nodes with a GPU and driver of the entry")
+    ]
 
 
 class DependentStackBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,13 +59,15 @@ class DependentsBody(Struct, frozen=True, forbid_unknown_fields=True):
     entry: str
     owner: str | None
     status: EntryStatus
-    since: Annotated[datetime, Meta(description="of the first recorded question that counts")]
+    since: Annotated[datetime, Meta(description="time of the first recorded question")]
     targets: list[DependentTargetBody]
-    stacks: Annotated[list[DependentStackBody], Meta(description="the latest first")]
-    decisions: Annotated[int, Meta(description="that the entry decided")]
-    lost: Annotated[int, Meta(description="stacks that nothing else would allow")]
-    nodes: Annotated[list[DependentNodeBody], Meta(description="the first 500")]
+    stacks: Annotated[list[DependentStackBody], Meta(description="recorded stacks, latest first")]
+    decisions: Annotated[int, Meta(description="number of decisions based on the entry")]
+    lost: Annotated[int, Meta(description="number of stacks that no other entry would allow")]
+    nodes: Annotated[
+        list[DependentNodeBody], Meta(description="nodes that depend on the entry, at most 500")
+    ]
     node_count: int
-    replaces: Annotated[list[str], Meta(description="entries that name it as their replacement")]
+    replaces: Annotated[list[str], Meta(description="entries that name this entry as replacement")]
     left_out: list[str]
     matrix_revision: int

@@ -24,7 +24,7 @@ from compatgate.service.web.route import NoQuery, Returns, route
 class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of records."""
 
-    part: Annotated[Filter, Meta(description="list of the table")] | None = None
+    part: Annotated[Filter, Meta(description="name of a list in the table")] | None = None
     search: Search | None = None
 
 

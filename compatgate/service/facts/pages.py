@@ -87,7 +87,7 @@ def show_record(ask: PageRequest[Any]) -> HtmlPage:
     if not found:
         problem = f"there is no record {name!r} in {table}"
         raise NotFound(
-            problem, field="name", value=name, hint="the page of the table lists all names"
+            problem, field="name", value=name, hint="see the page of the table for all names"
         )
     context = {
         "table_name": table,

@@ -11,7 +11,9 @@ class FactTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of facts."""
 
     name: str
-    records: Annotated[dict[str, int], Meta(description="number of records by list of the table")]
+    records: Annotated[
+        dict[str, int], Meta(description="number of records in each list of the table")
+    ]
 
 
 class FactsBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,7 +27,7 @@ class FactsBody(Struct, frozen=True, forbid_unknown_fields=True):
 class FactRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A record of a table, with every note and source."""
 
-    part: Annotated[str, Meta(description="list of the table")]
+    part: Annotated[str, Meta(description="name of a list in the table")]
     name: str
     record: dict[str, Any]
 
@@ -36,6 +38,6 @@ class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
     name: str
     about_facts: Annotated[
-        bool, Meta(description="the vendors' facts alone decide, not the matrix")
+        bool, Meta(description="true: decides only by vendor facts, not by the matrix")
     ]
     documentation: str

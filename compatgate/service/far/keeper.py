@@ -148,7 +148,8 @@ class BundleStore:
             raise Forbidden(
                 f"{caller.name} cannot be a far gate: it {lacks}",
                 field="--bundle-token",
-                hint=f"at the central gate: compatgate token create --name NAME --scope {scopes}",
+                hint="on the central gate, run: compatgate token create --name NAME --scope"
+                f" {scopes}",
             )
         name = caller.name
         content = msgspec.json.encode(_Stored(self.options.central.url, name))
@@ -209,7 +210,7 @@ class BundleStore:
 def _refuse_older(given: TrustedBundle, present: TrustedBundle) -> None:
     raise BundleRefused(
         f"the bundle is older (revision {given.version[0]}, evidence {given.version[1]}) than the"
-        f" present one (revision {present.version[0]}, evidence {present.version[1]})",
+        f" stored bundle (revision {present.version[0]}, evidence {present.version[1]})",
         field="bundle",
         hint="the bundle is a replay, or the central gate was restored from a backup; after a"
         f" restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
@@ -270,8 +271,8 @@ class BundleKeeper:
             return
         why = f" ({self._failure[1]})" if self._failure else ""
         raise Unavailable(
-            f"the central gate confirmed the bundle {describe_seconds(self.age_s())} ago{why};"
-            f" allowed is at most {describe_seconds(most)}",
+            f"the central gate confirmed the bundle {describe_seconds(self.age_s())} ago{why}; the"
+            f" limit is {describe_seconds(most)}",
             field="bundle",
             hint="bring the central gate back; serve --max-stale sets the limit",
         )

@@ -143,7 +143,7 @@ class DeliveryDesk:
         self._queue.append(waiting)
         while not waiting.is_done:
             if not self._turn.acquire(timeout=PATIENCE_SECONDS):
-                raise Unavailable("other deliveries are being stored", hint="try again")
+                raise Unavailable("too many deliveries at once", hint="try again")
             try:
                 if not waiting.is_done:
                     self._store_some()
@@ -196,7 +196,7 @@ class DeliveryDesk:
         except Exception as error:
             if _is_missing_verdict(error):
                 what = "a decision has a verdict that neither the request nor this gate has"
-                raise ChainGap(what, field="verdicts", hint="begin another chain") from error
+                raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
         finally:
             turn.close()
@@ -248,7 +248,7 @@ def _check_previous(batch: DecisionBatch, found: str | None) -> None:
             f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
             field="batches",
             value=batch.sequence,
-            hint="this gate was restored from a backup: begin another chain",
+            hint="this gate was restored from a backup; start a new chain",
         )
     if found != batch.previous:
         raise ForkedChain(
@@ -326,7 +326,7 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
     for name in ("target", "image", "asked_by", "source"):
         text = getattr(one, name)
         if text and not text.isprintable():
-            raise BadInput("has characters that no log keeps", field=f"{field}.{name}")
+            raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
     return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
 
 
@@ -356,5 +356,5 @@ def _read_verdict(key: str, body: str, field: str) -> _Statement:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadInput(f"is not a verdict: {error}", field=place) from None
     if found.id != key:
-        raise BadInput("is another verdict", field=place, value=found.id)
+        raise BadInput("does not match the id of the verdict", field=place, value=found.id)
     return found

@@ -35,15 +35,17 @@ class DeliveredDecision(Struct, frozen=True, forbid_unknown_fields=True):
 class DeliveredBatch(Struct, frozen=True, forbid_unknown_fields=True):
     """A batch of the writer's hash chain."""
 
-    sequence: Annotated[int, Meta(ge=1, le=2**62, description="1, 2, 3, ... of the writer")]
-    previous: Annotated[_Hash, Meta(description="hash of the batch before; zeros: the first one")]
+    sequence: Annotated[
+        int, Meta(ge=1, le=2**62, description="sequence number of the writer: 1, 2, 3, ...")
+    ]
+    previous: Annotated[_Hash, Meta(description="hash of the previous batch; zeros: first batch")]
     hash: Annotated[_Hash, Meta(description="hash of this batch")]
     decisions: Annotated[list[DeliveredDecision], Meta(min_length=1, max_length=MAX_DECISIONS)]
     verdicts: Annotated[
         dict[VerdictId, str],
         Meta(
             max_length=MAX_DECISIONS,
-            description="JSON text of the verdicts that the gate may not have, by id",
+            description="JSON text of verdicts that the gate may lack, by id",
         ),
     ] = {}
 
@@ -66,9 +68,9 @@ class DeliveryBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The state of a writer after a delivery."""
 
     writer: str
-    sequence: Annotated[int, Meta(description="of the writer's last batch in this request")]
-    stored: Annotated[int, Meta(description="batches that are new")]
-    known: Annotated[int, Meta(description="batches that were stored before")]
+    sequence: Annotated[int, Meta(description="sequence number of the last batch in this request")]
+    stored: Annotated[int, Meta(description="number of newly stored batches")]
+    known: Annotated[int, Meta(description="number of batches that were stored before")]
 
 
 def name_caller(caller: str, far_gate: str) -> str:

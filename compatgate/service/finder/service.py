@@ -177,7 +177,7 @@ def to_question(read: WordedQuestion) -> Question:
         return Question(stack=stack, image=read.image, driver=read.driver, gpu=read.gpu)
     if read.gpu:
         hint = "name the target, or a GPU with its driver"
-        raise BadInput("a target and a GPU are named", field="gpu", value=read.gpu, hint=hint)
+        raise BadInput("name a target or a GPU, not both", field="gpu", value=read.gpu, hint=hint)
     changes = f"driver={read.driver}" if read.driver else ""
     return Question(target=read.target, stack=stack, image=read.image, set=changes)
 

@@ -75,7 +75,7 @@ class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
     at: Annotated[
         str | None,
         Meta(
-            description="an older matrix: a revision, or a time (a date means its end, UTC)",
+            description="older matrix to use: a revision, or a time (a date means its end, UTC)",
             examples=["41", "2026-11-03"],
         ),
     ] = None
@@ -112,7 +112,7 @@ def parse_matrix_time(text: str) -> int | datetime:
     if not text.isascii() or not text.isdigit():
         return parse_moment(text, field="at", end_of_day=True)
     if len(text) > 10 or int(text) > _LARGEST_REVISION:
-        raise BadInput("there is no such revision", field="at", value=text)
+        raise BadInput("is not a known revision", field="at", value=text)
     return int(text)
 
 

@@ -155,7 +155,7 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
 
     given = text.strip()
     if not given:
-        raise BadInput("nothing was pasted", field="pasted", hint=_HINT)
+        raise BadInput("no text or file is given", field="pasted", hint=_HINT)
     if "\n" not in given and _IMAGE.fullmatch(given):
         return PastedText("an image reference", image=given.removeprefix("docker://"))
     if "\n" not in given and _STACK.fullmatch(given):

@@ -147,7 +147,9 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
         accepted = signed.verify(known, 1)
     except VerificationError:
         what = f"the signature of {name} is invalid: the bundle was changed"
-        raise BundleRefused(what, field="bundle", hint="get it again from the gate") from None
+        raise BundleRefused(
+            what, field="bundle", hint="download the bundle again from the gate"
+        ) from None
     assert signed.payload == payload  # noqa: S101 - both decode the same text
     return TrustedBundle(open_bundle(content, name), next(iter(accepted)), content)
 
@@ -297,7 +299,7 @@ def apply_bundle(
     if present is not None and new.version < present.version and not allow_older:
         old, given = _describe(present.version), _describe(new.version)
         raise BundleRefused(
-            f"the bundle is older ({given}) than the present one ({old})",
+            f"the bundle is older ({given}) than the stored bundle ({old})",
             field="bundle",
             hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
             " use --allow-older once",
@@ -324,7 +326,9 @@ def confirm_bundle(path: Path) -> None:
         path.touch()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise BadInput(f"cannot touch {path}: {reason}", field="--to", value=str(path)) from None
+        raise BadInput(
+            f"cannot update the time of {path}: {reason}", field="--to", value=str(path)
+        ) from None
 
 
 def bundle_age(path: str) -> timedelta:

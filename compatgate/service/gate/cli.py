@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--sign",
         metavar="URI",
-        help="sign with this key, named as in serve --signing-key",
+        help="sign with this key, as in serve --signing-key",
     )
     export.add_argument(
         "--signing-public-key",
@@ -54,7 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="public key (PEM) of an external signing key",
     )
     add_database(export)
-    _add_pull(actions.add_parser("pull", help="get the bundle of a gate if it is new and trusted"))
+    _add_pull(
+        actions.add_parser(
+            "pull", help="download the bundle of a gate if the bundle is new and trusted"
+        )
+    )
     show = actions.add_parser("show", help="verify a bundle and list its content")
     show.add_argument("file", metavar="FILE", help="bundle file")
     show.add_argument(
@@ -77,7 +81,7 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PULL_EPILOG
     add = parser.add_argument
     add("server", metavar="URL", help="URL of the gate")
-    add("--to", metavar="FILE", required=True, help="file to replace")
+    add("--to", metavar="FILE", required=True, help="bundle file to replace")
     add(
         "--key",
         metavar="FILE",
@@ -86,11 +90,15 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
         help="public key that is trusted (PEM or JSON Web Key Set); may be repeated",
     )
     add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    add("--every", metavar="DURATION", help="repeat, for example 60s; errors are printed")
+    add(
+        "--every",
+        metavar="DURATION",
+        help="repeat at this interval, for example 60s; print errors and continue",
+    )
     add(
         "--allow-older",
         action="store_true",
-        help="accept an older bundle, after the gate was restored from a backup",
+        help="accept an older bundle; for use after the gate was restored from a backup",
     )
     add_format(parser)
 

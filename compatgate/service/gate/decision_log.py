@@ -287,7 +287,7 @@ class DecisionLog:
         with self._joining:
             if self._queued + len(rows) > CAPACITY:
                 raise Unavailable(
-                    "the decision log does not keep up", hint="the database is too slow or stuck"
+                    "the decision log cannot keep up", hint="the database is too slow or stuck"
                 )
             batch = self._open
             if batch is None or len(batch.rows) + len(rows) > NUMBERS:

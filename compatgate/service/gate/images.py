@@ -291,7 +291,8 @@ class ImageReader:
         return RegistryTimeout(
             f"{what} {name} took longer than {wait_s:.3g} seconds",
             field="image",
-            hint="the reading continues: ask again, or serve with a longer --image-deadline",
+            hint="the gate continues to read the image; ask again, or set a longer serve"
+            " --image-deadline",
         )
 
 

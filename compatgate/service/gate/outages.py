@@ -258,10 +258,12 @@ class OutageKeeper:
 
     def _too_stale(self, outage: Outage) -> Unavailable:
         age, most = self.watch.age_s(), self._max_stale.total_seconds()
-        allowed = f"at most {describe_seconds(most)}" if most else "no decision without it"
+        limit = (
+            f"the limit is {describe_seconds(most)}" if most else "--max-stale 0 allows no decision"
+        )
         return Unavailable(
             f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
-            f" {describe_seconds(age)} ago; allowed is {allowed}",
+            f" {describe_seconds(age)} ago; {limit}",
             field="database",
             hint="bring the database back; serve --max-stale sets the limit",
         )

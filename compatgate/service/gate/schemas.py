@@ -56,9 +56,9 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     )
     gpu: Annotated[
         Text | None,
-        Meta(description="product, or compute capability", examples=["A100-SXM4-80GB", "8.7"]),
+        Meta(description="GPU product or compute capability", examples=["A100-SXM4-80GB", "8.7"]),
     ] = None
-    os: Annotated[Text | None, Meta(description="linux, windows or wsl")] = None
+    os: Annotated[Text | None, Meta(description="operating system: linux, windows or wsl")] = None
     cpu: Annotated[
         Text | None,
         Meta(
@@ -70,7 +70,9 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     count: Annotated[int, Meta(ge=0)] | None = None
     platform: Annotated[
         Text | None,
-        Meta(description="kind of machine", examples=["bare-metal", "aws/p6e-gb200"]),
+        Meta(
+            description="platform, for example `aws/p5`", examples=["bare-metal", "aws/p6e-gb200"]
+        ),
     ] = None
     sharing: Annotated[Sharing | None, Meta(description="how containers share a GPU")] = None
     node: Annotated[
@@ -130,7 +132,7 @@ class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     url: str | None
     confidence: str
-    also: Annotated[list[ReferenceBody], Meta(description="further publications of the fact")]
+    also: Annotated[list[ReferenceBody], Meta(description="further sources of the fact")]
 
 
 class FixBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,7 +186,7 @@ class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
     snapshot_age_s: Annotated[
         float, Meta(ge=0, description="seconds since the database last confirmed the snapshot")
     ]
-    reason: Annotated[str, Meta(description="why the database is unavailable")]
+    reason: Annotated[str, Meta(description="reason why the database is unavailable")]
 
 
 _DEGRADED = Meta(
@@ -209,13 +211,13 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     image: str | None
     pools: list[PoolBody]
     matrix_revision: int
-    entries: Annotated[dict[str, str], Meta(description="best matching entry by pool")]
+    entries: Annotated[dict[str, str], Meta(description="best matching entry of each pool")]
     facts: Annotated[str, Meta(description="digest of the vendors' facts")]
     overlays: list[str]
     evidence: list[str]
     decided_at: datetime
     valid_until: Annotated[
-        str | None, Meta(description="when a part of the basis expires; null: never")
+        str | None, Meta(description="time when part of the basis expires; null: never")
     ]
     basis: Annotated[
         Basis | None,
@@ -229,8 +231,8 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     link: Annotated[
         str | UnsetType,
         Meta(
-            description="page of this verdict for people without a token, for some days; only in "
-            "answers of a gate with `serve --verdict-link-key`, and no part of the verdict"
+            description="public page of this verdict, for a limited time; only in answers of a"
+            " gate with `serve --verdict-link-key`; not part of the verdict"
         ),
     ] = UNSET
 
@@ -290,7 +292,7 @@ class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Outcome
     change: Change
     cause: Cause | None
-    open: Annotated[list[str], Meta(description="why the entry cannot be evaluated")]
+    open: Annotated[list[str], Meta(description="reasons why the entry cannot be evaluated")]
     pools: list[PoolWhatIfBody]
 
 
@@ -303,11 +305,11 @@ class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     target: str
     set: dict[str, Any]
     verdict: Outcome
-    allowed: Annotated[bool, Meta(description="decision of the target's policy")]
+    allowed: Annotated[bool, Meta(description="true: the target's policy allows the change")]
     mode: Mode
     summary: str
     host: list[FindingBody]
-    entries: Annotated[list[EntryWhatIfBody], Meta(description="worst first")]
+    entries: Annotated[list[EntryWhatIfBody], Meta(description="entries, worst first")]
     remarks: list[str]
     before: list[PoolBody]
     after: list[PoolBody]
@@ -369,7 +371,7 @@ QUESTION_EXAMPLES: dict[str, Any] = {
 class BundleBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A signed bundle: a DSSE envelope with the digest of its payload."""
 
-    payload: Annotated[str, Meta(description="JSON of the bundle, in base64")]
+    payload: Annotated[str, Meta(description="bundle as JSON, in base64")]
     payload_type: Literal["application/vnd.compatgate.bundle+json"]
     sha256: Annotated[str, Meta(description="digest of the payload, hex")]
     signatures: Annotated[list[SignatureBody], Meta(min_length=1)]

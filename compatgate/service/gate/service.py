@@ -542,6 +542,8 @@ class Readiness:
                 try:
                     thread.start()
                 except RuntimeError:  # the system has no threads left
-                    raise Unavailable("the system has no threads left", hint="ask again") from None
+                    raise Unavailable(
+                        "the system cannot start another thread", hint="ask again"
+                    ) from None
                 self._latest = new
             return self._latest

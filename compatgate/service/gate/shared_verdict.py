@@ -170,7 +170,7 @@ def open_image(verdict_id: str, name: str, key: str, service: Service) -> Respon
     """
     drawings = {"badge.svg": _draw_badge, "card.svg": _draw_card}
     if name not in drawings:
-        raise NotFound("there is no such picture", hint=" or ".join(drawings))
+        raise NotFound("unknown picture", hint=" or ".join(drawings))
     shared = _open(verdict_id, key, service)
     made = Response(drawings[name](shared.verdict), content_type=BADGE_MEDIA)
     made.headers.update(_PRIVATE)
@@ -181,7 +181,7 @@ def _open(verdict_id: str, key: str, service: Service) -> SharedVerdict:
     """Return the verdict that a key opens; the key is checked before anything is read."""
     links = service.settings.verdict_links
     if links is None:
-        raise NotFound("there is no such page")
+        raise NotFound("unknown page")
     service.limits.take(service.nobody, request.environ.get("REMOTE_ADDR") or "")
     links.check(verdict_id, key, clock.now())
     return share_verdict(service.gate.show_verdict(verdict_id), links, key)

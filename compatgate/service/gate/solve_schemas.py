@@ -23,7 +23,7 @@ _Wants = Annotated[
     Meta(
         min_length=1,
         max_length=MAX_WANTS,
-        description="part to constraint; `*`: any version",
+        description="wanted parts and their constraints; `*`: any version",
         examples=[{"torch": ">=2.6", "flash-attn": "*"}],
     ),
 ]
@@ -32,7 +32,7 @@ _WantTexts = Annotated[
     Meta(
         min_length=1,
         max_length=MAX_WANTS,
-        description="the same as text",
+        description="the same as text, for example `torch>=2.6,flash-attn`",
         examples=[["torch>=2.6,<2.9", "flash-attn"]],
     ),
 ]
@@ -51,20 +51,20 @@ class SolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     stack: Annotated[
         Annotated[dict[str, StackValue], Meta(max_length=MAX_KEYS)] | None,
         Meta(
-            description="what every stack states in addition to versions: `arch`, `needs`",
+            description="properties of every stack besides versions: `arch`, `needs`",
             examples=[{"needs": ["bf16", "60GiB"]}],
         ),
     ] = None
     base: Annotated[
         StackBody | None,
-        Meta(description="stack to change as little as possible"),
+        Meta(description="base stack; solutions change as little of it as possible"),
     ] = field(default=None, name="from")
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_STACKS)] | None,
-        Meta(description="stacks to return; default: 5"),
+        Meta(description="number of stacks to return; default: 5"),
     ] = None
     warnings: Annotated[
-        bool | None, Meta(description="accept stacks that pass with warnings; default: true")
+        bool | None, Meta(description="include stacks that pass with warnings; default: true")
     ] = None
 
 
@@ -118,9 +118,9 @@ class SolveBody(Struct, frozen=True, forbid_unknown_fields=True):
     stacks: list[SolvedStackBody]
     misses: list[MissBody]
     unknown: Annotated[
-        list[str], Meta(description="wanted parts of which the facts know no fitting release")
+        list[str], Meta(description="wanted parts without a matching release in the facts")
     ]
-    evaluated: Annotated[int, Meta(ge=0, description="evaluations that the answer took")]
+    evaluated: Annotated[int, Meta(ge=0, description="number of evaluations")]
     complete: Annotated[bool, Meta(description="false: the search stopped at its work limit")]
     matrix_revision: int
     facts: str

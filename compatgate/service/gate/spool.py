@@ -248,7 +248,7 @@ class Spool:
     def _require_file(self) -> SpoolFile:
         if self._file is not None and not self._file.is_in_place():
             if self._places:
-                raise OSError("the file was deleted; decisions in it are still to be delivered")
+                raise OSError("the file was deleted with undelivered decisions")
             self._file.close()
             self._file = None
         if self._file is None:
@@ -339,7 +339,7 @@ class Spool:
         """
         with self._lock:
             if self._file is None:
-                raise OSError("there is no file")
+                raise OSError("the file does not exist")
             place = self._file.set_aside()
             self._file.close()
             self._file = None

@@ -194,7 +194,7 @@ def answer(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> WhatIf
     if body.get("node") is not None:
         place = find_node_place(_parse_node(body["node"]), snapshot, target)
     elif target is None:
-        raise BadInput("name a target, or give a node's labels", field="target")
+        raise BadInput("name a target, or give the labels of a node", field="target")
     else:
         found = snapshot.target(target)
         place = NodePlace(found, found.pools)
@@ -224,7 +224,7 @@ def check_changes(body: Any) -> dict[str, Any]:
     changes = {canonical_key(name): value for name, value in parse_changes(body).items()}
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
-        raise BadInput("states no change", field="set", hint=hint)
+        raise BadInput("names no change", field="set", hint=hint)
     for name in NEEDED_OF_POOL:
         if name in changes and changes[name] is None:
             raise BadInput("cannot be removed", field=f"set.{name}", hint="leave it out")

@@ -122,4 +122,4 @@ def show_keys(ask: PageRequest[Any]) -> HtmlPage:
 @page("/<path:rest>", scope=None)
 def show_not_found(ask: PageRequest[Any]) -> HtmlPage:
     """Report that there is no such page."""
-    raise NotFound(f"there is no page {request.path}", hint="choose a page from the menu")
+    raise NotFound(f"unknown page: {request.path}", hint="choose a page from the menu")

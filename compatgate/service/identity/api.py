@@ -109,11 +109,13 @@ def end_session(call: Call[NoQuery]) -> Reply:
     errors=(404,),
 )
 def end_own_session(call: Call[NoQuery]) -> Reply:
-    """End the session that the request is sent with."""
+    """End the session of this request."""
     caller = call.principal
     if caller.kind != "person" or caller.token_id is None:
         what = "the request is sent without a session of a person"
-        raise NotFound(what, hint="tokens are revoked, and end no session")
+        raise NotFound(
+            what, hint="this request uses a token, not a session; revoke the token instead"
+        )
     return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name).to_json())
 
 

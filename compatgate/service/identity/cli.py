@@ -71,7 +71,7 @@ def _gate_url(args: argparse.Namespace) -> str:
     url = server_of(args)
     if not url:
         hint = "give --server URL, or set COMPATGATE_SERVER"
-        raise BadInput("no gate is named", field="--server", hint=hint)
+        raise BadInput("no gate URL is given", field="--server", hint=hint)
     return base_of(url)
 
 
@@ -124,7 +124,7 @@ def run_logout(args: argparse.Namespace) -> int:
     credential = load(url)
     if credential is None:
         remove(url)
-        raise NotFound(f"not signed in to {url}", hint="compatgate login signs in")
+        raise NotFound(f"not signed in to {url}", hint="run: compatgate login")
     try:
         with make_client(url, credential.secret) as gate:
             from compatgate.client.operations import Operations

@@ -74,7 +74,7 @@ def sign_in(
         answer = _post(http, described.device_authorization_endpoint, asked)
         code = _read(answer, DeviceCode, described.issuer)
         if not code.verification_uri.startswith(("https://", "http://")):
-            raise Unavailable("the issuer names no page to sign in", field=described.issuer)
+            raise Unavailable("the issuer has no sign-in page", field=described.issuer)
         show(code)
         return _wait(http, described, code, sleep)
 

@@ -151,7 +151,7 @@ class Issuer:
         try:
             return msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise self._away("does not answer with a JSON object", url) from None
+            raise self._away("does not return a JSON object", url) from None
 
     def close(self) -> None:
         """Close connections."""
@@ -164,7 +164,7 @@ class Issuer:
         url = self.url.rstrip("/") + _DISCOVERY
         found = self.get_json(url)
         if found.get("issuer") != self.url:
-            raise self._away(f"calls itself {found.get('issuer')!r}", url)
+            raise self._away(f"returns another issuer name: {found.get('issuer')!r}", url)
         for name, value in found.items():
             if name == "jwks_uri" or name.endswith("_endpoint"):
                 problem = url_problem(value.partition("?")[0] if isinstance(value, str) else "")

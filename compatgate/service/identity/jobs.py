@@ -46,7 +46,9 @@ class Jobs:
         found = self._trusted.get(named)
         if found is None:
             what = f"this gate does not trust the issuer {named[:200]!r} for jobs"
-            raise Unauthorized(what, field="iss", hint="serve --oidc names the issuers")
+            raise Unauthorized(
+                what, field="iss", hint="configure trusted issuers with serve --oidc"
+            )
         settings, issuer = found
         claims = verify(token, issuer, audience=settings.audience)
         rule = rule_of(claims, settings)

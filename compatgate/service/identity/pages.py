@@ -102,7 +102,7 @@ def _attempt() -> Any:
         return msgspec.json.decode(urlsafe_b64decode(kept), type=Attempt)
     except (msgspec.MsgspecError, ValueError):
         hint = "sign in again; this browser must allow cookies of this site"
-        raise Unauthorized("this browser began no sign-in", hint=hint) from None
+        raise Unauthorized("this browser did not start a sign-in", hint=hint) from None
 
 
 def _problem(error: CompatgateError, place: str) -> HtmlPage:

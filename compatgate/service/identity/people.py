@@ -108,7 +108,9 @@ class People:
         tokens = self._fetch(attempt, response, redirect_uri)
         id_token = tokens.get("id_token")
         if not isinstance(id_token, str):
-            raise Unauthorized(f"{self.settings.label} sent no ID token", hint="request openid")
+            raise Unauthorized(
+                f"{self.settings.label} sent no ID token", hint="request the scope openid"
+            )
         access_token = str(tokens.get("access_token") or "")
         claims = self._verify(id_token, self.settings.client_id, access_token, attempt.nonce)
         person = self._person(claims, access_token)
@@ -132,7 +134,7 @@ class People:
         """
         audience = self.settings.command_line
         if audience is None:
-            raise Unauthorized("people cannot sign in on the command line here")
+            raise Unauthorized("this gate does not support sign-in on the command line")
         claims = self._verify(id_token, audience, access_token or "")
         return self._sessions.open(self._person(claims, access_token), "command-line", id_token)
 
@@ -159,7 +161,7 @@ class People:
         metadata = self.issuer.metadata()
         needs_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
         if (response.iss or needs_issuer) and response.iss != self.settings.issuer:
-            raise Unauthorized("another issuer has answered", field="iss")
+            raise Unauthorized("the answer comes from another issuer", field="iss")
         if response.error or not response.code:
             said = response.error_description or response.error or "no code"
             raise Unauthorized(f"{self.settings.label} refused: {said[:200]}")

@@ -13,9 +13,9 @@ from compatgate.service.tokens.schemas import ScopeName
 class SignInBody(Struct, frozen=True, forbid_unknown_fields=True):
     """How the command line signs people in: the device flow of an issuer."""
 
-    name: Annotated[str, Meta(description="of the issuer, for people")]
+    name: Annotated[str, Meta(description="name of the issuer, for display")]
     issuer: str
-    client_id: Annotated[str, Meta(description="public client of the command line")]
+    client_id: Annotated[str, Meta(description="public client id for the command line")]
     device_authorization_endpoint: str
     token_endpoint: str
     scopes: list[str]
@@ -40,10 +40,14 @@ class SessionBody(Struct, frozen=True, forbid_unknown_fields=True):
     subject: str
     name: str
     email: str
-    groups: Annotated[list[str], Meta(description="those that the operator's file names")]
+    groups: Annotated[
+        list[str], Meta(description="groups of the person that the operator's file names")
+    ]
     created_at: datetime
     last_used_at: datetime
-    expires_at: Annotated[datetime, Meta(description="absolute end; idle sessions end earlier")]
+    expires_at: Annotated[
+        datetime, Meta(description="latest end of the session; idle sessions end earlier")
+    ]
     ended_at: datetime | None
 
 
@@ -61,6 +65,6 @@ class CallerBody(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["anonymous", "token", "person", "job", "hook", "local"]
     scopes: list[ScopeName]
     targets: Annotated[
-        list[str] | None, Meta(description="patterns of the only targets; null: every target")
+        list[str] | None, Meta(description="patterns of allowed targets; null: every target")
     ]
-    id: Annotated[str | None, Meta(description="of the token or the session")]
+    id: Annotated[str | None, Meta(description="id of the token or session")]

@@ -71,7 +71,10 @@ class Identity:
         if not _is_jwt(secret):
             return self.sessions.verify(secret, "command-line")
         if self._jobs is None:
-            raise Unauthorized("this gate trusts no job tokens", hint="serve --oidc FILE")
+            raise Unauthorized(
+                "this gate trusts no job tokens",
+                hint="the operator configures issuers with serve --oidc FILE",
+            )
         return self._jobs.verify(secret)
 
     def at_hand(self, secret: str) -> Principal | None:
@@ -112,7 +115,7 @@ class Identity:
         """
         if self.people is None:
             what = "people cannot sign in here: this gate has tokens only"
-            raise NotFound(what, hint="the operator names an issuer with serve --oidc FILE")
+            raise NotFound(what, hint="the operator configures an issuer with serve --oidc FILE")
         return self.people
 
 

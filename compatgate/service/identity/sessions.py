@@ -200,7 +200,7 @@ class IdentitySessions:
         if row.ended_at is not None:
             raise Unauthorized("the session has ended", hint="sign in again")
         if clock.is_past(row.expires_at):
-            raise Unauthorized("the session is over", hint="sign in again")
+            raise Unauthorized("the session has expired", hint="sign in again")
         if clock.is_past(_idle_end(row, people)):
             raise Unauthorized("the session was idle for too long", hint="sign in again")
         return people

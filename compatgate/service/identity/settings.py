@@ -226,5 +226,7 @@ def client_secret(people: PeopleSettings) -> str:
     else:
         return ""
     if not secret:
-        raise BadInput("holds no secret", field=place, value=name, hint="the issuer shows it once")
+        raise BadInput(
+            "holds no secret", field=place, value=name, hint="the issuer shows the secret only once"
+        )
     return secret

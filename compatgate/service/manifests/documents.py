@@ -168,16 +168,18 @@ def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Mani
     if not count:
         named = ", ".join(_STDIN if path == "-" else path for path in paths)
         hint = "is the command before the pipe all right? check its exit status"
-        raise BadInput(f"{named}: no Kubernetes object is in it", field="FILE", hint=hint)
+        raise BadInput(f"{named}: contains no Kubernetes object", field="FILE", hint=hint)
     return Manifests(count, tuple(found), tuple(claims))
 
 
 def _sources(paths: Collection[str]) -> Iterator[Source]:
     if list(paths).count("-") > 1:
-        raise BadInput("standard input can be read once", field="FILE")
+        raise BadInput("standard input can be read only once", field="FILE")
     for path in paths:
         if path != "-" and (hint := _unrendered(Path(path))):
-            raise BadInput(f"{path} is not rendered", field="FILE", value=path, hint=hint)
+            raise BadInput(
+                f"{path} is a template; render it first", field="FILE", value=path, hint=hint
+            )
     for source in read_paths(paths):
         if len(source.text) > MAX_BYTES:
             hint = "check fewer objects at a time"

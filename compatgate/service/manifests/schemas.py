@@ -15,10 +15,12 @@ Namespace = Annotated[str, Meta(min_length=1, max_length=253)]
 class ManifestCheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A Kubernetes object that is not in a cluster yet."""
 
-    object: Annotated[dict[str, Any], Meta(description="the object, with apiVersion and kind")]
-    namespace: Annotated[
-        Namespace, Meta(description="where the object goes, if it states no namespace itself")
-    ] = "default"
+    object: Annotated[
+        dict[str, Any], Meta(description="Kubernetes object, with apiVersion and kind")
+    ]
+    namespace: Annotated[Namespace, Meta(description="namespace, if the object states none")] = (
+        "default"
+    )
     claims: Annotated[
         list[dict[str, Any]],
         Meta(
@@ -32,29 +34,34 @@ class ManifestCheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class ManifestResultBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The result for containers of an object on one target."""
 
-    containers: Annotated[list[str], Meta(description="names; equal containers share a result")]
+    containers: Annotated[
+        list[str], Meta(description="names of containers; equal containers share a result")
+    ]
     paths: Annotated[
         list[str],
         Meta(
-            description="where the containers are in the object",
+            description="paths of the containers in the object",
             examples=[["spec.template.spec.containers[0]"]],
         ),
     ]
-    image: Annotated[str, Meta(description="as the object names it; empty: it names none")]
+    image: Annotated[str, Meta(description="image reference as in the object; empty: none")]
     target: Annotated[str | None, Meta(description="null: the containers match no target")]
     outcome: Annotated[
         ReviewResult,
         Meta(
-            description="what admission would do. `exempt`: a waiver lets the containers in;"
-            " `unmatched`: no target matches, and the gate's operator lets them in; `would_deny`:"
-            " let in, and denied if the mode of the target were enforce"
+            description="result of admission. `exempt`: a waiver admits the containers;"
+            " `unmatched`: no target matches, and the operator's setting admits them;"
+            " `would_deny`: admitted, but denied if the target were in enforce mode"
         ),
     ]
-    messages: Annotated[list[str], Meta(description="the denial or the warnings of admission")]
+    messages: Annotated[list[str], Meta(description="denial or warnings of admission")]
     finding: Annotated[
-        FindingBody | None, Meta(description="about the placement; then no stack was judged")
+        FindingBody | None,
+        Meta(description="finding about the placement; if set, no stack was judged"),
     ]
-    waiver: Annotated[str | None, Meta(description="name of the waiver that exempts")]
+    waiver: Annotated[
+        str | None, Meta(description="name of the waiver that exempts the containers")
+    ]
     verdict: Annotated[VerdictBody | None, Meta(description="null: no stack was judged")]
 
 
@@ -62,9 +69,11 @@ class ManifestCheckBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The answer that admission would give for an object."""
 
     allowed: bool
-    message: Annotated[str, Meta(description="the denial in one line; empty if admitted")]
+    message: Annotated[str, Meta(description="denial in one line; empty if admitted")]
     warnings: Annotated[list[str], Meta(description="warnings about the object as a whole")]
-    uses_gpus: Annotated[bool, Meta(description="the object is or makes pods that ask for GPUs")]
+    uses_gpus: Annotated[
+        bool, Meta(description="true: the object is or creates pods that request GPUs")
+    ]
     results: list[ManifestResultBody]
 
 

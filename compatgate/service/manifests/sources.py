@@ -149,7 +149,11 @@ def _refuse_own(args: argparse.Namespace) -> None:
     for name in _OWN:
         if getattr(args, name):
             hint = f"start it with serve --{name}, or check with --bundle or --database"
-            raise BadInput("a gate decides with its own", field=f"--{name}", hint=hint)
+            raise BadInput(
+                "cannot be combined with --server: the gate uses its own setting",
+                field=f"--{name}",
+                hint=hint,
+            )
 
 
 def _image_settings(args: argparse.Namespace) -> ImageSettings:

@@ -125,7 +125,7 @@ def _read_sources(call: Call[Any], file: str) -> list[Source]:
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
-    dry_run: Annotated[bool, Meta(description="return the changes without making them")] = False
+    dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
     file: _FileName = "request"
 
@@ -169,15 +169,18 @@ class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
                 min_length=1,
                 max_length=128,
                 pattern=SYNC_NAME_PATTERN,
-                description="of the sync; its documents have it as label `compatgate.dev/sync`",
+                description="name of the sync; the label `compatgate.dev/sync` of its documents",
             ),
         ]
         | None
     ) = None
     prune: Annotated[
-        bool, Meta(description="delete documents of this sync that the body lacks; needs a name")
+        bool,
+        Meta(description="delete documents of this sync that are not in the body; needs `name`"),
     ] = False
-    take_over: Annotated[bool, Meta(description="take documents from other syncs")] = False
+    take_over: Annotated[
+        bool, Meta(description="take over documents that belong to other syncs")
+    ] = False
     dry_run: Annotated[bool, Meta(description="return the plan without changing anything")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
     file: _FileName = "request"
@@ -239,10 +242,13 @@ def export_matrix(call: Call[ExportOptions]) -> Reply:
 class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of the packages report."""
 
-    target: Annotated[Filter, Meta(description="the only target to check")] | None = None
+    target: Annotated[Filter, Meta(description="check only this target")] | None = None
     since: Since | None = None
     decisions: Annotated[
-        int, Meta(ge=1, le=MAX_DECISIONS, description="most decisions to check, the newest")
+        int,
+        Meta(
+            ge=1, le=MAX_DECISIONS, description="maximum number of decisions to check, newest first"
+        ),
     ] = DECISIONS
 
 

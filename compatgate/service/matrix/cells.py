@@ -141,7 +141,7 @@ def list_cell_rows(snapshot: Snapshot, asked: CellSection, wanted: CellFilter) -
 def _read_stack_row(snapshot: Snapshot, text: str) -> StackRow:
     if not text.strip():
         hint = "like torch 2.7 cu128, or torch=2.7.1+cu128,python=3.12"
-        raise BadInput("names no stack", field="stack", value=text, hint=hint)
+        raise BadInput("does not name a stack", field="stack", value=text, hint=hint)
     try:
         question = read_question(text, snapshot.facts)
         stack = parse_stack(question.stack)

@@ -61,13 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
-        ("import", "create and change the documents of files, all or none", _import_arguments),
-        ("sync", "make the stored matrix equal to files", _sync_arguments),
+        ("import", "create or change the documents in files, all or none", _import_arguments),
+        ("sync", "make the stored matrix equal to the files", _sync_arguments),
         ("export", "write every document, now or at an older revision", _export_arguments),
         ("diff", "show what files or a later revision would change", _diff_arguments),
         (
             "backtest",
-            "show which recorded questions files would answer otherwise",
+            "show which recorded verdicts a change would alter",
             _backtest_arguments,
         ),
         (
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "delete an entry, waiver or target; earlier revisions keep it",
             _delete_arguments,
         ),
-        ("waive", "waive what denied a stack, for it alone", waivers.waive_arguments),
+        ("waive", "waive the rules that denied one stack", waivers.waive_arguments),
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document, or a proposal", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
@@ -94,15 +94,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "list changes that wait for a second person",
             cli_approvals.approvals_arguments,
         ),
-        ("refuse", "refuse such a change, or withdraw it", cli_approvals.decision_arguments),
+        (
+            "refuse",
+            "refuse or withdraw a change that waits for a second person",
+            cli_approvals.decision_arguments,
+        ),
         ("propose", "propose a change for others to approve", proposals.propose_arguments),
         ("proposals", "list proposals", proposals.list_arguments),
         ("approve", "approve another person's proposal", proposals.approve_arguments),
-        ("retract", "take your own approval back", proposals.review_arguments),
+        ("retract", "withdraw your approval", proposals.review_arguments),
         ("comment", "comment on a proposal", proposals.review_arguments),
-        ("merge", "make the change of a proposal", proposals.merge_arguments),
+        ("merge", "merge a proposal into the matrix", proposals.merge_arguments),
         ("close", "close a proposal without merging it", proposals.review_arguments),
-        ("revert", "restore what a revision changed", proposals.revert_arguments),
+        ("revert", "undo a revision", proposals.revert_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
@@ -249,7 +253,7 @@ input, 3 unknown: a target has neither decisions nor entries, or not everything 
 def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments of ``matrix packages-report``."""
     parser.epilog = _PACKAGES_EXAMPLES
-    parser.add_argument("--target", help="report only this target")
+    parser.add_argument("--target", help="only this target")
     parser.add_argument(
         "--since", metavar="TIME", help=f"time of the first decision (default: {DAYS} days ago)"
     )

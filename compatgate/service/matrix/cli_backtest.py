@@ -57,7 +57,9 @@ def backtest_arguments(parser: argparse.ArgumentParser) -> None:
         help="document to delete, like Entry/torch24-cu124; may be repeated",
     )
     parser.add_argument(
-        "--proposal", metavar="ID", help="backtest a proposal, and keep the result with it"
+        "--proposal",
+        metavar="ID",
+        help="backtest a proposal and store the result with the proposal",
     )
     add_period(parser)
     add_format(parser, markdown=True)
@@ -93,10 +95,12 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
         NotFound: there is no such proposal, or no such document to delete.
     """
     if args.proposal and (args.files or args.delete):
-        raise BadInput("excludes FILE and --delete", field="--proposal", value=args.proposal)
+        raise BadInput(
+            "cannot be combined with FILE or --delete", field="--proposal", value=args.proposal
+        )
     if not args.proposal and not args.files and not args.delete:
         hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
-        raise BadInput("states no change", field="FILE", hint=hint)
+        raise BadInput("names no change", field="FILE", hint=hint)
     if number := args.proposal or _find_proposal_id(args):
         found = _ask_proposal(gate, number, args.days)
     else:
@@ -172,5 +176,5 @@ def read_document_name(text: str) -> Body:
     kinds = {known.lower(): known for known in KINDS}
     if not slash or not name or kind.lower() not in kinds:
         hint = f"like Entry/torch24-cu124; kinds: {', '.join(KINDS)}"
-        raise BadInput("is not a kind and a name", field="--delete", value=text, hint=hint)
+        raise BadInput("is not of the form KIND/NAME", field="--delete", value=text, hint=hint)
     return {"kind": kinds[kind.lower()], "name": name}

@@ -51,14 +51,16 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
     )
-    parser.add_argument("--sync", metavar="NAME", help="compare as the sync of this name would")
+    parser.add_argument("--sync", metavar="NAME", help="compare as a sync with this name would")
     parser.add_argument(
-        "--prune", action="store_true", help="count documents of the sync that the files lack"
+        "--prune",
+        action="store_true",
+        help="include deletions: documents of the sync that are not in the files",
     )
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
     parser.add_argument(
-        "--no-backtest", action="store_true", help="leave the backtest out of Markdown"
+        "--exit-code", action="store_true", help="exit with 1 if there are differences"
     )
+    parser.add_argument("--no-backtest", action="store_true", help="omit the backtest in Markdown")
     add_period(parser)
     add_format(parser, markdown=True)
 

@@ -47,7 +47,7 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
     )
     where.add_argument(
-        "--split", metavar="DIR", help="folder of files to write, with one document in a new file"
+        "--split", metavar="DIR", help="output folder; each new document gets its own file"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
@@ -56,13 +56,13 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=ANY_TARGET,
         metavar="TARGET",
-        help="state of a target that a rollback returns to: its drivers, entries and waivers"
-        " (default: of every target that has one)",
+        help="known-good state of this target, to which a rollback returns: drivers, entries and"
+        " waivers (default: every target with such a state)",
     )
     parser.add_argument(
         "--sync",
         metavar="NAME",
-        help="export only what this sync owns, without its label",
+        help="export only documents of this sync, without its label",
     )
     parser.add_argument(
         "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
@@ -78,7 +78,7 @@ def export_matrix(args: argparse.Namespace, gate: Client) -> int:
         NotFound: there is no such revision.
     """
     if args.split and args.format == "json":
-        raise BadInput("writes YAML", field="--split", hint="leave --format out")
+        raise BadInput("writes YAML", field="--split", hint="omit --format")
     if args.known_good:
         bodies = _read_known_good(gate, args.known_good)
     else:
@@ -131,7 +131,7 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
         for source, edit in edits:
             count += _write(Path(source.file), source, edit.text)
             for name in edit.rewritten:
-                print(f"note: {source.file}: {name} was written anew, without its comments",
+                print(f"note: {source.file}: {name} was rewritten without its comments",
                       file=sys.stderr)  # fmt: skip
         for path, document in sorted(new.items()):
             path.parent.mkdir(parents=True, exist_ok=True)

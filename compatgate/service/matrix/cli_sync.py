@@ -50,14 +50,16 @@ def sync_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--name",
-        help="name of the sync: it then owns what it stores",
+        help="name of the sync, which owns the documents that it stores",
     )
     parser.add_argument(
         "--prune",
         action="store_true",
-        help="delete documents of this sync that the files lack; needs --name",
+        help="delete documents of this sync that are not in the files; needs --name",
     )
-    parser.add_argument("--take-over", action="store_true", help="take documents from other syncs")
+    parser.add_argument(
+        "--take-over", action="store_true", help="take over documents that belong to other syncs"
+    )
     once = parser.add_mutually_exclusive_group()
     once.add_argument(
         "--check", action="store_true", help="change nothing; exit with 1 on a difference"

@@ -112,7 +112,7 @@ def _create_route(of: _DocumentKind) -> Route:
         errors=(409,),
     )
     def create(call: Call[NoQuery]) -> Reply:
-        """Create a {what}."""
+        """Create the {what} in the request."""
         made = call.gate.matrix.create(of.kind, call.document(), call.by())
         where = f"{API_PREFIX}/{of.plural}/{quote(made.name)}"
         return document_reply(made, status=201, headers={"Location": where})
@@ -133,7 +133,7 @@ def _show_route(of: _DocumentKind) -> Route:
         errors=(404,),
     )
     def show(call: Call[NoQuery]) -> Reply:
-        """Show a {what}."""
+        """Show the {what} with this name."""
         row = call.gate.matrix.get(of.kind, call.args["name"])
         require_readable(call.principal, row)
         return document_reply(row, remarks=of.remarks(call, row.name))
@@ -168,7 +168,7 @@ def _change_route(of: _DocumentKind) -> Route:
         errors=(404, 409),
     )
     def change(call: Call[NoQuery]) -> Reply:
-        """Replace a {what} with the document in the request."""
+        """Replace the {what} with the document in the request."""
         name, document, by = call.args["name"], call.document(), call.by()
 
         def replace(expected: int | None) -> StoredDocument:
@@ -195,7 +195,7 @@ def _delete_route(of: _DocumentKind) -> Route:
         errors=(404, 409),
     )
     def delete(call: Call[ChangeReason]) -> Reply:
-        """Delete a {what}; its history stays."""
+        """Delete the {what}; its history stays."""
         name, by = call.args["name"], call.by()
 
         def remove(expected: int | None) -> int:
@@ -211,7 +211,9 @@ class EntryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     target: Filter | None = None
     status: EntryStatus | None = None
-    component: Annotated[Filter, Meta(description="constrained component")] | None = None
+    component: Annotated[Filter, Meta(description="component that the entry constrains")] | None = (
+        None
+    )
     label: Annotated[Filter, Meta(examples=["team=ml"])] | None = None
     owner: Filter | None = None
     search: Search | None = None

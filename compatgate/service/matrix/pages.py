@@ -283,7 +283,7 @@ def _revision_row(row: RevisionRow) -> tuple[Any, ...]:
         row.count,
         Cell(row.proposal, href=link("proposals", row.proposal))
         if row.proposal
-        else Cell("direct", tone="muted", title="made directly, without a proposal"),
+        else Cell("direct", tone="muted", title="direct change, without a proposal"),
     )
 
 

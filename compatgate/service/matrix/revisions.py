@@ -47,7 +47,7 @@ class Edit(Struct, frozen=True):
         """Return the document after the change; of a deletion, the one before."""
         document = self.after or self.before
         if document is None:
-            raise ValueError("an edit of nothing")
+            raise ValueError("the edit has no documents")
         return document
 
     @property

@@ -87,11 +87,11 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
     spec: EntrySpec
     warnings: Annotated[
         list[WarningBody],
-        Meta(description="warnings of failed re-runs; left out if there are none"),
+        Meta(description="warnings of failed re-runs; omitted if none"),
     ] = []
     promotion: Annotated[
         PromotionBody | None,
-        Meta(description="promotion of a candidate; left out for other entries"),
+        Meta(description="promotion of a candidate; omitted for other entries"),
     ] = None
 
 
@@ -136,15 +136,17 @@ class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str, Meta(description="SHA-256 of the documents before and after")]
     state: Literal["waiting", "approved", "refused"]
     made_at: datetime
-    expires_at: Annotated[datetime, Meta(description="until then it can be approved")]
+    expires_at: Annotated[datetime, Meta(description="time when the approval request expires")]
     author: str
     reason: str
     action: str
-    targets: Annotated[list[str], Meta(description="targets whose policies ask for two people")]
+    targets: Annotated[list[str], Meta(description="targets whose policies require two people")]
     decided_by: str | None
     decided_at: datetime | None
-    revision: Annotated[int | None, Meta(description="revision that it became")]
-    open: Annotated[bool, Meta(description="it can still be approved")]
+    revision: Annotated[
+        int | None, Meta(description="revision made by the approval; null: not approved")
+    ]
+    open: Annotated[bool, Meta(description="true: the change can still be approved")]
     changes: list[ChangeBody]
 
 
@@ -163,9 +165,12 @@ class NeededEvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     sku: str
     driver: str
     suite: str
-    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed yet")]
+    failed: Annotated[str | None, Meta(description="failed run; null: no run has passed yet")]
     required: Annotated[
-        bool, Meta(description="the policy asks for it: without it the change is refused")
+        bool,
+        Meta(
+            description="true: the policy requires this evidence and refuses the change without it"
+        ),
     ]
 
 
@@ -176,32 +181,34 @@ class LetThroughBody(Struct, frozen=True):
     stack: dict[str, Any]
     image: str | None
     decisions: int
-    nodes: Annotated[int, Meta(description="declared nodes of the pools that decide")]
+    nodes: Annotated[int, Meta(description="declared nodes of the deciding pools")]
     asked_by: list[str]
-    verdict_id: Annotated[str, Meta(description="newest verdict, or id of the run")]
+    verdict_id: Annotated[str, Meta(description="id of the newest verdict or of the run")]
 
 
 class WaiverScopeBody(Struct, frozen=True):
     """What a waiver would let through of the recorded questions: a backtest of it alone."""
 
     name: str
-    days: Annotated[int, Meta(description="period of the decisions")]
-    stacks: Annotated[int, Meta(description="different questions that become allowed")]
+    days: Annotated[int, Meta(description="number of days of decisions")]
+    stacks: Annotated[int, Meta(description="number of different questions that become allowed")]
     decisions: int
     nodes: int
-    examples: Annotated[list[LetThroughBody], Meta(description="the most asked first")]
-    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+    examples: Annotated[list[LetThroughBody], Meta(description="examples, most frequent first")]
+    remarks: Annotated[list[str], Meta(description="omissions, in words")]
 
 
 class ImportPreviewBody(Struct, frozen=True):
     """What a dry run foresees besides changed fields."""
 
-    runs: Annotated[list[str], Meta(description="canary runs that count for a blessing")]
+    runs: Annotated[
+        list[str], Meta(description="canary runs that count as evidence for a blessing")
+    ]
     needs: Annotated[
-        list[NeededEvidenceBody], Meta(description="canary runs that blessed entries lack")
+        list[NeededEvidenceBody], Meta(description="canary runs that blessed entries still need")
     ]
     waivers: list[WaiverScopeBody]
-    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+    remarks: Annotated[list[str], Meta(description="omissions, in words")]
 
 
 class ImportBody(Struct, frozen=True):
@@ -211,7 +218,8 @@ class ImportBody(Struct, frozen=True):
     unchanged: int
     revision: Annotated[int | None, Meta(description="null: nothing changed")]
     preview: Annotated[
-        ImportPreviewBody | None, Meta(description="of a dry run; null: the import was made")
+        ImportPreviewBody | None,
+        Meta(description="preview of a dry run; null: the import was stored"),
     ] = None
 
 
@@ -221,14 +229,15 @@ class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str | None, Meta(description="null: the sync owns nothing")]
     changes: list[ChangeBody]
     adopted: Annotated[
-        list[DocumentName], Meta(description="documents that belonged to no sync, or to another")
+        list[DocumentName],
+        Meta(description="documents that belonged to no sync or to another sync"),
     ]
     left: Annotated[
         list[DocumentName],
-        Meta(description="documents of this sync that the files lack; `prune` deletes them"),
+        Meta(description="documents of this sync that are not in the files; `prune` deletes them"),
     ]
     unchanged: int
-    revision: Annotated[int | None, Meta(description="null: nothing changed, or a plan")]
+    revision: Annotated[int | None, Meta(description="null: no change, or a dry run")]
 
 
 class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -242,7 +251,7 @@ class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     count: Annotated[int, Meta(description="number of changed documents")]
     proposal: Annotated[
         str | None,
-        Meta(description="proposal that was merged; null: it was made directly"),
+        Meta(description="merged proposal; null: a direct change"),
     ] = None
 
 
@@ -326,9 +335,9 @@ class OpenPackageBody(Struct, frozen=True, forbid_unknown_fields=True):
     stopped: int
     first: datetime | None
     last: datetime | None
-    verdicts: Annotated[list[str], Meta(description="some verdicts of the decisions")]
+    verdicts: Annotated[list[str], Meta(description="sample verdicts")]
     entries: Annotated[list[str], Meta(description="matrix entries with the package")]
-    todo: Annotated[list[str], Meta(description="ways to settle the package; one is enough")]
+    todo: Annotated[list[str], Meta(description="ways to resolve the package; one is enough")]
 
 
 class PackagesTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -341,8 +350,8 @@ class PackagesTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
     stopped: int
     entries: int
     stopped_entries: list[str]
-    packages: Annotated[list[OpenPackageBody], Meta(description="packages, the most stopped first")]
-    open: Annotated[list[str], Meta(description="what could not be checked, and why")]
+    packages: Annotated[list[OpenPackageBody], Meta(description="packages, most denials first")]
+    open: Annotated[list[str], Meta(description="items that could not be checked, with the reason")]
 
 
 class PackagesReportBody(Struct, frozen=True, forbid_unknown_fields=True):

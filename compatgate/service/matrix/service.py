@@ -66,9 +66,7 @@ def set_status(
     name = document["metadata"]["name"]
     if status not in STATUS_VERBS:
         hint = f"one of {', '.join(STATUS_VERBS)}"
-        raise BadInput(
-            "is not a status that an entry can change to", field="status", value=status, hint=hint
-        )
+        raise BadInput("cannot be the new status", field="status", value=status, hint=hint)
     if status == old["status"]:
         raise BadInput(f"the entry is {status} already", field="status", value=status)
     if replacement == name:
@@ -137,7 +135,7 @@ def require_storable(text: str, field: str, longest: int, limit: str) -> None:
         storable = False
     if not storable:
         hint = f"Unicode text of at most {limit}, without NUL"
-        raise BadInput("is not text that can be stored", field=field, hint=hint)
+        raise BadInput("contains characters that cannot be stored", field=field, hint=hint)
 
 
 class MatrixService(MatrixReader):
@@ -168,7 +166,9 @@ class MatrixService(MatrixReader):
             check_edits([Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
-                raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
+                raise Conflict(
+                    f"the {kind} {name!r} already exists", field="name", value=name, hint=hint
+                )
             self._revise(session, Edit(None, document), by)
             return require_document(session, kind, name)
 
@@ -267,7 +267,7 @@ class MatrixService(MatrixReader):
             if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
                 raise Conflict(
-                    f"the target {name!r} is named by {named_by}",
+                    f"the target {name!r} is still used by {named_by}",
                     field="name",
                     value=name,
                     hint="change or delete them first",

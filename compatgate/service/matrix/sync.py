@@ -210,8 +210,8 @@ def _check_uses(session: Session, edits: Sequence[Edit]) -> None:
     for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
         named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MAX_NAMED])
         raise Conflict(
-            f"the files lack the target {target!r}, and {named} name it",
+            f"the files lack the target {target!r}, but {named} use it",
             field="prune",
             value=target,
-            hint="keep the target in the files, or change what names it",
+            hint="keep the target in the files, or change the documents that use it",
         )

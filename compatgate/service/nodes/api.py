@@ -24,8 +24,10 @@ from compatgate.service.nodes.schemas import (
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-GpuSpelling = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]
-StaleFilter = Annotated[bool, Meta(description="no report for a day")]
+GpuSpelling = Annotated[
+    Filter, Meta(description="GPU product in any spelling, with its MIG profile")
+]
+StaleFilter = Annotated[bool, Meta(description="true: nodes without a report for a day")]
 ClusterFilter = Annotated[
     Filter, Meta(description="required if several clusters have a node with this name")
 ]
@@ -40,7 +42,7 @@ class NodeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     gpu: GpuSpelling | None = None
     driver: Filter | None = None
     driver_state: DriverState | None = None
-    disagrees: Annotated[bool, Meta(description="its sources disagree")] | None = None
+    disagrees: Annotated[bool, Meta(description="true: nodes whose sources disagree")] | None = None
     stale: StaleFilter | None = None
 
 
@@ -64,7 +66,9 @@ class NodeRemovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a removal: the node's cluster, and the reason."""
 
     cluster: ClusterFilter | None = None
-    reason: Annotated[str, Meta(description="why; or in the header")] | None = None
+    reason: (
+        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
+    ) = None
 
 
 class ReportQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,7 +154,7 @@ def show_node(call: Call[NodeQuery]) -> Reply:
     errors=(404, 409),
 )
 def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
-    """Remove a node that is gone; it comes back with its next report."""
+    """Remove a node that no longer exists; it returns with its next report."""
     removed = call.gate.nodes.remove(call.args["name"], call.by(), call.query.cluster)
     return Reply(removed.to_json())
 
@@ -164,7 +168,7 @@ def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     returns=Returns(DriftBody, "A page of nodes that drifted", paged=True, etag=True),
 )
 def list_drift(call: Call[DriftFilters]) -> Reply:
-    """List nodes whose driver, GPUs, platform or parts are not what their target declares.
+    """List nodes whose driver, GPUs, platform or parts differ from their target.
 
     An unreported driver or GPU counts as a difference too; `have` is null then. An unreported
     platform or part is a note of the node.

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listed = actions.add_parser("list", help="list nodes")
-    drift = actions.add_parser("drift", help="list nodes that differ from their target")
+    drift = actions.add_parser("drift", help="list nodes that differ from their targets")
     for each in (listed, drift):
         each.add_argument("--cluster", metavar="NAME", help="cluster")
         each.add_argument("--target", metavar="NAME", help="target")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--search", metavar="TEXT", help="part of the name, case-insensitive")
     listed.add_argument("--driver", help="driver version")
     listed.add_argument(
-        "--driver-state", choices=_STATES, help="driver state: whether an entry allows it"
+        "--driver-state", choices=_STATES, help="driver state: whether an entry allows the driver"
     )
     listed.add_argument(
         "--disagrees", action="store_true", help="only nodes whose sources disagree"
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--what",
         metavar="PROPERTY",
         choices=get_args(DriftKind),
-        help="what differs: driver, gpu, platform, or a part of the node, like fabric-manager",
+        help="property that differs: driver, gpu, platform, or a part like fabric-manager",
     )
     show = actions.add_parser("show", help="show a node with the reports of each source")
-    remove = actions.add_parser("remove", help="remove a node that is gone")
+    remove = actions.add_parser("remove", help="remove a node that no longer exists")
     remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
     for each in (show, remove):
         each.add_argument("name", metavar="NAME", help="name of the node")
@@ -81,9 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
     )
-    imported = actions.add_parser("import", help="report the nodes of a file")
+    imported = actions.add_parser("import", help="report nodes from a file")
     imported.add_argument(
-        "file", metavar="FILE", help='JSON, the body of POST /nodes ("-": standard input)'
+        "file", metavar="FILE", help='JSON file, as the body of POST /nodes ("-": standard input)'
     )
     imported.add_argument(
         "--dry-run", action="store_true", help="print the result without storing it"
@@ -264,7 +264,7 @@ def own_report(probe: str | None, name: str | None, *, root: str = "/") -> dict[
         document = read_probe(read_text(probe, "--probe"), origin=probe)
     if not name:
         hint = "--name is required: a probe does not name its node"
-        raise BadInput("which node is it of?", field="--name", hint=hint)
+        raise BadInput("name the node that the probe describes", field="--name", hint=hint)
     return {"name": name, "probe": driver_report(document)}
 
 
@@ -284,7 +284,7 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     for gpu in gpus:
         if not isinstance(gpu, dict) or "nodes" in gpu:
             hint = "report nodes by their labels: compatgate k8s nodes --report"
-            raise BadInput("is about several nodes", field="--probe", hint=hint)
+            raise BadInput("describes several nodes", field="--probe", hint=hint)
         found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
     return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
 

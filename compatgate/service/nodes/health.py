@@ -107,7 +107,9 @@ def store_health(database: Database, report: HealthReport, facts: Facts) -> Heal
     now = clock.now()
     names = [one.name for one in report.nodes]
     if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise BadInput("is named twice", field="nodes", value=doubled, hint="send one period each")
+        raise BadInput(
+            "is named twice", field="nodes", value=doubled, hint="send one period for each node"
+        )
     with database.writing() as session:
         known = nodes.load_nodes(session, report.cluster, names)
         found = []
@@ -129,17 +131,20 @@ def _check(one: HealthOfNode, field: str, row: NodeRow | None, now: datetime) ->
     if one.since >= until:
         hint = f"state a time before {iso(until)}"
         raise BadInput(
-            "is not before its end", field=f"{field}.since", value=iso(one.since), hint=hint
+            "is not before the end of the period",
+            field=f"{field}.since",
+            value=iso(one.since),
+            hint=hint,
         )
     if until - one.since > LONGEST:
         raise BadInput(
-            "makes a period of more than a day", field=f"{field}.since", value=iso(one.since),
+            "makes the period longer than a day", field=f"{field}.since", value=iso(one.since),
             hint="report at least once a day",
         )  # fmt: skip
     for place, seen in enumerate(one.xids):
         if not one.since <= seen.at <= until:
             raise BadInput(
-                "is outside of the period", field=f"{field}.xids[{place}].at", value=iso(seen.at),
+                "is outside the period", field=f"{field}.xids[{place}].at", value=iso(seen.at),
                 hint=f"from {iso(one.since)} to {iso(until)}",
             )  # fmt: skip
     if one.driver is not None:
@@ -149,7 +154,7 @@ def _check(one: HealthOfNode, field: str, row: NodeRow | None, now: datetime) ->
         raise BadInput("is not known", field=f"{field}.driver", hint=hint)
     if row.since >= until:
         hint = f"the node reports driver {row.driver} since {iso(row.since)} only: state the driver"
-        raise BadInput("is not known for this period", field=f"{field}.driver", hint=hint)
+        raise BadInput("is unknown for this period", field=f"{field}.driver", hint=hint)
     return _Period(field, one.name, max(one.since, row.since), until, row.driver)
 
 
@@ -167,7 +172,7 @@ def _add_period(session: Session, cluster: str, period: _Period) -> int:
         if one.driver != period.driver and one.since < period.until and period.since < one.until:
             raise BadInput(
                 f"overlaps a period with driver {one.driver}", field=f"{period.field}.since",
-                value=iso(period.since), hint=f"that one is {iso(one.since)} to {iso(one.until)}",
+                value=iso(period.since), hint=f"other period: {iso(one.since)} to {iso(one.until)}",
             )  # fmt: skip
     same = [one for one in found if one.driver == period.driver]
     new = _uncovered(period, same)

@@ -167,7 +167,7 @@ def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     except CompatgateError as error:
         return _node_page(ask, view, error)
     where = f"{gone.row.name} of {gone.row.cluster}"
-    return Redirect(link("nodes"), f"Removed {where}. It comes back with its next report.")
+    return Redirect(link("nodes"), f"Removed {where}. The node returns with its next report.")
 
 
 def _node_page(

@@ -351,7 +351,7 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
         at = node.seen_at or now
         if node.name in found:
             field = f"nodes[{number}].name"
-            raise BadInput("is twice in the report", field=field, value=node.name)
+            raise BadInput("is listed twice in the report", field=field, value=node.name)
         if at > now + _MAX_AHEAD:
             field, hint = f"nodes[{number}].seen_at", "set the reporter's clock"
             raise BadInput("is in the future", field=field, value=str(at), hint=hint)

@@ -25,7 +25,7 @@ KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?$(?!\n)"
 VALUE_PATTERN = r"^[A-Za-z0-9._-]{0,63}$(?!\n)"
 TARGET_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
 TEXT_PATTERN = r"^ *[\x21-\x7e][\x20-\x7e]{0,119}$(?!\n)"
-Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="as Kubernetes names nodes")]
+Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="node name as in Kubernetes")]
 Key = Annotated[str, Meta(pattern=KEY_PATTERN)]
 Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=65536)]
@@ -69,8 +69,8 @@ class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
         dict[Key, Line],
         Meta(
             max_length=64,
-            description="seen parts of the node, by the names that pools use; what was not seen is "
-            "left out",
+            description="reported parts of the node, by the names that pools use; unknown parts"
+            " are omitted",
             examples=[{"kernel-modules": "open", "fabric-manager": "580.95.05"}],
         ),
     ] = {}
@@ -89,11 +89,12 @@ class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(description="the node's annotation `compatgate.dev/target`; read with `labels`"),
     ] = None
     labels: Annotated[
-        Labels | None, Meta(description="of the node; those of GPU Feature Discovery among them")
+        Labels | None,
+        Meta(description="labels of the node, including those of GPU Feature Discovery"),
     ] = None
     taints: Annotated[
         Annotated[tuple[TaintReport, ...], Meta(max_length=64)] | None,
-        Meta(description="of the node; read with `labels`; left out: as reported before"),
+        Meta(description="taints of the node; read with `labels`; default: as last reported"),
     ] = None
     allocatable: Annotated[
         Annotated[dict[Key, Count], Meta(max_length=64)] | None,
@@ -132,7 +133,9 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-Targets = Annotated[list[str], Meta(description="that the node belongs to, by annotation or label")]
+Targets = Annotated[
+    list[str], Meta(description="target that the node belongs to, by annotation or label")
+]
 
 
 class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +146,7 @@ class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 NodePartsBody = Annotated[
-    dict[str, str], Meta(description="seen parts and settings of the node, by name")
+    dict[str, str], Meta(description="reported parts and settings of the node, by name")
 ]
 
 
@@ -158,7 +161,7 @@ class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
     platform: str | None = None
     node: NodePartsBody = {}
     resources: Annotated[
-        dict[str, int], Meta(description="GPU resources: handed out, or to be expected by labels")
+        dict[str, int], Meta(description="GPU resources: allocatable, or expected from labels")
     ] = {}
     remarks: list[str] = []
 
@@ -179,7 +182,7 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     cluster: str
     name: str
     driver: Annotated[
-        str | None, Meta(description="the deciding value; null: no source reports it")
+        str | None, Meta(description="driver in effect; null: no source reports a driver")
     ]
     gpus: list[GpusBody]
     platform: Annotated[str | None, Meta(description="kind of machine; null: not known")]
@@ -191,17 +194,17 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     driver_why: str
     drift: list[DifferenceBody]
     disagreements: Annotated[
-        list[str], Meta(description="contradictions of the sources, with the deciding one")
+        list[str], Meta(description="contradictions between sources, with the source that decides")
     ]
     notes: list[str]
     witnesses: list[WitnessBody]
     labels: dict[str, str]
-    taints: Annotated[list[TaintReport], Meta(description="as last reported")]
-    stale: Annotated[bool, Meta(description="no report for a day")]
+    taints: Annotated[list[TaintReport], Meta(description="taints as last reported")]
+    stale: Annotated[bool, Meta(description="true: no report for a day")]
     reported_by: str
     first_seen_at: datetime
     seen_at: datetime
-    since: Annotated[datetime, Meta(description="when driver, GPUs and parts last changed")]
+    since: Annotated[datetime, Meta(description="time of the last change of driver, GPUs or parts")]
 
 
 class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,7 +214,7 @@ class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     driver: str | None
     gpus: list[GpusBody]
-    since: Annotated[datetime, Meta(description="when driver, GPUs and parts last changed")]
+    since: Annotated[datetime, Meta(description="time of the last change of driver, GPUs or parts")]
     seen_at: datetime
     stale: bool
     differences: list[DifferenceBody]
@@ -226,8 +229,8 @@ class NodesReported(Struct, frozen=True, forbid_unknown_fields=True):
 class XidSeen(Struct, frozen=True, forbid_unknown_fields=True):
     """A GPU error that the kernel logged; the same one may be reported again."""
 
-    xid: Annotated[int, Meta(ge=1, le=9999, description="its code")]
-    at: Annotated[datetime, Meta(tz=True, description="when the kernel logged it")]
+    xid: Annotated[int, Meta(ge=1, le=9999, description="Xid code")]
+    at: Annotated[datetime, Meta(tz=True, description="time in the kernel log")]
 
 
 class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
@@ -236,7 +239,8 @@ class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     since: Annotated[datetime, Meta(tz=True, description="start of the period")]
     until: Annotated[
-        Annotated[datetime, Meta(tz=True)] | None, Meta(description="its end; default: now")
+        Annotated[datetime, Meta(tz=True)] | None,
+        Meta(description="end of the period; default: now"),
     ] = None
     driver: Annotated[
         Line | None,
@@ -247,7 +251,7 @@ class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     xids: Annotated[
         tuple[XidSeen, ...],
-        Meta(max_length=MAX_XIDS, description="errors in the period; empty: none was seen"),
+        Meta(max_length=MAX_XIDS, description="errors in the period; empty: no errors"),
     ] = ()
 
 
@@ -263,8 +267,10 @@ class StoredHealth(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     driver: str
-    seconds: Annotated[int, Meta(description="new seconds; 0: the period was reported already")]
-    xids: Annotated[int, Meta(description="new errors")]
+    seconds: Annotated[
+        int, Meta(description="number of new seconds; 0: the period was reported before")
+    ]
+    xids: Annotated[int, Meta(description="number of new errors")]
 
 
 class HealthStored(Struct, frozen=True, forbid_unknown_fields=True):

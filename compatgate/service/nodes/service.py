@@ -373,7 +373,7 @@ class Nodes(NodeViews):
         return [self._view(row, now) for row in rows]
 
     def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
-        """Remove a node; it comes back with its next report.
+        """Remove a node; it returns with its next report.
 
         Raises:
             NotFound: there is none of that name.

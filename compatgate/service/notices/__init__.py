@@ -1,1 +1,1 @@
-"""Keep incidents that need attention, and tell subscribers of them: webhooks, e-mail, chat."""
+"""Keep incidents that need attention, and notify subscribers by webhook, e-mail or chat."""

@@ -43,9 +43,9 @@ class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     kind: IncidentKind | None = None
     state: IncidentState | None = None
     snoozed: (
-        Annotated[bool, Meta(description="of open ones, whether they are snoozed now")] | None
+        Annotated[bool, Meta(description="for open incidents: whether they are snoozed")] | None
     ) = None
-    owner: Annotated[Filter, Meta(description="of an affected object")] | None = None
+    owner: Annotated[Filter, Meta(description="owner of an affected object")] | None = None
 
 
 def describe_incident(row: IncidentRow) -> IncidentBody:
@@ -95,7 +95,7 @@ def describe_incident(row: IncidentRow) -> IncidentBody:
     returns=Returns(IncidentBody, "A page of incidents", paged=True, etag=True),
 )
 def list_incidents(call: Call[IncidentFilters]) -> Reply:
-    """List incidents, newest first: what needs attention, grouped by cause."""
+    """List incidents, newest first, grouped by cause."""
     return page_reply(call.gate.incidents.list(**call.query.filters()), describe_incident)
 
 
@@ -108,7 +108,7 @@ def list_incidents(call: Call[IncidentFilters]) -> Reply:
     errors=(404,),
 )
 def show_incident(call: Call[NoQuery]) -> Reply:
-    """Show an incident with everything that it concerns."""
+    """Show an incident with every affected object."""
     return Reply(describe_incident(call.gate.incidents.show(call.args["id"])))
 
 
@@ -134,7 +134,7 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
     if asked.duration is not None:
         until = clock.now() + parse_duration(asked.duration, field="duration")
     if until.tzinfo is None:
-        raise BadInput("has no zone", field="until", hint="like 2026-11-24T08:00:00Z")
+        raise BadInput("has no zone", field="until", hint="for example 2026-11-24T08:00:00Z")
     row = call.gate.incidents.snooze(call.args["id"], until, _by(call, asked.comment))
     return Reply(describe_incident(row))
 
@@ -149,7 +149,7 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def resolve_incident(call: Call[NoQuery]) -> Reply:
-    """Say that an open incident is dealt with.
+    """Resolve an open incident.
 
     It comes back when it gets worse, when something else is affected, or when it happens again.
     """
@@ -168,7 +168,7 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def reopen_incident(call: Call[NoQuery]) -> Reply:
-    """Show a snoozed or resolved incident again."""
+    """Reopen a snoozed or resolved incident."""
     asked = to_struct(call.document(), ReopenRequest)
     row = call.gate.incidents.reopen(call.args["id"], _by(call, asked.comment))
     return Reply(describe_incident(row))
@@ -210,7 +210,7 @@ def show_channel(call: Call[NoQuery]) -> Reply:
     returns=Returns(ChannelMade, "The channel and, this once, a key that the gate made"),
 )
 def set_channel(call: Call[NoQuery]) -> Reply:
-    """Make or replace a channel. Its URL and key are never shown again."""
+    """Create or replace a channel. Its URL and key are never shown again."""
     wanted = to_struct(call.document(), ChannelRequest)
     by = call.principal.name
     row, key = call.gate.notices.set_channel(call.args["name"], wanted, by=by)
@@ -300,7 +300,7 @@ def show_subscription(call: Call[NoQuery]) -> Reply:
     errors=(404,),
 )
 def set_subscription(call: Call[NoQuery]) -> Reply:
-    """Make or replace a subscription; it is told what happens from now on."""
+    """Create or replace a subscription. It receives only later incidents."""
     wanted = to_struct(call.document(), SubscriptionRequest)
     by = call.principal.name
     row = call.gate.notices.set_subscription(call.args["name"], wanted, by=by)
@@ -316,7 +316,7 @@ def set_subscription(call: Call[NoQuery]) -> Reply:
     errors=(404,),
 )
 def delete_subscription(call: Call[NoQuery]) -> Reply:
-    """Delete a subscription and what waits for it."""
+    """Delete a subscription and its pending messages."""
     row = call.gate.notices.delete_subscription(call.args["name"], by=call.principal.name)
     return Reply(describe_subscription(row))
 
@@ -337,7 +337,7 @@ class DeliveryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     returns=Returns(NoticeDeliveryBody, "A page of deliveries", paged=True, etag=True),
 )
 def list_deliveries(call: Call[DeliveryFilters]) -> Reply:
-    """List messages to channels, newest first, with what became of each."""
+    """List messages to channels with their delivery state, newest first."""
     return page_reply(call.gate.notices.list_deliveries(**call.query.filters()), describe_delivery)
 
 

@@ -1,4 +1,4 @@
-"""Run ``compatgate notices``: list incidents and act on them; keep channels and subscriptions."""
+"""Run ``compatgate notices``: list and resolve incidents; manage channels and subscriptions."""
 
 from __future__ import annotations
 
@@ -41,28 +41,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_incidents(actions: Any) -> list[argparse.ArgumentParser]:
-    listed = actions.add_parser("incidents", help="list what needs attention, newest first")
-    listed.add_argument("--kind", choices=KINDS, help="only this kind")
+    listed = actions.add_parser("incidents", help="list incidents, newest first")
+    listed.add_argument("--kind", choices=KINDS, help="only incidents of this kind")
     listed.add_argument(
-        "--state", choices=get_args(IncidentState), help="only this state (default: open)"
+        "--state",
+        choices=get_args(IncidentState),
+        help="only incidents in this state (default: open)",
     )
     listed.add_argument("--snoozed", action="store_true", help="list snoozed incidents instead")
-    listed.add_argument("--owner", metavar="NAME", help="only what concerns objects of this owner")
+    listed.add_argument(
+        "--owner", metavar="NAME", help="only incidents that affect objects of this owner"
+    )
     add_limit(listed)
-    shown = actions.add_parser("show", help="show an incident with everything that it concerns")
+    shown = actions.add_parser("show", help="show an incident with every affected object")
     snooze = actions.add_parser("snooze", help="hide an open incident for a while")
     snooze.add_argument(
         "--for",
         dest="duration",
         default="24h",
         metavar="DURATION",
-        help="at most 90d (default: 24h)",
+        help="duration, at most 90d (default: 24h)",
     )
-    snooze.add_argument("--comment", help="shown with the incident")
-    resolve = actions.add_parser("resolve", help="say that an open incident is dealt with")
-    resolve.add_argument("--comment", required=True, help="what was done")
-    reopen = actions.add_parser("reopen", help="show a snoozed or resolved incident again")
-    reopen.add_argument("--comment", help="written to the audit log")
+    snooze.add_argument("--comment", help="comment, shown with the incident")
+    resolve = actions.add_parser("resolve", help="resolve an open incident")
+    resolve.add_argument("--comment", required=True, help="comment, for example the fix")
+    reopen = actions.add_parser("reopen", help="reopen a snoozed or resolved incident")
+    reopen.add_argument("--comment", help="comment, kept in the audit log")
     for one in (shown, snooze, resolve, reopen):
         one.add_argument("id", type=int, metavar="ID", help="number of the incident")
     return [listed, shown, snooze, resolve, reopen]
@@ -71,30 +75,30 @@ def _add_incidents(actions: Any) -> list[argparse.ArgumentParser]:
 def _add_channels(actions: Any) -> list[argparse.ArgumentParser]:
     listed = actions.add_parser("channels", help="list channels, without URLs and keys")
     add_limit(listed)
-    made = actions.add_parser("set-channel", help="make or replace a channel")
-    made.add_argument(
-        "--kind", required=True, choices=get_args(ChannelKind), help="form of its messages"
-    )
+    made = actions.add_parser("set-channel", help="create or replace a channel")
+    made.add_argument("--kind", required=True, choices=get_args(ChannelKind), help="message format")
     made.add_argument(
         "--url",
         metavar="URL",
-        help="of the receiver, or env:COMPATGATE_NOTICE_NAME, a variable of the server;"
-        " not for e-mail",
+        help="URL of the receiver, or env:COMPATGATE_NOTICE_NAME, a variable of the server; not"
+        " for e-mail",
     )
-    made.add_argument("--url-file", metavar="FILE", help="read the URL from a file; -: from input")
+    made.add_argument("--url-file", metavar="FILE", help="file with the URL; - for standard input")
     made.add_argument(
         "--key-file",
         metavar="FILE",
-        help="key that signs webhooks (default: one is made, and printed once)",
+        help="file with the key that signs webhooks (default: create a key and print it once)",
     )
-    made.add_argument("--to", action="append", default=[], metavar="ADDRESS", help="for e-mail")
+    made.add_argument("--to", action="append", default=[], metavar="ADDRESS", help="e-mail address")
     deleted = actions.add_parser("delete-channel", help="delete a channel without subscriptions")
-    tested = actions.add_parser("test", help="send a test message now; exit 1 if it is not taken")
+    tested = actions.add_parser(
+        "test", help="send a test message now; exit with 1 if the receiver refuses it"
+    )
     for one in (made, deleted, tested):
         one.add_argument("name", metavar="CHANNEL", help="name of the channel")
-    log = actions.add_parser("deliveries", help="list messages and what became of them")
-    log.add_argument("--channel", metavar="CHANNEL", help="only to this channel")
-    log.add_argument("--state", choices=get_args(DeliveryState), help="only this state")
+    log = actions.add_parser("deliveries", help="list messages and their delivery state")
+    log.add_argument("--channel", metavar="CHANNEL", help="only messages to this channel")
+    log.add_argument("--state", choices=get_args(DeliveryState), help="only messages in this state")
     add_limit(log)
     return [listed, made, deleted, tested, log]
 
@@ -103,9 +107,12 @@ def _add_subscriptions(actions: Any) -> list[argparse.ArgumentParser]:
     listed = actions.add_parser("list", help="list subscriptions")
     add_limit(listed)
     made = actions.add_parser(
-        "subscribe", help="make or replace a subscription: what goes to a channel, and how often"
+        "subscribe",
+        help="create or replace a subscription: which incidents a channel receives, and how often",
     )
-    made.add_argument("--channel", required=True, metavar="CHANNEL", help="where they go")
+    made.add_argument(
+        "--channel", required=True, metavar="CHANNEL", help="channel that receives the messages"
+    )
     for option, what in (("kind", KINDS), ("owner", None), ("target", None), ("label", None)):
         made.add_argument(
             f"--{option}",
@@ -115,19 +122,21 @@ def _add_subscriptions(actions: Any) -> list[argparse.ArgumentParser]:
             metavar={"target": "PATTERN", "label": "KEY=VALUE"}.get(option, option.upper()),
             help=f"only incidents of this {option}; may be repeated",
         )
-    made.add_argument("--level", choices=LEVELS, default="info", help="least level (default: info)")
+    made.add_argument(
+        "--level", choices=LEVELS, default="info", help="minimum level (default: info)"
+    )
     made.add_argument(
         "--urgency",
         choices=get_args(Urgency),
         default="ticket",
-        help="said in each message (ticket)",
+        help="urgency stated in each message (default: ticket)",
     )
     made.add_argument(
         "--digest",
         metavar="DURATION",
-        help="least time between two messages (default: 1h; of a page: none)",
+        help="minimum time between two messages (default: 1h; none for pages)",
     )
-    ended = actions.add_parser("unsubscribe", help="delete a subscription and what waits for it")
+    ended = actions.add_parser("unsubscribe", help="delete a subscription and its pending messages")
     for one in (made, ended):
         one.add_argument("name", metavar="NAME", help="name of the subscription")
     return [listed, made, ended]
@@ -184,7 +193,7 @@ def _incidents(args: argparse.Namespace, gate: Client) -> int:
         )
         for one in rows
     ]
-    return _print_rows(args, rows, head, table, "nothing needs you")
+    return _print_rows(args, rows, head, table, "nothing needs attention")
 
 
 def _print_rows(
@@ -357,7 +366,12 @@ def _subscribe(args: argparse.Namespace, gate: Client) -> int:
     for text in args.label:
         key, equal, value = text.partition("=")
         if not key or not equal:
-            raise BadInput("is not a label", field="--label", value=text, hint="like tier=prod")
+            raise BadInput(
+                "is not a label of the form KEY=VALUE",
+                field="--label",
+                value=text,
+                hint="for example tier=prod",
+            )
         labels[key] = value
     body = {
         "channel": args.channel,

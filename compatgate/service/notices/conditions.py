@@ -1,4 +1,4 @@
-"""Find what needs attention in the snapshot: matrix, evidence and facts. No database."""
+"""Find conditions that need attention in the snapshot: matrix, evidence and facts. No database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep channels and subscriptions, test a channel, and run the threads that send."""
+"""Manage channels and subscriptions, test a channel, and run the sending threads."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class NoticeDesk:
         row = ChannelRow(name, wanted.kind, place, clock.now(), by)
         with self._database.writing() as session:
             if len(channels.load_channels(session)) >= _MAX_CHANNELS:
-                raise BadInput(f"there are {_MAX_CHANNELS} channels already", field="name")
+                raise BadInput(f"too many channels: {_MAX_CHANNELS} exist already", field="name")
             channels.store_channel(session, row, secret)
         return row, made
 
@@ -215,7 +215,7 @@ def check_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         hint = "lower-case letters, digits, - and ., at most 63"
-        raise BadInput("is not a name", field="name", value=name, hint=hint)
+        raise BadInput("is not a valid name", field="name", value=name, hint=hint)
 
 
 def read_channel(wanted: ChannelRequest) -> tuple[dict[str, Any], str, str | None]:
@@ -226,10 +226,10 @@ def read_channel(wanted: ChannelRequest) -> tuple[dict[str, Any], str, str | Non
     """
     if wanted.kind == "email":
         if wanted.url or wanted.key:
-            raise BadInput("is not for e-mail", field="url", hint="state `to`")
+            raise BadInput("does not apply to e-mail channels", field="url", hint="state `to`")
         return {"to": _read_addresses(wanted.to)}, ", ".join(wanted.to), None
     if wanted.to:
-        raise BadInput("is for e-mail alone", field="to", hint="state `url`")
+        raise BadInput("applies only to e-mail channels", field="to", hint="state `url`")
     url = wanted.url or ""
     place = _check_url(url, wanted.kind)
     if wanted.kind != "webhook":
@@ -245,11 +245,15 @@ def read_channel(wanted: ChannelRequest) -> tuple[dict[str, Any], str, str | Non
 
 def _read_addresses(given: Sequence[str]) -> list[str]:
     if not given:
-        raise BadInput("no address is given", field="to", hint='like ["oncall@example.com"]')
+        raise BadInput(
+            "an e-mail channel needs at least one address",
+            field="to",
+            hint='for example ["oncall@example.com"]',
+        )
     for one in given:
         if not _ADDRESS.fullmatch(one) or not one.isprintable() or not one.isascii():
             hint = "like oncall@example.com"
-            raise BadInput("is not an address", field="to", value=one, hint=hint)
+            raise BadInput("is not an e-mail address", field="to", value=one, hint=hint)
     return [*given]
 
 
@@ -257,7 +261,9 @@ def _check_variable(text: str, field: str) -> None:
     name = text.removeprefix(ENVIRONMENT)
     if not _VARIABLE.fullmatch(name):
         hint = f"variables begin with {SECRETS}"
-        raise BadInput("is not a variable that channels may name", field=field, hint=hint)
+        raise BadInput(
+            "is not an environment variable that channels may use", field=field, hint=hint
+        )
 
 
 def _check_url(url: str, kind: str) -> str:
@@ -275,7 +281,7 @@ def _check_url(url: str, kind: str) -> str:
     schemes = ("https",) if kind != "webhook" and not _is_loopback(host) else ("https", "http")
     plain = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in schemes or not host or "@" in parts.netloc or not plain:
-        raise BadInput("is not the URL of a receiver", field="url", hint=hint)
+        raise BadInput("is not a webhook URL", field="url", hint=hint)
     name = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{name}" + (f":{port}" if port else "")
 
@@ -292,4 +298,4 @@ def _check_key(key: str) -> None:
         _check_variable(key, "key")
     elif len(key.encode("utf-8", "surrogatepass")) < MIN_SECRET_BYTES or not key.isprintable():
         hint = f"at least {MIN_SECRET_BYTES} bytes; openssl rand -hex 32 makes one"
-        raise BadInput("is too short, or not printable", field="key", hint=hint)
+        raise BadInput("is too short or not printable", field="key", hint=hint)

@@ -99,7 +99,7 @@ class Message(Struct, frozen=True):
         number = len(self.notices) + self.left
         kinds = dict.fromkeys(TITLES[one.kind] for one in self.notices)
         if len(kinds) != 1:
-            return f"compatgate: {number} things need attention"
+            return f"compatgate: {number} incidents need attention"
         return f"compatgate: {next(iter(kinds))}" + (f" ({number})" if number > 1 else "")
 
 

@@ -1,4 +1,4 @@
-"""Show incidents: the list, one with its members, and what people do with it."""
+"""Show incidents: the list, an incident with its members, and forms that act on it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _COLUMNS = (
     Column("state", "State"),
 )
 _EMPTY = EmptyNotice(
-    "Nothing needs you.",
-    "Evidence is fresh, nodes are as declared, and no waiver or driver branch ends soon.",
+    "Nothing needs attention.",
+    "Evidence is fresh, nodes match their targets, and no waiver or driver branch ends soon.",
 )
 WORDS = {"fail": "broken", "warn": "check", "info": "news"}
 _MAX_DAYS = 90
@@ -51,7 +51,7 @@ class IncidentQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw
 
     kind: IncidentKind | None = None
     owner: Filter | None = None
-    state: Annotated[ShownState, Meta(description="open ones if left out")] | None = None
+    state: Annotated[ShownState, Meta(description="default: open")] | None = None
 
 
 @page("/incidents", nav="incidents", query=IncidentQuery)
@@ -128,7 +128,7 @@ def act_on_incident(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             done = f"Snoozed incident {number} for {days} day{'' if days == 1 else 's'}."
         elif what == "resolve":
             ask.gate.incidents.resolve(number, by)
-            done = f"Resolved incident {number}. It comes back when it happens again."
+            done = f"Resolved incident {number}. It reopens if it happens again."
         elif what == "reopen":
             ask.gate.incidents.reopen(number, by)
             done = f"Reopened incident {number}."

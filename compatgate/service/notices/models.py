@@ -16,7 +16,7 @@ from compatgate.service.notices.schemas import ChannelKind, DeliveryState, Urgen
 
 
 class Incident(Base):
-    """Something that needs attention, or did; a survey opens and ends it, people snooze it."""
+    """A condition that needs attention, or did. Surveys open and end it; people snooze it."""
 
     __tablename__ = "incidents"
     __table_args__ = (Index(None, "state", "kind"),)
@@ -48,7 +48,7 @@ class Incident(Base):
 
 
 class NoticeMark(Base):
-    """What the last survey knew, and which process surveys now."""
+    """State of the last survey, and the process that surveys now."""
 
     __tablename__ = "notice_marks"
 
@@ -59,7 +59,7 @@ class NoticeMark(Base):
 
 
 class NoticeChannel(Base):
-    """A place that notices go to. ``secret`` is written and used, and never shown."""
+    """A channel for notices. ``secret`` is never shown."""
 
     __tablename__ = "notice_channels"
 
@@ -72,7 +72,7 @@ class NoticeChannel(Base):
 
 
 class NoticeSubscription(Base):
-    """What goes to a channel, and how often."""
+    """Incidents that a channel receives, and how often."""
 
     __tablename__ = "notice_subscriptions"
 
@@ -87,7 +87,7 @@ class NoticeSubscription(Base):
 
 
 class NoticeDelivery(Base):
-    """A message to a channel: what it says, and what became of it."""
+    """A message to a channel with its delivery state."""
 
     __tablename__ = "notice_deliveries"
     __table_args__ = (Index(None, "state", "next_at"), Index(None, "channel", "id"))
@@ -106,7 +106,7 @@ class NoticeDelivery(Base):
 
 
 class NoticeItem(Base):
-    """News of an incident for a subscription, until a delivery takes it along."""
+    """News of an incident for a subscription, until a delivery includes it."""
 
     __tablename__ = "notice_items"
     __table_args__ = (
@@ -177,13 +177,13 @@ class ChannelRow(Struct, frozen=True):
 
 
 class NoticeFilter(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which incidents a subscription is about; an empty list or map stands for everything.
+    """Filter of a subscription's incidents; an empty list or map matches everything.
 
     Attributes:
         owners: of an affected object.
         labels: that an affected object has, all of them.
         targets: patterns of targets, like ``prod-*``.
-        level: least level.
+        level: minimum level.
     """
 
     kinds: tuple[IncidentKind, ...] = ()

@@ -93,7 +93,7 @@ def parse_relay(text: str) -> Relay:
     except ValueError:
         security = None
     if security is None or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise BadInput("is not the URL of a mail relay", field=SMTP, hint=hint)
+        raise BadInput("is not a mail relay URL", field=SMTP, hint=hint)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if password and security == "none":
         what = "sends a password without TLS"

@@ -1,4 +1,4 @@
-"""Store messages until a channel has taken them.
+"""Store messages until their channel accepts them.
 
 What is news waits as items, written in the transaction that opened the incident. A delivery takes
 the items of a subscription along, and one process at a time sends it under a lease: whoever is

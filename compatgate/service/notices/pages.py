@@ -31,7 +31,7 @@ from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, p
 _CHANNELS = (
     Column("name", "Channel"),
     Column("kind", "Kind"),
-    Column("place", "Goes to"),
+    Column("place", "Receiver"),
     Column("changed", "Changed", "time"),
     Column("by", "By"),
 )
@@ -54,10 +54,12 @@ _DELIVERIES = (
 )
 _NO_CHANNELS = EmptyNotice(
     "No channels yet.",
-    "Nobody is told of incidents.",
+    "Nobody is notified of incidents.",
     "compatgate notices set-channel oncall --kind webhook --url https://hooks.example.com/gpu",
 )
-_NO_SUBSCRIPTIONS = EmptyNotice("No subscriptions yet.", "A channel without one is told nothing.")
+_NO_SUBSCRIPTIONS = EmptyNotice(
+    "No subscriptions yet.", "A channel without a subscription receives nothing."
+)
 _NO_DELIVERIES = EmptyNotice("No messages yet.", "Test a channel to send one.")
 _STATES = ("waiting", "sent", "failed")
 _TONES = {"waiting": "warn", "sent": "pass", "failed": "fail"}
@@ -167,7 +169,7 @@ def _delivery_cells(row: DeliveryRow) -> tuple[Any, ...]:
 
 @page("/notices/channels", scope="admin", method="POST", nav="notices")
 def set_channel(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Make or replace a channel; only this answer shows a key that was made."""
+    """Create or replace a channel; only this answer shows a new key."""
     form = ask.form
     name = form.get("name", "").strip()
     body = {
@@ -188,7 +190,7 @@ def set_channel(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 @page("/notices/subscriptions", scope="operate", method="POST", nav="notices")
 def set_subscription(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Make or replace a subscription."""
+    """Create or replace a subscription."""
     form = ask.form
     name = form.get("name", "").strip()
     try:
@@ -218,7 +220,12 @@ def _read_labels(text: str) -> dict[str, str]:
     for word in _words(text):
         key, equal, value = word.partition("=")
         if not key or not equal:
-            raise BadInput("is not a label", field="labels", value=word, hint="like tier=prod")
+            raise BadInput(
+                "is not a label of the form KEY=VALUE",
+                field="labels",
+                value=word,
+                hint="for example tier=prod",
+            )
         found[key] = value
     return found
 
@@ -229,9 +236,9 @@ def test_channel(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     name = ask.form.get("name", "")
     row = ask.gate.notices.test_channel(name)
     if row.state != "sent":
-        answer = f"The channel {name} did not take the test: {row.answer}"
+        answer = f"The channel {name} refused the test message: {row.answer}"
         return _notices_page(ask, error=BadInput(answer), at="test")
-    return Redirect(link("notices"), f"The channel {name} took the test: {row.answer}")
+    return Redirect(link("notices"), f"The channel {name} accepted the test message: {row.answer}")
 
 
 @page("/notices/delete-channel", scope="admin", method="POST", nav="notices")

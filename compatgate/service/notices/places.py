@@ -1,4 +1,4 @@
-"""Link what incidents are about to its page."""
+"""Link the objects of incidents to their pages."""
 
 from __future__ import annotations
 

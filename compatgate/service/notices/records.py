@@ -1,4 +1,4 @@
-"""Find what needs attention in what is recorded: decisions, nodes, runs, baselines, deliveries."""
+"""Find conditions that need attention in records: decisions, nodes, runs, baselines, deliveries."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def find_proposed_baselines(proposed: Iterable[BaselineRow]) -> Iterator[Conditi
 def find_failing_channels(failing: Iterable[tuple[str, str, datetime]]) -> Iterator[Condition]:
     """Yield channels that do not take notices: name, answer, and when that began."""
     for name, answer, since in failing:
-        note = f"does not take notices: {answer}"
+        note = f"does not accept notices: {answer}"
         member = Member("channel", name, note)
         yield make_condition("channel-failing", name, "fail", f"{name} {note}", [member], since)
 

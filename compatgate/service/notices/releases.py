@@ -1,4 +1,4 @@
-"""Notice releases that the facts learned since they were last looked at, and what they unlock."""
+"""Find releases that are new in the facts, and the stacks that they unlock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PoolKey = tuple[str, str, str, str, str]
 
 
 class LearnedReleases(Struct, frozen=True):
-    """Releases of one component that the facts learned at once.
+    """Releases of one component that are new in the facts.
 
     Attributes:
         unlocks: target to what works there, or is newer there, in words.
@@ -38,7 +38,7 @@ class LearnedReleases(Struct, frozen=True):
 
 
 class KnownReleases(Struct, frozen=True):
-    """What the service knows of the facts: releases only ever come.
+    """Releases that the service has seen in the facts; a known release is never forgotten.
 
     Attributes:
         digest: of the facts that were looked at last.

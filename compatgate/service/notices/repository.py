@@ -1,4 +1,4 @@
-"""Store incidents: what surveys find, and what people say of it."""
+"""Store incidents: findings of surveys and comments of people."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def snooze(session: Session, number: int, until: datetime, *, by: str, reason: s
 
 
 def resolve(session: Session, number: int, *, by: str, reason: str) -> IncidentRow:
-    """Note that an incident is dealt with, and audit that; it comes back when it happens again.
+    """Resolve an incident, and audit that; the incident reopens if it happens again.
 
     Raises:
         NotFound: there is none of that number.

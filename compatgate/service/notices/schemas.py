@@ -18,19 +18,19 @@ _Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class IncidentMember(Struct, frozen=True):
-    """An object that an incident concerns."""
+    """An object that an incident affects."""
 
     about: Subject
     name: str
-    note: Annotated[str, Meta(description="what is wrong with it, in words")]
+    note: Annotated[str, Meta(description="problem, in words")]
     owner: str | None
     labels: dict[str, str]
     targets: list[str]
-    count: Annotated[int, Meta(description="how much is concerned, for example nodes")]
+    count: Annotated[int, Meta(description="number of affected items, for example nodes")]
 
 
 class IncidentBody(Struct, frozen=True):
-    """Something that needs attention, or did."""
+    """A condition that needs attention, or did."""
 
     id: int
     kind: IncidentKind
@@ -38,29 +38,33 @@ class IncidentBody(Struct, frozen=True):
     level: IncidentLevel
     state: Annotated[
         IncidentState,
-        Meta(description="`resolved`: by a person; `ended`: its condition is gone"),
+        Meta(description="`resolved`: by a person; `ended`: the condition no longer holds"),
     ]
     snoozed: bool
     message: str
     count: int
-    members: Annotated[list[IncidentMember], Meta(description="in lists, the first three")]
+    members: Annotated[
+        list[IncidentMember], Meta(description="affected objects; a list shows the first three")
+    ]
     member_count: int
     owners: list[str]
-    episode: Annotated[int, Meta(description="one more each time that it happens again")]
-    first_seen: Annotated[datetime, Meta(description="in this episode")]
+    episode: Annotated[
+        int, Meta(description="number of occurrences: 1, then one more for each recurrence")
+    ]
+    first_seen: Annotated[datetime, Meta(description="start of this occurrence")]
     last_seen: datetime
     ended_at: datetime | None
     snoozed_until: datetime | None
     snoozed_by: str | None
     resolved_at: datetime | None
     resolved_by: str | None
-    comment: Annotated[str | None, Meta(description="on the snooze or the resolution")]
+    comment: Annotated[str | None, Meta(description="comment on the snooze or the resolution")]
 
 
 class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A snooze: for a duration or until a time."""
 
-    duration: Annotated[Duration, Meta(description="at most 90d")] | None = None
+    duration: Annotated[Duration, Meta(description="duration, at most 90d")] | None = None
     until: datetime | None = None
     comment: Annotated[str, Meta(max_length=2000)] = ""
 
@@ -68,7 +72,7 @@ class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class ResolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A resolution."""
 
-    comment: Annotated[_Text, Meta(description="what was done")]
+    comment: Annotated[_Text, Meta(description="resolution, for example the fix")]
 
 
 class ReopenRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,7 +82,7 @@ class ReopenRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChannelRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A place that notices go to; URL and key are never shown again."""
+    """A channel for notices; URL and key are never shown again."""
 
     kind: ChannelKind
     url: (
@@ -86,7 +90,7 @@ class ChannelRequest(Struct, frozen=True, forbid_unknown_fields=True):
             str,
             Meta(
                 max_length=2000,
-                description="of the receiver, or `env:COMPATGATE_NOTICE_...`; not for e-mail",
+                description="URL of the receiver, or `env:COMPATGATE_NOTICE_...`; not for e-mail",
             ),
         ]
         | None
@@ -96,15 +100,15 @@ class ChannelRequest(Struct, frozen=True, forbid_unknown_fields=True):
             str,
             Meta(
                 max_length=4096,
-                description="signs webhooks, at least 16 bytes, or `env:COMPATGATE_NOTICE_...`;"
-                " the gate makes one if it is left out",
+                description="key that signs webhooks, at least 16 bytes, or"
+                " `env:COMPATGATE_NOTICE_...`; default: the gate creates a key",
             ),
         ]
         | None
     ) = None
     to: Annotated[
         list[Annotated[str, Meta(min_length=3, max_length=254)]],
-        Meta(max_length=20, description="addresses, for e-mail"),
+        Meta(max_length=20, description="e-mail addresses; only for e-mail channels"),
     ] = []
 
 
@@ -113,36 +117,41 @@ class ChannelBody(Struct, frozen=True):
 
     name: str
     kind: ChannelKind
-    place: Annotated[str, Meta(description="scheme and host of the URL, or addresses")]
+    place: Annotated[str, Meta(description="scheme and host of the URL, or the e-mail addresses")]
     changed_at: datetime
     changed_by: str
 
 
 class ChannelMade(Struct, frozen=True):
-    """A channel, and its key if the gate made it."""
+    """A channel, with its key if the gate created the key."""
 
     channel: ChannelBody
-    key: Annotated[str | None, Meta(description="signs webhooks; shown this once")]
+    key: Annotated[
+        str | None,
+        Meta(description="new key that signs webhooks, shown only once; null: the gate made none"),
+    ]
 
 
 class SubscriptionRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which incidents go to a channel, and how often; what is left out stands for everything."""
+    """Incidents that a channel receives, and how often; an omitted filter matches everything."""
 
     channel: Name
     kinds: Annotated[list[IncidentKind], Meta(max_length=50)] = []
-    owners: Annotated[list[_Pattern], Meta(max_length=50, description="of an affected object")] = []
+    owners: Annotated[
+        list[_Pattern], Meta(max_length=50, description="patterns of owners of affected objects")
+    ] = []
     labels: Annotated[
-        dict[LabelKey, str], Meta(description="that an affected object has, all of them")
+        dict[LabelKey, str], Meta(description="labels; an affected object must have all of them")
     ] = {}
     targets: Annotated[
-        list[_Pattern], Meta(max_length=50, description="patterns of targets, like `prod-*`")
+        list[_Pattern], Meta(max_length=50, description="patterns of target names, like `prod-*`")
     ] = []
-    level: Annotated[IncidentLevel, Meta(description="least level")] = "info"
+    level: Annotated[IncidentLevel, Meta(description="minimum level")] = "info"
     urgency: Urgency = "ticket"
     digest: (
         Annotated[
             Duration,
-            Meta(description="least time between two messages; default 1h, of a page none"),
+            Meta(description="minimum time between two messages; default: 1h, none for pages"),
         ]
         | None
     ) = None
@@ -160,13 +169,13 @@ class SubscriptionBody(Struct, frozen=True):
     level: IncidentLevel
     urgency: Urgency
     digest_s: int
-    last_at: Annotated[datetime | None, Meta(description="of the last message")]
+    last_at: Annotated[datetime | None, Meta(description="time of the last message")]
     changed_at: datetime
     changed_by: str
 
 
 class NoticeDeliveryBody(Struct, frozen=True):
-    """A message to a channel, and what became of it."""
+    """A message to a channel with its delivery state."""
 
     id: str
     channel: str
@@ -176,10 +185,12 @@ class NoticeDeliveryBody(Struct, frozen=True):
     urgency: Urgency
     notices: int
     made_at: datetime
-    next_at: Annotated[datetime, Meta(description="of the next attempt, while it waits")]
+    next_at: Annotated[
+        datetime, Meta(description="time of the next attempt, while the message waits")
+    ]
     attempts: int
     ended_at: datetime | None
-    answer: Annotated[str | None, Meta(description="of the receiver, or the error")]
+    answer: Annotated[str | None, Meta(description="answer of the receiver, or the error")]
 
 
 CHANNEL: dict[str, Any] = {

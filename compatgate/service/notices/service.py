@@ -44,7 +44,7 @@ _log = logging.getLogger("compatgate.notices")
 
 
 class Attention(Struct, frozen=True):
-    """What needs attention, for the first page.
+    """Conditions that need attention, for the first page.
 
     Attributes:
         leading: a few of each kind, in the order of kinds.
@@ -206,7 +206,7 @@ class IncidentService:
             return incidents.snooze(session, number, until, by=by.author, reason=by.reason)
 
     def resolve(self, number: int, by: Authorship) -> IncidentRow:
-        """Note that an open incident is dealt with; it comes back when it happens again.
+        """Resolve an open incident; it reopens if it happens again.
 
         Raises:
             BadInput: no reason was given.

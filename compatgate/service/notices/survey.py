@@ -1,4 +1,4 @@
-"""Survey what needs attention: the conditions of matrix, facts, evidence and records."""
+"""Survey conditions that need attention in matrix, facts, evidence and records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Failing = Sequence[tuple[str, str, datetime]]
 
 
 class Survey(Struct, frozen=True):
-    """What a survey found.
+    """The findings of a survey.
 
     Attributes:
         covered: kinds that it looked for completely.

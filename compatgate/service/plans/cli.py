@@ -1,4 +1,4 @@
-"""Run ``compatgate plan``: what an upgrade breaks, what is owed, and in which order to do it."""
+"""Run ``compatgate plan``: what an upgrade breaks, required canary runs, and the rollout order."""
 
 from __future__ import annotations
 
@@ -43,10 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LABEL",
         action="append",
         default=[],
-        help="label of nodes whose value names a rack (default: known topology labels)",
+        help="node label whose value names a rack (default: known topology labels)",
     )
     add_place(parser)
-    parser.add_argument("--bundle", metavar="FILE", help="use a bundle: no decisions, no nodes")
+    parser.add_argument(
+        "--bundle",
+        metavar="FILE",
+        help="decide from a bundle, without recorded decisions and nodes",
+    )
     add_format(parser, markdown=True)
 
 
@@ -84,7 +88,7 @@ def _read_question(args: argparse.Namespace) -> dict[str, Any]:
     changes = read_changes(args.set)
     if not changes and not args.upgrade:
         hint = "like --upgrade driver, or --set driver=580.95.05"
-        raise BadInput("states no change", field="--upgrade", hint=hint)
+        raise BadInput("names no change", field="--upgrade", hint=hint)
     body = {
         "set": changes,
         "upgrade": args.upgrade,

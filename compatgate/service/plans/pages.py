@@ -51,7 +51,7 @@ class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @page("/targets/<name>/plan", scope="gate", nav="targets", query=PlanQuery)
 def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
-    """Show what an upgrade breaks, what is owed, and the order of pools and waves."""
+    """Show what an upgrade breaks, required canary runs, and the order of pools and waves."""
     name, query, gate = ask.args["name"], ask.query, ask.gate
     row = gate.matrix.get("Target", name)
     plan: dict[str, Any] | None = None

@@ -51,7 +51,7 @@ class PlanRequest(Struct, frozen=True, forbid_unknown_fields=True):
         list[Label],
         Meta(
             max_length=MAX_LABELS,
-            description="labels of nodes whose value names a rack; default: known ones",
+            description="node labels whose value names a rack; default: known topology labels",
             examples=[["example.com/rack"]],
         ),
     ] = []
@@ -61,15 +61,15 @@ class SubjectBody(Struct, frozen=True, forbid_unknown_fields=True):
     """An entry in use, or a running stack, before and after the change."""
 
     kind: Literal["entry", "stack"]
-    name: Annotated[str, Meta(description="entry, or the stack's newest verdict")]
+    name: Annotated[str, Meta(description="name of the entry, or id of the stack's newest verdict")]
     status: str
     before: Outcome
     after: Outcome
     change: Change
     cause: Cause | None
-    open: Annotated[list[str], Meta(description="why it cannot be evaluated")]
+    open: Annotated[list[str], Meta(description="reasons why the subject cannot be evaluated")]
     image: str | None
-    decisions: Annotated[int, Meta(description="decisions about the stack")]
+    decisions: Annotated[int, Meta(description="number of decisions about the stack")]
     last: Annotated[str | None, Meta(description="time of the newest decision")]
     pools: list[PoolWhatIfBody]
 
@@ -105,14 +105,14 @@ class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
     target: str
     set: dict[str, Any]
     verdict: Outcome
-    allowed: Annotated[bool, Meta(description="decision of the target's policy")]
+    allowed: Annotated[bool, Meta(description="true: the target's policy allows the upgrade")]
     mode: Mode
     summary: str
     host: Annotated[list[FindingBody], Meta(description="new findings about the pools")]
     groups: list[CauseGroup]
-    subjects: Annotated[list[SubjectBody], Meta(description="worst first")]
+    subjects: Annotated[list[SubjectBody], Meta(description="entries and stacks, worst first")]
     edits: list[EntryEditBody]
-    entries_yaml: Annotated[str, Meta(description="the edited entries, to import after review")]
+    entries_yaml: Annotated[str, Meta(description="edited entries, to import after review")]
     owed: Annotated[list[OwedRun], Meta(description="canary suites to run on the new driver")]
     frameworks: list[FrameworkChange]
     frontier: DriverFrontier

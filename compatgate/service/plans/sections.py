@@ -11,9 +11,9 @@ Body = dict[str, Any]
 _MAX_NAMES = 6
 _MAX_DOMAINS = 4
 _TITLES = {
-    "facts": "Physics: what the vendors' facts break",
-    "matrix": "Paperwork: what only the matrix excludes",
-    "evidence": "Evidence: what canary runs are missing",
+    "facts": "Facts: broken by vendor facts",
+    "matrix": "Matrix: excluded only by the matrix",
+    "evidence": "Evidence: missing canary runs",
 }
 
 
@@ -47,7 +47,7 @@ def _host(plan: Body) -> Section:
         Item(f"{f['outcome']} {f['rule']} {f['message']}", (f"on {', '.join(f['pools'])}",))
         for f in plan["host"]
     ]
-    return Section("The pools themselves", tuple(items))
+    return Section("Pools", tuple(items))
 
 
 def _cause(plan: Body, cause: str) -> Section:
@@ -83,7 +83,7 @@ def _edits(plan: Body) -> Section:
         if edit["between"]:
             details.append(f"the range also allows branches {', '.join(edit['between'])}")
         if not edit["verified"]:
-            details.append("this alone does not bless the stack: see the reasons above")
+            details.append("this edit alone does not bless the stack; see the reasons above")
         items.append(Item(f"{edit['entry']}: {'; '.join(moves)}", tuple(details)))
     return Section("Proposed entries", tuple(items), block=plan.get("entries_yaml", ""))
 
@@ -95,7 +95,7 @@ def _owed(plan: Body) -> Section:
         failed = (f"failed: {run['failed']}",) if run["failed"] else ()
         text = f"suite {run['suite']} on {run['sku']} with driver {run['driver']} ({weight})"
         items.append(Item(text, (f"for {shorten(run['entries'], _MAX_NAMES)}", *failed)))
-    return Section("Canaries owed", tuple(items))
+    return Section("Required canary runs", tuple(items))
 
 
 def _subjects(plan: Body) -> Section:
@@ -155,12 +155,12 @@ def _frontier(plan: Body) -> Section:
     head = ("branch", "newest", "supported to", "keeps", "keeps all from", "loses")
     first = frontier["first"]
     text = (
-        f"first release that keeps everything: {first}"
+        f"first release that breaks nothing: {first}"
         if first
-        else ("no driver release of the facts keeps everything")
+        else ("every driver release in the facts breaks something")
     )
     notes = () if frontier["complete"] else ("not every stack was asked: there are too many",)
-    return Section("Drivers, by the vendors' facts alone", (Item(text, notes),), head, tuple(rows))
+    return Section("Drivers, based only on vendor facts", (Item(text, notes),), head, tuple(rows))
 
 
 def _order(plan: Body) -> Section:

@@ -75,7 +75,9 @@ def change_columns(ask: PageRequest[Any]) -> Redirect:
     every = ask.form.get("every", "").split(",")
     if len(every) > _MAX_COLUMNS or not all(map(_KEY.fullmatch, every)):
         hint = "reload the list and choose again"
-        raise BadInput("are not columns", field="every", value=",".join(every)[:80], hint=hint)
+        raise BadInput(
+            "are not columns of the list", field="every", value=",".join(every)[:80], hint=hint
+        )
     shown = {key.removeprefix(_COLUMN) for key in ask.form if key.startswith(_COLUMN)}
     before = current_preferences()
     if ask.form.get("all"):
@@ -105,7 +107,7 @@ def remove_view(ask: PageRequest[Any]) -> Redirect:
 @page("/preferences/reset", scope=None, method="POST")
 def reset_preferences(ask: PageRequest[Any]) -> Redirect:
     """Return to the defaults, and delete all views."""
-    return _keep(ask, DEFAULTS, link("preferences"), "All preferences are at their defaults.")
+    return _keep(ask, DEFAULTS, link("preferences"), "Reset all preferences to defaults.")
 
 
 @page("/tour", scope=None, method="POST")
@@ -119,7 +121,7 @@ def go_on_tour(ask: PageRequest[Any]) -> Redirect:
     step = known[given]
     chosen = replace(current_preferences(), tour=step)
     if step == OVER:
-        return _keep(ask, chosen, _next(ask), "The tour is over. Preferences can begin it again.")
+        return _keep(ask, chosen, _next(ask), "The tour has ended. To restart it, see Preferences.")
     nav = STEPS[step - 1].nav
     return _keep(ask, chosen, link() if nav == "home" else link(nav))
 
@@ -158,7 +160,9 @@ def _key(form: dict[str, str], name: str) -> str:
 def _require_few(kept: dict[str, Any]) -> None:
     if len(kept) > _MAX_LISTS:
         hint = "return to the defaults on the page Preferences"
-        raise BadInput("are kept of too many lists", field="list", value=len(kept), hint=hint)
+        raise BadInput(
+            "preferences exist for too many lists", field="list", value=len(kept), hint=hint
+        )
 
 
 PAGES = (

@@ -1,1 +1,1 @@
-"""Propose changes of the matrix: reviewed, approved by the people whom policies ask for, merged."""
+"""Propose changes of the matrix: review them, approve them as policies require, merge them."""

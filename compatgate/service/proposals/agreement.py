@@ -1,4 +1,4 @@
-"""Find who must agree to edits, and hold a direct change to that.
+"""Find the people who must agree to edits, and enforce that for direct changes.
 
 A change that a policy does not let one person make alone is refused, and becomes a proposal. It is
 made when everybody whom the policies ask for has approved it, or has sent the same change.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Demand(Struct, frozen=True):
-    """What the policy of one target asks of a change.
+    """The requirements of one target's policy for a change.
 
     Attributes:
         people: how many must agree, the author included.
@@ -90,7 +90,7 @@ def list_lacks(demands: Iterable[Demand], approvals: Sequence[EventRow]) -> list
 
 
 class ProposalNeeded(Conflict):
-    """A policy does not let one person make this change; it is a proposal now.
+    """A policy does not allow one person to make this change; the change became a proposal.
 
     Args:
         store: stores the proposal, or this person's approval of it, once the refused transaction
@@ -136,7 +136,7 @@ def write_or_propose(database: Database, change: Callable[[Session], T]) -> T:
 
 
 class Consent(Struct, frozen=True):
-    """Who agreed to a change, for the audit log; without a proposal it is the author alone.
+    """The people who agreed to a change, for the audit log; only the author without a proposal.
 
     Attributes:
         people: names of everybody who agreed, the author first.
@@ -242,7 +242,7 @@ def _refuse(
             f"the policy of {targets} asks for {count}: {number} waits for {rest}",
             store=store,
             value=number,
-            hint=f"another person approves it within {proposals.LIFETIME.days} days: compatgate"
+            hint=f"another person must approve within {proposals.LIFETIME.days} days: compatgate"
             f" matrix approve {number}, or sends the same change",
         )
     targets = ", ".join(demand.target for demand in demands if demand.proposed)
@@ -250,5 +250,5 @@ def _refuse(
         f"the policy of {targets} asks for a proposal: {number} is open",
         store=store,
         value=number,
-        hint=f"merge it: compatgate matrix merge {number}",
+        hint=f"merge the proposal: compatgate matrix merge {number}",
     )

@@ -34,7 +34,7 @@ class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     """Filters of proposals."""
 
     state: State | None = None
-    target: Annotated[Filter, Meta(description="that the proposal concerns")] | None = None
+    target: Annotated[Filter, Meta(description="target that the proposal affects")] | None = None
     author: Filter | None = None
 
 
@@ -97,7 +97,7 @@ def _reply(view: ProposalView, *, status: int = 200) -> Reply:
     errors=(404,),
 )
 def show_proposal(call: Call[NoQuery]) -> Reply:
-    """Show a proposal: its difference, what it needs and has, and what happened to it."""
+    """Show a proposal: diff, requirements with their state, and history."""
     view = call.gate.proposals.show(call.args["id"])
     call.principal.require_any(view.row.targets, f"the proposal {view.row.id}")
     return _reply(view)
@@ -115,7 +115,7 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def change_proposal(call: Call[NoQuery]) -> Reply:
-    """Replace the edits of your own proposal, on top of the present matrix.
+    """Replace the edits of your own proposal, based on the current matrix.
 
     Approvals count for the edits that were approved: they fall when the edits change.
     """
@@ -176,7 +176,7 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def retract_approval(call: Call[NoQuery]) -> Reply:
-    """Take your own approval of an open proposal back."""
+    """Withdraw your approval of an open proposal."""
     asked = to_struct(call.document(), CommentRequest)
     return _reply(call.gate.proposals.retract(call.args["id"], call.principal, text=asked.comment))
 
@@ -193,7 +193,7 @@ def retract_approval(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def merge_proposal(call: Call[NoQuery]) -> Reply:
-    """Merge a proposal: make its edits as one revision.
+    """Merge a proposal: apply its edits as one revision.
 
     The caller needs the scope that a direct change needs. A merge is refused (409) while approvals
     or required canary runs are missing, or after a document that it changes has changed.
@@ -216,7 +216,7 @@ def merge_proposal(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def backtest_proposal(call: Call[NoQuery]) -> Reply:
-    """Backtest a proposal, and keep the result with it.
+    """Backtest a proposal, and store the result with it.
 
     The gate decides recorded questions before and after the edits, as `POST /backtests`.
     """

@@ -22,7 +22,9 @@ from compatgate.service.web.route import NoQuery, Returns, route
 class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of approvals."""
 
-    waiting: Annotated[bool, Meta(description="can still be approved")] | None = None
+    waiting: Annotated[bool, Meta(description="only changes that can still be approved")] | None = (
+        None
+    )
 
 
 @route(
@@ -101,7 +103,7 @@ def show_approval(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def approve_change(call: Call[NoQuery]) -> Reply:
-    """Approve a change as the second person, and make it.
+    """Approve a change as the second person, and apply it.
 
     Its author cannot (403). A change is made only to the documents that its author saw (409). Where
     a policy asks for more people, the last one makes it.
@@ -120,6 +122,6 @@ def approve_change(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def refuse_change(call: Call[NoQuery]) -> Reply:
-    """Refuse a change that waits for a second person; its author withdraws it so."""
+    """Refuse a change that waits for a second person; authors withdraw their changes this way."""
     number = _find(call).row.id
     return Reply(_body(call.gate.proposals.close(number, call.principal).row))

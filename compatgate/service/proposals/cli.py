@@ -33,19 +33,25 @@ examples:
   compatgate matrix propose --target prod-a100 --set driver=580.95.05
   compatgate matrix propose --update pr_52f3d1a2b4c6e8f0 entry.yaml
 """
-    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help="documents to be")
-    parser.add_argument("--target", help="target whose pools --set changes")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE|DIR|-", help="files with the proposed documents"
+    )
+    parser.add_argument("--target", help="target with the pools that --set changes")
     parser.add_argument("--pool", help="pool that --set changes (default: every pool)")
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE,...",
         action="append",
         default=[],
-        help="values of the pools, for example driver=580.95.05",
+        help="new pool value, for example driver=580.95.05; may be repeated",
     )
     for option, status in _STATUSES.items():
         parser.add_argument(
-            f"--{option}", metavar="ENTRY", action="append", default=[], help=f"make it {status}"
+            f"--{option}",
+            metavar="ENTRY",
+            action="append",
+            default=[],
+            help=f"set the status of this entry to {status}",
         )
     parser.add_argument(
         "--delete",
@@ -55,11 +61,16 @@ examples:
         help="document to delete, like Entry/torch24-cu124",
     )
     parser.add_argument(
-        "--base", type=int, metavar="REVISION", help="fail if a document changed since"
+        "--base",
+        type=int,
+        metavar="REVISION",
+        help="revision that the proposal is based on; fail if a document changed since",
     )
     parser.add_argument("--update", metavar="ID", help="replace the edits of your own proposal")
     parser.add_argument(
-        "--merge-when-approved", action="store_true", help="the last approval merges it"
+        "--merge-when-approved",
+        action="store_true",
+        help="merge automatically on the last approval",
     )
     add_authorship(parser)
     add_format(parser)
@@ -67,9 +78,11 @@ examples:
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix proposals``."""
-    parser.add_argument("--state", choices=_STATES, help="only these (default: those not ended)")
-    parser.add_argument("--all", action="store_true", help="include merged and closed ones")
-    parser.add_argument("--target", help="only proposals that concern it")
+    parser.add_argument(
+        "--state", choices=_STATES, help="only proposals in this state (default: open)"
+    )
+    parser.add_argument("--all", action="store_true", help="include merged and closed proposals")
+    parser.add_argument("--target", help="only proposals that affect this target")
     parser.add_argument("--author", help="only proposals of this author")
     add_limit(parser)
     add_format(parser)
@@ -77,9 +90,11 @@ def list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def review_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the actions with one proposal."""
-    parser.add_argument("id", metavar="ID", help="of the proposal")
-    parser.add_argument("-m", "--comment", help="what to say about it")
-    parser.add_argument("--author", metavar="NAME", help="who acts (default: your user name)")
+    parser.add_argument("id", metavar="ID", help="proposal id")
+    parser.add_argument("-m", "--comment", help="comment, shown in the history")
+    parser.add_argument(
+        "--author", metavar="NAME", help="author of the change (default: your user name)"
+    )
     add_format(parser)
 
 
@@ -93,24 +108,26 @@ def approve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def merge_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix merge``."""
-    parser.add_argument("id", metavar="ID", help="of the proposal")
+    parser.add_argument("id", metavar="ID", help="proposal id")
     parser.add_argument(
         "--digest", help="digest of the edits that you reviewed; fail if they changed"
     )
     parser.add_argument(
         "--override",
         metavar="REASON",
-        help="merge without the canary evidence that a policy asks for; the reason stays visible",
+        help="reason to merge without the canary evidence that a policy requires; stays visible",
     )
-    parser.add_argument("--author", metavar="NAME", help="who merges (default: your user name)")
+    parser.add_argument(
+        "--author", metavar="NAME", help="author of the merge (default: your user name)"
+    )
     add_format(parser)
 
 
 def revert_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix revert``."""
-    parser.add_argument("revision", type=int, metavar="REVISION", help="to revert")
+    parser.add_argument("revision", type=int, metavar="REVISION", help="revision to revert")
     parser.add_argument(
-        "--propose", action="store_true", help="make a proposal even if no policy asks for one"
+        "--propose", action="store_true", help="create a proposal even if no policy requires one"
     )
     add_authorship(parser)
     add_format(parser)
@@ -173,7 +190,7 @@ def _read_values(args: argparse.Namespace) -> dict[str, str | int]:
         raise BadInput("needs a target", field="--set", value=",".join(args.set), hint=hint)
     if (args.target or args.pool) and not values:
         hint = "for example --set driver=580.95.05"
-        raise BadInput("changes nothing without --set", field="--target", hint=hint)
+        raise BadInput("has no effect without --set", field="--target", hint=hint)
     return values
 
 
@@ -259,7 +276,7 @@ _EVENTS = {
     "change": "changed it",
     "comment": "commented",
     "approve": "approved",
-    "retract": "took the approval back",
+    "retract": "withdrew the approval",
     "merge": "merged it",
     "close": "closed it",
 }
@@ -291,11 +308,11 @@ def approve(args: argparse.Namespace, gate: Client) -> int:
 
 
 def retract(args: argparse.Namespace, gate: Client) -> int:
-    """Take your own approval back."""
+    """Withdraw your approval."""
     from compatgate.client.operations import Operations
 
     found = ask(gate, Operations.retract_approval, args.id, comment=args.comment)
-    return _print_result(args, found, "has your approval no more")
+    return _print_result(args, found, "no longer has your approval")
 
 
 def comment(args: argparse.Namespace, gate: Client) -> int:

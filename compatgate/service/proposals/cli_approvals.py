@@ -16,17 +16,25 @@ if TYPE_CHECKING:
 
 def approvals_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix approvals``."""
-    parser.add_argument("id", nargs="?", metavar="ID", help="show this one with its changes")
-    parser.add_argument("--all", action="store_true", help="include decided and expired ones")
+    parser.add_argument(
+        "id", nargs="?", metavar="ID", help="id of an approval request, to show with its changes"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="include decided and expired approval requests"
+    )
     add_limit(parser)
     add_format(parser)
 
 
 def decision_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix refuse``."""
-    parser.add_argument("id", metavar="ID", help="of the approval, as the refused request names it")
     parser.add_argument(
-        "--author", metavar="NAME", help="who decides, in a local database (default: this user)"
+        "id", metavar="ID", help="approval id, as printed when the change was refused"
+    )
+    parser.add_argument(
+        "--author",
+        metavar="NAME",
+        help="author of the decision, for a local database (default: your user name)",
     )
     add_format(parser)
 

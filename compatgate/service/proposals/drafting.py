@@ -137,7 +137,7 @@ def _with_pools(body: dict[str, Any], changed: Sequence[ProposedPool]) -> dict[s
         for name in one.values:
             if name not in _POOL_FIELDS:
                 hint = f"one of {', '.join(_POOL_FIELDS)}"
-                raise BadInput("is not a value of a pool", field="set", value=name, hint=hint)
+                raise BadInput("is not a pool value", field="set", value=name, hint=hint)
         chosen = [pool for pool in pools if one.pool in (None, pool["name"])]
         if not chosen:
             hint = f"one of {', '.join(pool['name'] for pool in pools)}"
@@ -154,7 +154,7 @@ def _check_base(session: Session, edits: Iterable[Edit], base: int | None) -> No
     latest = revisions.latest_revision(session)
     if base > latest:
         hint = f"the latest revision is {latest}"
-        raise BadInput("there is no such revision", field="base", value=base, hint=hint)
+        raise BadInput("is not a known revision", field="base", value=base, hint=hint)
     for edit in edits:
         kind, name = key_of(edit.document)
         stored = documents.get_document(session, kind, name)
@@ -178,7 +178,7 @@ def check_together(session: Session, edits: Sequence[Edit]) -> None:
     for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
         named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
         raise Conflict(
-            f"the target {target!r} is named by {named_by}",
+            f"the target {target!r} is still used by {named_by}",
             field="name",
             value=target,
             hint="change or delete them as well",

@@ -1,4 +1,4 @@
-"""Refuse what a caller may not do with a proposal, or not any more."""
+"""Refuse actions on a proposal that are not allowed, or no longer allowed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def require_open(row: ProposalRow) -> ProposalRow:
     if not row.is_open:
         state = "has ended" if row.state == "open" else f"was {row.state}"
         raise Conflict(
-            f"the proposal {row.id} {state}", field="id", value=row.id, hint="propose it again"
+            f"the proposal {row.id} {state}",
+            field="id",
+            value=row.id,
+            hint="propose the change again",
         )
     return row
 
@@ -59,7 +62,7 @@ def require_digest(row: ProposalRow, digest: str | None) -> None:
     """Refuse where the caller saw other edits; None: the caller takes the present ones."""
     if digest is not None and digest != row.digest:
         raise Conflict(
-            f"{row.id} has other edits than those that you saw",
+            f"{row.id} has edits that you have not seen",
             field="digest",
             value=digest,
             hint=f"read it again: compatgate matrix show {row.id}",

@@ -40,7 +40,7 @@ def make_merge(session: Session, view: ProposalView, by: Principal, override: st
             f"{row.id} is not approved: {'; '.join(lacks)}",
             store=None,
             value=row.id,
-            hint=f"another person approves it: compatgate matrix approve {row.id}",
+            hint=f"another person must approve: compatgate matrix approve {row.id}",
         )
     required = readiness.evidence.required
     if required and not override:

@@ -22,7 +22,7 @@ EventAction = Literal["open", "change", "comment", "approve", "retract", "merge"
 
 
 class Proposal(Base):
-    """A change of the matrix that is to be agreed on, or was."""
+    """A proposed change of the matrix."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index(None, "digest"), Index(None, "state", "id"))
@@ -55,7 +55,7 @@ class Proposal(Base):
 
 
 class ProposalEvent(Base):
-    """What somebody did with a proposal. Rows are only ever added."""
+    """An event in the history of a proposal. Rows are only ever added."""
 
     __tablename__ = "proposal_events"
     __table_args__ = (Index(None, "proposal"),)
@@ -73,7 +73,7 @@ class ProposalEvent(Base):
 
 
 class EventRow(Struct, frozen=True):
-    """What somebody did with a proposal.
+    """An event in the history of a proposal.
 
     Attributes:
         digest: of the edits then: an approval counts for these edits alone.

@@ -1,4 +1,4 @@
-"""Show proposals: the list, one with its difference, and what people do with it."""
+"""Show proposals: the list, a proposal with its diff, and forms that act on it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _MAX_SHOWN = 50
 class ProposalQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of proposals."""
 
-    state: Annotated[ProposalState, Meta(description="only these")] | None = None
+    state: Annotated[ProposalState, Meta(description="only proposals in this state")] | None = None
     target: Filter | None = None
     author: Filter | None = None
 
@@ -158,7 +158,7 @@ def _proposal_page(
 
 @page("/proposals/<id>/review", scope="approve", method="POST", nav="proposals")
 def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Approve a proposal, take the approval back, or close another person's proposal."""
+    """Approve a proposal, withdraw the approval, or close another person's proposal."""
     return _act(ask, ("approve", "retract", "close"))
 
 
@@ -176,7 +176,7 @@ def merge_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 _DONE = {
     "approve": "Approved",
-    "retract": "Took the approval back from",
+    "retract": "Withdrew the approval of",
     "comment": "Commented on",
     "backtest": "Backtested",
     "close": "Closed",

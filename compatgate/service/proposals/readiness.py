@@ -1,4 +1,4 @@
-"""Tell what a proposal still needs before it can be merged."""
+"""Find the open requirements of a proposal before its merge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compatgate.service.proposals.models import ProposalRow, ProposalState
 
 
 class Readiness(Struct, frozen=True):
-    """What a proposal needs and has.
+    """The requirements of a proposal, and how far they are met.
 
     Attributes:
         demands: of the policies.

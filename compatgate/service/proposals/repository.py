@@ -1,4 +1,4 @@
-"""Store, find and list proposals and what people did with them."""
+"""Store, find and list proposals and their events."""
 
 from __future__ import annotations
 

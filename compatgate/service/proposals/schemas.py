@@ -18,7 +18,7 @@ Digest = Annotated[
     Meta(
         min_length=64,
         max_length=64,
-        description="the edits that you saw; 409 if the proposal has others by now",
+        description="digest of the edits that you reviewed; 409 if the edits changed since",
     ),
 ]
 Reason = Annotated[
@@ -34,7 +34,9 @@ Reason = Annotated[
 class ProposedFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file with documents, as YAML or JSON."""
 
-    file: Annotated[str, Meta(min_length=1, max_length=500, description="its name in errors")]
+    file: Annotated[
+        str, Meta(min_length=1, max_length=500, description="file name to show in errors")
+    ]
     text: str
 
 
@@ -46,22 +48,22 @@ class ProposedDeletion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProposedStatus(Struct, frozen=True, forbid_unknown_fields=True):
-    """Another status of an entry, which takes the proposal's reason."""
+    """A new status of an entry; the proposal's reason becomes the entry's reason."""
 
     entry: Name
     status: Literal["blessed", "deprecated", "revoked"]
-    replacement: Annotated[str, Meta(max_length=512, description="what to use instead")] = ""
+    replacement: Annotated[str, Meta(max_length=512, description="entry to use instead")] = ""
 
 
 class ProposedPool(Struct, frozen=True, forbid_unknown_fields=True, rename={"values": "set"}):
-    """Other values of a target's pools."""
+    """New values of a target's pools."""
 
     target: Name
     values: Annotated[
         dict[str, str | int],
         Meta(
             min_length=1,
-            description="members of a pool, for example its driver",
+            description="new pool values, for example the driver",
             examples=[{"driver": "580.95.05"}],
         ),
     ]
@@ -76,19 +78,20 @@ class ProposalRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     documents: Annotated[
-        list[dict[str, Any]], Meta(description="targets, entries and waivers, as in files")
+        list[dict[str, Any]],
+        Meta(description="targets, entries and waivers, in the format of matrix files"),
     ] = []
     files: Annotated[list[ProposedFile], Meta(max_length=1000)] = []
     delete: list[ProposedDeletion] = []
     pools: list[ProposedPool] = []
-    entries: Annotated[list[ProposedStatus], Meta(description="entries to bless or to end")] = []
+    entries: Annotated[list[ProposedStatus], Meta(description="status changes of entries")] = []
     base: (
         Annotated[
             int,
             Meta(
                 ge=0,
                 le=2**31 - 1,
-                description="revision that you saw; 409 if a document has changed since",
+                description="revision that the edits are based on; 409 if a document changed since",
             ),
         ]
         | None
@@ -108,7 +111,7 @@ class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommentRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A comment; also the reason of whoever closes a proposal or takes an approval back."""
+    """A comment; also the reason to close a proposal or to withdraw an approval."""
 
     comment: Comment = ""
 
@@ -123,7 +126,7 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
             Meta(
                 min_length=1,
                 max_length=2000,
-                description="why it is merged without the canary evidence that a policy asks for;"
+                description="reason to merge without the canary evidence that a policy requires;"
                 " stays visible with the proposal and in the audit log",
             ),
         ]
@@ -134,20 +137,22 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class ProposalBacktest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a proposal's backtest."""
 
-    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="period of the decisions")] = DAYS
+    days: Annotated[
+        int, Meta(ge=1, le=MAX_DAYS, description="number of days of decisions to test")
+    ] = DAYS
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a revert."""
 
     propose: Annotated[
-        bool, Meta(description="make a proposal, also where a direct change is allowed")
+        bool, Meta(description="create a proposal even where a direct change is allowed")
     ] = False
     reason: Reason | None = None
 
 
 class ApprovalOfProposal(Struct, frozen=True, forbid_unknown_fields=True):
-    """An approval of the present edits."""
+    """An approval of the current edits."""
 
     by: str
     at: datetime
@@ -155,21 +160,24 @@ class ApprovalOfProposal(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DemandBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the policy of a target asks of the proposal."""
+    """The requirements of one target's policy for the proposal."""
 
     target: str
-    people: Annotated[int, Meta(description="who must agree, the author included")]
-    approvers: Annotated[
-        list[str] | None, Meta(description="whose approval counts; null: everybody's who may")
+    people: Annotated[
+        int, Meta(description="number of people who must agree, including the author")
     ]
-    approvals: Annotated[int, Meta(description="approvals so far that count here")]
-    proposed: Annotated[bool, Meta(description="the policy asks for a proposal")]
+    approvers: Annotated[
+        list[str] | None,
+        Meta(description="people whose approval counts; null: everyone with the scope"),
+    ]
+    approvals: Annotated[int, Meta(description="number of approvals so far that count")]
+    proposed: Annotated[bool, Meta(description="true: the policy requires a proposal")]
 
 
 class EvidenceOfProposal(Struct, frozen=True, forbid_unknown_fields=True):
     """Canary evidence for the entries that the proposal blesses."""
 
-    runs: Annotated[list[str], Meta(description="runs that passed and count")]
+    runs: Annotated[list[str], Meta(description="passed runs that count as evidence")]
     needs: list[NeededEvidenceBody]
 
 
@@ -178,17 +186,20 @@ class ConflictBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Kind
     name: str
-    revision: Annotated[int | None, Meta(description="that changed it; null: it is deleted")]
+    revision: Annotated[
+        int | None,
+        Meta(description="revision that changed the document; null: the document was deleted"),
+    ]
 
 
 class ProposalEventBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody did with a proposal."""
+    """An event in the history of a proposal."""
 
     at: datetime
     actor: str
     action: Literal["open", "change", "comment", "approve", "retract", "merge", "close"]
     text: str
-    current: Annotated[bool, Meta(description="it speaks of the present edits")]
+    current: Annotated[bool, Meta(description="true: the event concerns the current edits")]
 
 
 class ProposalSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -200,37 +211,44 @@ class ProposalSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     reason: str
     made_at: datetime
     changed_at: datetime
-    expires_at: Annotated[datetime | None, Meta(description="end, if nobody merges it")]
-    base: Annotated[int | None, Meta(description="revision that the author saw")]
+    expires_at: Annotated[
+        datetime | None, Meta(description="time when the proposal expires unless merged")
+    ]
+    base: Annotated[int | None, Meta(description="revision that the edits are based on")]
     digest: Annotated[str, Meta(description="SHA-256 of the documents before and after")]
     merge: Annotated[
-        Literal["manual", "approved"], Meta(description="`approved`: the last approval merges it")
+        Literal["manual", "approved"],
+        Meta(description="`approved`: the last approval merges the proposal"),
     ]
-    action: Annotated[str, Meta(description="action of its revision")]
-    targets: Annotated[list[str], Meta(description="targets that it concerns")]
+    action: Annotated[str, Meta(description="action of the resulting revision")]
+    targets: Annotated[list[str], Meta(description="targets that the proposal affects")]
     documents: Annotated[list[str], Meta(description="kind and name of each document")]
     approvals: list[ApprovalOfProposal]
     decided_by: str | None
     decided_at: datetime | None
-    revision: Annotated[int | None, Meta(description="revision that it became")]
-    override: Annotated[str | None, Meta(description="why it was merged without the evidence")]
+    revision: Annotated[
+        int | None, Meta(description="revision made by the merge; null: not merged")
+    ]
+    override: Annotated[
+        str | None, Meta(description="reason for the merge without the required evidence")
+    ]
 
 
 class ProposalBody(ProposalSummary, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A proposal: its difference, what it needs, and what it has."""
+    """A proposal with its diff, its requirements and their state."""
 
-    summary: Annotated[list[str], Meta(description="the difference in words")]
-    diff: Annotated[str, Meta(description="the difference in YAML, as a unified diff")]
+    summary: Annotated[list[str], Meta(description="differences, in words")]
+    diff: Annotated[str, Meta(description="unified diff of the documents as YAML")]
     changes: list[ChangeBody]
     demands: list[DemandBody]
     conflicts: list[ConflictBody]
     evidence: EvidenceOfProposal
     blockers: Annotated[
-        list[str], Meta(description="why it cannot be merged now, in words; empty: it can be")
+        list[str], Meta(description="reasons that block a merge, in words; empty: ready to merge")
     ]
     events: list[ProposalEventBody]
     backtest: Annotated[
-        BacktestBody | None, Meta(description="last backtest of the present edits; null: none")
+        BacktestBody | None, Meta(description="last backtest of the current edits; null: none")
     ]
 
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Backtester(Protocol):
-    """Decides recorded questions again with edits made."""
+    """Re-evaluates recorded questions with the edits applied."""
 
     def __call__(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
         """Return the result as plain data.
@@ -206,7 +206,7 @@ class ProposalService(ProposalViews):
         return self._write(write)
 
     def retract(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
-        """Take your own approval back.
+        """Withdraw your approval.
 
         Raises:
             NotFound: there is none of that id.

@@ -1,4 +1,4 @@
-"""Show and list proposals, each with what it needs and has."""
+"""Show and list proposals with their requirements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compatgate.service.tokens.principal import Principal
 
 
 class ProposalView(Struct, frozen=True):
-    """A proposal with what it needs and has."""
+    """A proposal with its requirements."""
 
     row: ProposalRow
     readiness: Readiness

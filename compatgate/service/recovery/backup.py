@@ -132,7 +132,7 @@ def _make_header(database: Database, session: Session) -> BackupHeader:
     version = tables.version_of(session)
     if version is None:
         hint = "name the database with --database"
-        raise BadInput(f"{database.shown} holds no tables", field="database", hint=hint)
+        raise BadInput(f"{database.shown} has no tables", field="database", hint=hint)
     if version > tables.expected_version():
         raise tables.newer_schema(database.shown, version)
     check_pages(database, session)

@@ -240,7 +240,7 @@ def _header(line: bytes, name: str) -> BackupHeader:
         raise _damaged(name, "is not a backup of compatgate") from None
     if stated.format > FORMAT:
         what = f"{name} has format {stated.format} of compatgate {stated.program}"
-        raise DamagedBackup(f"{what}, known is {FORMAT}", field="backup", hint="upgrade compatgate")
+        raise DamagedBackup(f"{what}, expected {FORMAT}", field="backup", hint="upgrade compatgate")
     header: BackupHeader = _decode(line, msgspec.json.Decoder(BackupHeader).decode, name)
     return header
 

@@ -34,17 +34,17 @@ exit status: 0 sound, 1 a check failed, 2 bad input
 def add_recovery_actions(actions: Any) -> None:
     """Add the actions to those of ``compatgate db``."""
     backup = actions.add_parser(
-        "backup", help="write a backup of the database, also while it is in use"
+        "backup", help="write a backup of the database; the gate may stay in use"
     )
     backup.epilog = _BACKUP_EPILOG
-    backup.add_argument("file", metavar="FILE|-", help="file to write; -: standard output")
+    backup.add_argument("file", metavar="FILE|-", help="output file; - for standard output")
     restoring = actions.add_parser("restore", help="restore a backup into an empty database")
     restoring.epilog = _RESTORE_EPILOG
     restoring.add_argument("file", metavar="FILE", help="backup file")
     restoring.add_argument(
         "--force",
         action="store_true",
-        help="replace a database that holds data, and keep what it holds in a file",
+        help="replace a database that contains data; keep its data in a file",
     )
     restoring.add_argument(
         "--unverified",
@@ -54,7 +54,7 @@ def add_recovery_actions(actions: Any) -> None:
     restoring.add_argument(
         "--keep-schema",
         action="store_true",
-        help="do not migrate: go back to the version of compatgate that the backup is of",
+        help="do not migrate; for a return to the compatgate version of the backup",
     )
     verify = actions.add_parser(
         "verify", help="verify the database or a backup: schema, pages and audit chain"
@@ -64,7 +64,7 @@ def add_recovery_actions(actions: Any) -> None:
         "file", metavar="FILE", nargs="?", help="backup file (default: the database)"
     )
     verify.add_argument(
-        "--head", metavar="HASH", help="hash stored elsewhere; the audit chain must contain it"
+        "--head", metavar="HASH", help="hash stored earlier; the audit chain must contain it"
     )
     for action in (backup, restoring, verify):
         add_database(action)

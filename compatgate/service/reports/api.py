@@ -31,7 +31,7 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404,),
 )
 def report(call: Call[ReportOptions]) -> Reply:
-    """Report what happened on a target: changes, questions, canary runs and node events.
+    """Report changes, questions, canary runs and node events of a target.
 
     Each recorded answer is compared with the answer to the same question today. At most 10,000
     decisions are read and 300 answers re-evaluated; `left_out` says what exceeded a limit.

@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="since",
         metavar="TIME",
-        help="date or time when the period begins, UTC (default: 7 days before its end)",
+        help="start date or time, UTC (default: 7 days before the end)",
     )
     parser.add_argument(
-        "--to", dest="until", metavar="TIME", help="date or time when it ends, UTC (default: now)"
+        "--to", dest="until", metavar="TIME", help="end date or time, UTC (default: now)"
     )
     add_place(parser)
     parser.add_argument(

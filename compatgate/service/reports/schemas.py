@@ -72,12 +72,14 @@ class AskedQuestionBody(Struct, frozen=True, forbid_unknown_fields=True):
     matrix_revision: int
     outcome: Outcome
     allowed: bool
-    reasons: Annotated[list[str], Meta(description="of the recorded answer")]
+    reasons: Annotated[list[str], Meta(description="reasons of the recorded answer")]
     today: Outcome | None
     allowed_today: bool | None
     differs: bool
-    new: Annotated[list[DifferentFindingBody], Meta(description="findings of today's answer alone")]
-    gone: Annotated[list[DifferentFindingBody], Meta(description="findings of the recorded one")]
+    new: Annotated[list[DifferentFindingBody], Meta(description="findings only in today's answer")]
+    gone: Annotated[
+        list[DifferentFindingBody], Meta(description="findings only in the recorded answer")
+    ]
     why: str = ""
 
 
@@ -103,8 +105,10 @@ class TargetReportBody(Struct, frozen=True, forbid_unknown_fields=True):
     made_at: datetime
     summary: str
     counts: ReportCountsBody
-    timeline: Annotated[list[ReportEventBody], Meta(description="oldest first")]
-    asked: Annotated[list[AskedQuestionBody], Meta(description="denied first, then the most asked")]
+    timeline: Annotated[list[ReportEventBody], Meta(description="events, oldest first")]
+    asked: Annotated[
+        list[AskedQuestionBody], Meta(description="questions, denied first, then most frequent")
+    ]
     changes: list[ReportedChangeBody]
     left_out: list[str]
     matrix_revision: int

@@ -48,7 +48,10 @@ from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
 class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of runs."""
 
-    state: Annotated[StateFilter, Meta(description="or `active`, or `ended`")] | None = None
+    state: (
+        Annotated[StateFilter, Meta(description="state of the run; also `active` or `ended`")]
+        | None
+    ) = None
     target: Filter | None = None
     suite: Filter | None = None
     entry: Filter | None = None
@@ -159,7 +162,7 @@ def _require_run(principal: Principal, run: RunRow) -> None:
     errors=(404, 409),
 )
 def cancel_run(call: Call[NoQuery]) -> Reply:
-    """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
+    """Cancel a run: at once if it waits, else within seconds, with the worker's next report."""
     return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
 
 
@@ -168,7 +171,7 @@ class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
 
     reason: Annotated[
         Annotated[str, Meta(min_length=1, max_length=2000)] | None,
-        Meta(description="for the audit log; or the header `X-Compatgate-Reason`"),
+        Meta(description="reason, kept in the audit log; or use the header `X-Compatgate-Reason`"),
     ] = None
 
 
@@ -184,7 +187,7 @@ class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 409),
 )
 def discard_run(call: Call[DiscardReason]) -> Reply:
-    """Discard a judged run: neither its pass nor its failure counts from now on.
+    """Discard a judged run: its result no longer counts.
 
     Its failure denies until then, whatever other runs show. The audit log keeps who discarded it
     and why. A run cannot be counted again.
@@ -212,7 +215,7 @@ def rerun(call: Call[NoQuery]) -> Reply:
 class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of samples: a step, and a note."""
 
-    step: Annotated[Filter, Meta(description="only this step")] | None = None
+    step: Annotated[Filter, Meta(description="only samples of this step")] | None = None
     note: Annotated[str, Meta(max_length=2000, description="note stored in each file")] = ""
 
 
@@ -247,7 +250,7 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     step: Annotated[Filter, Meta(description="only this step's output")] | None = None
     after: Annotated[
-        int, Meta(ge=0, le=LARGEST["big"], description="id of the last event known")
+        int, Meta(ge=0, le=LARGEST["big"], description="id of the last event received")
     ] = 0
 
 
@@ -382,7 +385,7 @@ class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
     gpu: Annotated[Filter, Meta(description="SKU")] | None = None
     metric: Filter | None = None
     runs: Annotated[
-        int, Meta(ge=1, le=MAX_HISTORY, description="number of newest finished runs to read")
+        int, Meta(ge=1, le=MAX_HISTORY, description="number of finished runs to read, newest first")
     ] = DEFAULT_RUNS
 
 
@@ -396,7 +399,7 @@ class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
     returns=Returns(MetricHistoryBody, "A page of histories", paged=True),
 )
 def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
-    """Follow metrics over finished runs, and find where their level changed.
+    """Follow metrics over finished runs, and find changes of their level.
 
     Those that became worse come first. A history crosses stacks and drivers; each change names the
     parts that changed with it.

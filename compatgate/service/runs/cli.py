@@ -37,7 +37,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pool", metavar="P", help="only this pool of the target (default: each SKU and driver)")
     add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
     add("--image", metavar="REF", help="image under test")
-    add("--entry", metavar="NAME", help="entry of the matrix under test")
+    add("--entry", metavar="NAME", help="matrix entry under test")
     add(
         "--against",
         metavar="REFERENCE",
@@ -54,7 +54,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     )
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument(
-        "--wait", action="store_true", default=True, help="wait for the end (default)"
+        "--wait", action="store_true", default=True, help="wait until the runs end (default)"
     )
     waiting.add_argument(
         "--detach", dest="wait", action="store_false", help="queue the run and exit with 0"
@@ -306,7 +306,7 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="follow the log until the run ends"
     )
-    parser.add_argument("--step", metavar="NAME", help="only this step's output")
+    parser.add_argument("--step", metavar="NAME", help="only output of this step")
     add_place(parser)
 
 
@@ -378,7 +378,10 @@ def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _DISCARD_EPILOG
     parser.add_argument("run", metavar="ID", help="run id, as in canary list")
     parser.add_argument(
-        "--reason", required=True, metavar="TEXT", help="why the run does not count; it is audited"
+        "--reason",
+        required=True,
+        metavar="TEXT",
+        help="reason why the run does not count; kept in the audit log",
     )
     add_place(parser)
     add_format(parser)

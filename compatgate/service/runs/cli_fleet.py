@@ -32,7 +32,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--suite", metavar="S", help="suite to run on each host")
-    add("--target", metavar="T", help="target whose pools' GPUs the hosts have")
+    add("--target", metavar="T", help="target; runs on hosts with the GPUs of its pools")
     add("--pool", metavar="P", help="only this pool of the target")
     add("--host", action="append", default=[], metavar="H", help="only this host; may be repeated")
     add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
@@ -40,7 +40,13 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
     add("--priority", type=int, default=0, metavar="N", help="priority of the runs (default: 0)")
     add("--runs", nargs="+", metavar="ID", help="rank these runs, and wait for those in progress")
     add("--detach", action="store_true", help="queue the runs, print their ids and exit with 0")
-    add("--top", type=positive_count, default=20, metavar="N", help="hosts to print (default: 20)")
+    add(
+        "--top",
+        type=positive_count,
+        default=20,
+        metavar="N",
+        help="number of hosts to print (default: 20)",
+    )
     add_place(parser)
     add_format(parser)
 

@@ -105,7 +105,7 @@ def run_drift(args: argparse.Namespace) -> int:
         return _follow_metrics(args)
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
-            raise BadInput("belongs to --metrics", field=f"--{name}", hint="add --metrics")
+            raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
     from compatgate.canary.hosts import compare_hosts
 
     with gate_of(args) as gate:
@@ -211,7 +211,7 @@ def _follow_metrics(args: argparse.Namespace) -> int:
 
     if args.runs or args.suite or args.target:
         hint = "choose with --workload, --gpu and --metric"
-        raise BadInput("takes no run, suite or target", field="--metrics", hint=hint)
+        raise BadInput("does not accept a run, suite or target", field="--metrics", hint=hint)
     if args.limit > MAX_HISTORY:
         hint = f"at most {MAX_HISTORY}"
         raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)

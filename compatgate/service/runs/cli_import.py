@@ -30,21 +30,30 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("file", metavar="FILE", help="report; - for standard input")
+    add("file", metavar="FILE", help="report file; - for standard input")
     parser.add_argument(
         "--format",
         choices=_FORMATS,
         default="auto",
-        help="format of the report (default: auto, found by its content)",
+        help="report format (default: auto-detect)",
     )
-    add("--source", required=True, metavar="WHO", help="who measured, like acceptance-lab")
-    add("--target", metavar="T", help="target that the result is about")
+    add(
+        "--source",
+        required=True,
+        metavar="WHO",
+        help="name of the measuring party, for example acceptance-lab",
+    )
+    add("--target", metavar="T", help="target that the result applies to")
     add("--pool", metavar="P", help="pool of the target")
-    add("--sku", metavar="GPU", help="GPU that was measured, if the report names no product")
-    add("--driver", metavar="V", help="driver of the hosts, if the report does not name it")
-    add("--host", metavar="H", help="host that was measured, if the report does not name it")
-    add("--stack", metavar="LIST", help="components that were measured, like cuda=12.4,nccl=2.21.5")
-    add("--measured-at", metavar="TIME", help="end of the measurement, if the report has no time")
+    add("--sku", metavar="GPU", help="measured GPU, if the report names no product")
+    add("--driver", metavar="V", help="driver of the hosts, if the report does not state a driver")
+    add("--host", metavar="H", help="measured host, if the report does not state a host")
+    add("--stack", metavar="LIST", help="measured components, for example cuda=12.4,nccl=2.21.5")
+    add(
+        "--measured-at",
+        metavar="TIME",
+        help="end time of the measurement, if the report states no time",
+    )
     add("--json", action="store_true", help="print the stored runs as JSON")
     add_place(parser)
 

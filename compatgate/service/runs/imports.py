@@ -111,7 +111,7 @@ def _in_file(error: BadInput, file: str) -> BadInput:
 def _pools(asked: Import, snapshot: Snapshot) -> list[Pool]:
     if asked.target is None:
         if asked.pool is not None:
-            raise BadInput("a pool belongs to a target", field="pool", hint="name the target")
+            raise BadInput("a pool needs a target", field="pool", hint="name the target")
         return []
     pools = list(snapshot.target(asked.target).pools)
     if asked.pool is None:
@@ -160,7 +160,7 @@ def _settle(
 
 def _differs(asked: Import, field: str, stated: str, reported: str) -> BadInput:
     problem = f"{asked.file}: the report says {reported}"
-    return BadInput(problem, field=field, value=stated, hint="leave it out, or correct it")
+    return BadInput(problem, field=field, value=stated, hint="omit or correct the value")
 
 
 def _sku(

@@ -185,7 +185,7 @@ def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
     if pruned := runs.pruned_log(run_id):
         when = clock.readable(pruned.at)
         raise Gone(
-            f"its log was removed on {when} by {pruned.by}",
+            f"the log of this run was removed on {when} by {pruned.by}",
             field="run",
             value=run_id,
             hint=f"link {pruned.link} of the audit log: compatgate audit list --action prune.logs",
@@ -280,7 +280,9 @@ class LogListeners:
         with self._lock:
             if self._count >= self._most:
                 hint = "read it without follow, or retry later; serve --threads allows more"
-                raise Unavailable(f"{self._count} logs are followed already", hint=hint)
+                raise Unavailable(
+                    f"too many log streams: {self._count} are open already", hint=hint
+                )
             self._count += 1
 
     def leave(self) -> None:

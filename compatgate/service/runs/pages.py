@@ -346,7 +346,7 @@ def discard_run(ask: PageRequest[Any]) -> Redirect:
     """Discard a judged run."""
     run_id, reason = ask.args["id"], ask.form.get("reason") or ""
     ask.gate.runs.discard(run_id, by=ask.principal.name, reason=reason)
-    return Redirect(link("runs", run_id), "The run counts for nothing now.")
+    return Redirect(link("runs", run_id), "Discarded the run. No policy counts it.")
 
 
 @page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")

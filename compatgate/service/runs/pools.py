@@ -143,7 +143,9 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
         hint = f"say in one line of at most {_LONGEST_REASON} characters why it does not count"
-        raise BadInput("is empty, too long or not one line", field="reason", hint=hint)
+        raise BadInput(
+            "must be one line of text, neither empty nor too long", field="reason", hint=hint
+        )
     runs.find_run(session, run_id)
     found = find_run_evidence(session, run_id)
     if found is None:

@@ -65,7 +65,9 @@ def find_against(
         return None
     if run.image is None:
         hint = "name the image under test with it"
-        raise BadInput("only an image can be compared", field="against", value=asked, hint=hint)
+        raise BadInput(
+            "only an image can be compared in pairs", field="against", value=asked, hint=hint
+        )
     if asked == AUTO:
         return _find_automatically(session, run, snapshot, now)
     if asked in snapshot.entries:
@@ -91,7 +93,7 @@ def _find_of_entry(
 ) -> Against:
     if run.target and not {run.target, ANY_TARGET} & set(entry.targets):
         what = f"the entry {entry.name!r} is not for the target {run.target}"
-        raise BadInput(what, field="against", value=entry.name, hint="name the image")
+        raise BadInput(what, field="against", value=entry.name, hint="name a reference image")
     pools = _pools(run, snapshot)
     if found := _find_image(session, run, entry, pools, now):
         return Against(entry.name, found.image, entry.name, found.reason)
@@ -100,7 +102,7 @@ def _find_of_entry(
         "allowed an image by it",
         field="against",
         value=entry.name,
-        hint="name the image",
+        hint="name a reference image",
     )
 
 

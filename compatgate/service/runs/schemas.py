@@ -20,22 +20,24 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     suite: Text
     target: Annotated[
-        Text | None, Meta(description="one run for each SKU and driver of its pools")
+        Text | None, Meta(description="target; one run for each SKU and driver of its pools")
     ] = None
     pool: Annotated[Text | None, Meta(description="only this pool of the target")] = None
     stack: StackBody | None = None
     image: Annotated[
-        Text | None, Meta(description="image under test; the workloads' own if left out")
+        Text | None, Meta(description="image under test; default: the image of each workload")
     ] = None
-    entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
-    host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
-    priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher runs first")] = 0
+    entry: Annotated[Text | None, Meta(description="matrix entry under test")] = None
+    host: Annotated[Text | None, Meta(description="staging host; default: any suitable host")] = (
+        None
+    )
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="priority; higher runs first")] = 0
     against: Annotated[
         Text | None,
         Meta(
-            description="entry or image to compare with in pairs; `auto`: the blessed entry that "
-            "the image would replace; `none`: judge it alone. Left out: `auto` for an image on a "
-            "target"
+            description="entry or image to compare with in pairs; `auto`: the blessed entry that"
+            " the image would replace; `none`: judge it alone; default: `auto` for an image on a"
+            " target"
         ),
     ] = None
 
@@ -43,10 +45,15 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The reference of a run."""
 
-    asked: Annotated[str, Meta(description="auto, an entry or an image")]
-    image: Annotated[str | None, Meta(description="null: none was found; judged alone")]
-    entry: Annotated[str | None, Meta(description="entry that the image stands for")]
-    reason: Annotated[str, Meta(description="where the image is known from, or why there is none")]
+    asked: Annotated[str, Meta(description="requested reference: auto, an entry or an image")]
+    image: Annotated[
+        str | None,
+        Meta(description="reference image; null: none found, and the candidate is judged alone"),
+    ]
+    entry: Annotated[str | None, Meta(description="entry that the reference image represents")]
+    reason: Annotated[
+        str, Meta(description="origin of the reference image, or the reason why none was found")
+    ]
 
 
 SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
@@ -55,22 +62,27 @@ SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
 class ImportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A report of another tool."""
 
-    content: Annotated[str, Meta(description="the whole report")]
+    content: Annotated[str, Meta(description="content of the report")]
     source: Annotated[
-        str, Meta(pattern=SOURCE_PATTERN, description="who measured, like `acceptance-lab`")
+        str,
+        Meta(
+            pattern=SOURCE_PATTERN,
+            description="name of the measuring party, for example `acceptance-lab`",
+        ),
     ]
     format: ImportFormat | Literal["auto"] = "auto"
-    file: Annotated[Text, Meta(description="name of the report, for people")] = "report"
+    file: Annotated[Text, Meta(description="file name of the report, for display")] = "report"
     target: Text | None = None
-    pool: Annotated[Text | None, Meta(description="of the target")] = None
-    sku: Annotated[Text | None, Meta(description="GPU, where the report names no product")] = None
+    pool: Annotated[Text | None, Meta(description="pool of the target")] = None
+    sku: Annotated[
+        Text | None, Meta(description="measured GPU, if the report names no product")
+    ] = None
     driver: Annotated[Text | None, Meta(description="where the report does not name it")] = None
     host: Annotated[Text | None, Meta(description="where the report does not name it")] = None
-    stack: Annotated[StackBody | None, Meta(description="components that were measured with")] = (
-        None
-    )
+    stack: Annotated[StackBody | None, Meta(description="measured components")] = None
     measured_at: Annotated[
-        Annotated[datetime, Meta(tz=True)] | None, Meta(description="where the report has no time")
+        Annotated[datetime, Meta(tz=True)] | None,
+        Meta(description="end time of the measurement, if the report states no time"),
     ] = None
 
 
@@ -85,28 +97,31 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     pool: str | None
     entry: str | None
     image: str | None
-    gpu: Annotated[str | None, Meta(description="SKU that its host must have; null: none")]
-    driver: Annotated[str | None, Meta(description="that its host should have")]
-    gpus: Annotated[int, Meta(description="slots that it takes")]
-    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
-    host: Annotated[str | None, Meta(description="that it must run on; null: any that fits")]
+    gpu: Annotated[str | None, Meta(description="SKU that the host must have; null: no GPU")]
+    driver: Annotated[str | None, Meta(description="driver that the host should have")]
+    gpus: Annotated[int, Meta(description="number of host slots that the run takes")]
+    nodes: Annotated[
+        int, Meta(description="number of nodes of a run; more than one only on a cluster")
+    ]
+    host: Annotated[str | None, Meta(description="required host; null: any suitable host")]
     priority: int
     purpose: Purpose
     attempts: int
     max_attempts: int
     doing: str
-    progress: Annotated[float | None, Meta(description="0 to 1")]
-    reason: Annotated[str, Meta(description="reason of the state")]
+    progress: Annotated[float | None, Meta(description="share of completed work, 0 to 1")]
+    reason: Annotated[str, Meta(description="reason for the state")]
     asked_by: str
     worker: str | None
     on_host: Annotated[str | None, Meta(description="host of the current or last attempt")]
-    not_before: Annotated[datetime | None, Meta(description="pause before the next attempt")]
+    not_before: Annotated[datetime | None, Meta(description="earliest start of the next attempt")]
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    cancelling: Annotated[bool, Meta(description="cancellation was requested and is pending")]
+    cancelling: Annotated[bool, Meta(description="true: cancellation was requested and is pending")]
     against: Annotated[
-        AgainstBody | None, Meta(description="reference; null: the candidate is judged alone")
+        AgainstBody | None,
+        Meta(description="reference to compare with; null: the candidate is judged alone"),
     ] = None
     source: Annotated[
         str | None, Meta(description="format and source of an imported run; null: not imported")
@@ -118,40 +133,44 @@ class PeakShare(Struct, frozen=True):
 
     metric: str
     unit: str
-    median: Annotated[float, Meta(description="of the values, in `unit`")]
+    median: Annotated[float, Meta(description="median of the values, in `unit`")]
     kind: PeakKind
-    gpu: Annotated[str, Meta(description="whose peak it is")]
-    peak: Annotated[float, Meta(description="in `unit`")]
-    share: Annotated[float, Meta(description="of the peak, 0.62 for 62 %")]
+    gpu: Annotated[str, Meta(description="GPU with this published peak")]
+    peak: Annotated[float, Meta(description="published peak, in `unit`")]
+    share: Annotated[float, Meta(description="share of the peak, 0.62 for 62 %")]
     implausible: Annotated[bool, Meta(description="true: the median exceeds the published peak")]
-    source: Annotated[dict[str, Any], Meta(description="of the peak")]
+    source: Annotated[dict[str, Any], Meta(description="source of the published peak")]
     words: str
 
 
 class OriginBody(Struct, frozen=True):
     """The origin of a step's values."""
 
-    digest: Annotated[str, Meta(description="of the workload's content as it was run")]
-    sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
+    digest: Annotated[
+        str, Meta(description="digest of the workload's content at the time of the run")
+    ]
+    sku: Annotated[str, Meta(description="SKU of the host; cpu for a host without GPUs")]
     executor: str
-    development: Annotated[bool, Meta(description="it ran outside a container")]
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
 
 
 class AttributionBody(Struct, frozen=True):
     """The source of an imported result, which no worker of this gate measured."""
 
     format: str
-    source: Annotated[str, Meta(description="who measured")]
+    source: Annotated[str, Meta(description="name of the measuring party")]
     tool: str
     file: str
-    sha256: Annotated[str, Meta(description="of the report")]
-    by: Annotated[str, Meta(description="who imported it")]
+    sha256: Annotated[str, Meta(description="SHA-256 of the report")]
+    by: Annotated[str, Meta(description="person or token that imported the report")]
     measured_at: datetime
     imported_at: datetime
     trust: Annotated[
-        ImportTrust, Meta(description="who named driver and GPU: the report, or the importer")
+        ImportTrust, Meta(description="source of driver and GPU: the report or the importer")
     ]
-    stated: Annotated[list[str], Meta(description="facts that the report does not contain")]
+    stated: Annotated[
+        list[str], Meta(description="values that the importer stated because the report lacks them")
+    ]
 
 
 class StepBody(Struct, frozen=True):
@@ -163,22 +182,22 @@ class StepBody(Struct, frozen=True):
     outcome: str
     reason: str
     exit_code: int | None
-    image: Annotated[str | None, Meta(description="that ran, by digest")]
-    report: Annotated[dict[str, Any] | None, Meta(description="what it printed")]
+    image: Annotated[str | None, Meta(description="image that ran, by digest")]
+    report: Annotated[dict[str, Any] | None, Meta(description="output of the workload")]
     judgement: dict[str, Any] | None
-    health: Annotated[dict[str, Any] | None, Meta(description="of the host around it")]
+    health: Annotated[dict[str, Any] | None, Meta(description="health of the host during the step")]
     started_at: datetime | None
     finished_at: datetime | None
     attempt: int
     host: str
     pruned_at: Annotated[
-        datetime | None, Meta(description="when report, judgement and health were removed")
+        datetime | None, Meta(description="time when report, judgement and health were removed")
     ] = None
     peaks: Annotated[
         list[PeakShare], Meta(description="metrics as shares of the GPU's published peaks")
     ] = []
     origin: Annotated[
-        OriginBody | None, Meta(description="null where it was recorded before this was kept")
+        OriginBody | None, Meta(description="null: recorded before origins were stored")
     ] = None
     imported: Annotated[
         AttributionBody | None, Meta(description="source; null: a worker measured it")
@@ -190,19 +209,19 @@ class BlockPositionBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     arm: Literal["A", "B"]
     pair: int
-    session: Annotated[int, Meta(description="attempt in which it ran")]
+    session: Annotated[int, Meta(description="number of the attempt")]
 
 
 class BlockBody(Struct, frozen=True):
     """A process of candidate or reference."""
 
-    name: Annotated[str, Meta(description="also of its log")]
+    name: Annotated[str, Meta(description="name of the block and of its log")]
     workload: str
     seed: int
     outcome: str
     reason: str
     exit_code: int | None
-    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    image: Annotated[str | None, Meta(description="image that ran, by digest")]
     block: BlockPositionBody
     started_at: datetime | None
     finished_at: datetime | None
@@ -221,10 +240,13 @@ class PairMediansBody(Struct, frozen=True):
 class MetricPairsBody(Struct, frozen=True):
     """The complete pairs of a metric."""
 
-    workload: Annotated[str, Meta(description="name and digest of its content")]
+    workload: Annotated[str, Meta(description="workload name and content digest")]
     unit: str
     medians: list[PairMediansBody]
-    ratios: Annotated[list[float], Meta(description="logarithms of candidate over reference")]
+    ratios: Annotated[
+        list[float],
+        Meta(description="logarithm of the ratio candidate to reference, one value per pair"),
+    ]
     share: float
     step: float
 
@@ -236,16 +258,21 @@ class PairsBody(Struct, frozen=True):
         Literal["passed", "failed", "inconclusive"] | None, Meta(description="null: undecided")
     ]
     reason: str
-    done: Annotated[int, Meta(description="complete pairs")]
-    planned: Annotated[int, Meta(description="pairs after which the judge looks again")]
-    images: Annotated[dict[str, str], Meta(description="of each arm, by digest; A: reference")]
+    done: Annotated[int, Meta(description="number of complete pairs")]
+    planned: Annotated[int, Meta(description="number of pairs before the judge re-evaluates")]
+    images: Annotated[
+        dict[str, str], Meta(description="image digest of each arm; A: reference, B: candidate")
+    ]
     judgement: Annotated[
         dict[str, Any] | None,
-        Meta(description="of the suite; `metrics` have effect, low, high, confidence, outcome"),
+        Meta(
+            description="judgement of the suite; each of `metrics` has effect, low, high,"
+            " confidence and outcome"
+        ),
     ]
-    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="by WORKLOAD.METRIC")]
+    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="results by WORKLOAD.METRIC")]
     single: Annotated[
-        list[str], Meta(description="workloads in an image of their own, not compared")
+        list[str], Meta(description="workloads that run in their own image and are not compared")
     ]
     blocks: list[BlockBody]
 
@@ -265,10 +292,10 @@ class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The measurements of a step, as a file."""
 
-    name: Annotated[str, Meta(description="of the file, in `samples/` of the workload's folder")]
+    name: Annotated[str, Meta(description="file name in `samples/` of the workload's folder")]
     workload: str
     step: str
-    text: Annotated[str, Meta(description="JSON lines")]
+    text: Annotated[str, Meta(description="sample as JSON lines")]
 
 
 class RefusedSample(Struct, frozen=True, forbid_unknown_fields=True):
@@ -309,7 +336,7 @@ class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
     gpu: str | None
     driver: str | None
     slots: int
-    busy: Annotated[int, Meta(description="slots that runs have now")]
+    busy: Annotated[int, Meta(description="number of slots in use")]
     health: str
     quiet: list[QuietBody]
     registered_at: datetime
@@ -328,7 +355,9 @@ class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
             description="GPUs that each run needs; without GPUs, a run is no evidence about a GPU"
         ),
     ]
-    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
+    nodes: Annotated[
+        int, Meta(description="number of nodes of a run; more than one only on a cluster")
+    ]
 
 
 class MetricBody(Struct, frozen=True):
@@ -339,9 +368,9 @@ class MetricBody(Struct, frozen=True):
     tolerance: float
     repetitions: int
     description: str
-    peak: Annotated[
-        PeakKind | None, Meta(description="published peak that it is shown as a share of")
-    ] = None
+    peak: Annotated[PeakKind | None, Meta(description="published peak to relate the metric to")] = (
+        None
+    )
 
 
 class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -349,13 +378,15 @@ class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     file: str
     sku: str
-    family: Annotated[str, Meta(description="of the stack")]
+    family: Annotated[str, Meta(description="stack family")]
     driver: str | None
     versions: dict[str, str]
-    measured_at: Annotated[str, Meta(description="UTC")]
+    measured_at: Annotated[str, Meta(description="time of the measurement, UTC")]
     seed: int
-    development: Annotated[bool, Meta(description="it ran outside a container")]
-    current: Annotated[bool, Meta(description="it is of the workload as it is now")]
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
+    current: Annotated[
+        bool, Meta(description="true: the sample belongs to the current version of the workload")
+    ]
     note: str
 
 
@@ -367,34 +398,37 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     catches: list[str]
     command: list[str]
     gpus: int
-    nodes: Annotated[int, Meta(description="that it runs on at once")]
+    nodes: Annotated[int, Meta(description="number of nodes of a run")]
     timeout_s: int
     seeds: list[int]
     metrics: dict[str, MetricBody]
     checks: dict[str, str]
     adapter: str
-    digest: Annotated[str, Meta(description="of its content")]
-    samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
+    digest: Annotated[str, Meta(description="content digest")]
+    samples: Annotated[list[KeptBody], Meta(description="measured samples, newest first")]
 
 
 class ComparisonBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a run in pairs found, by its worst metric; what is not known is left out."""
 
     reference: Annotated[str | None, Meta(description="digest of the reference image")] = None
-    entry: Annotated[str, Meta(description="that the reference stands for")] = ""
-    pairs: Annotated[int, Meta(description="complete ones")] = 0
-    metrics: Annotated[int, Meta(description="that were compared")] = 0
-    metric: Annotated[str, Meta(description="the worst, as WORKLOAD.METRIC")] = ""
+    entry: Annotated[str, Meta(description="entry that the reference image represents")] = ""
+    pairs: Annotated[int, Meta(description="number of complete pairs")] = 0
+    metrics: Annotated[int, Meta(description="compared metrics")] = 0
+    metric: Annotated[str, Meta(description="worst metric, as WORKLOAD.METRIC")] = ""
     outcome: Literal["", "regression", "inconclusive", "improvement", "ok"] = ""
     effect: Annotated[
-        float | None, Meta(description="its relative change, candidate over reference")
+        float | None,
+        Meta(description="relative change of the worst metric, candidate against reference"),
     ] = None
-    low: Annotated[float | None, Meta(description="interval of the change")] = None
+    low: Annotated[
+        float | None, Meta(description="interval of the change: lower and upper end")
+    ] = None
     high: float | None = None
-    confidence: Annotated[float | None, Meta(description="of the interval")] = None
+    confidence: Annotated[float | None, Meta(description="confidence of the interval")] = None
     tolerance: float = 0.0
     judgement: Annotated[
-        str, Meta(description="digest of `pairs.judgement` of the run: JSON, keys sorted")
+        str, Meta(description="digest of the run's `pairs.judgement` as JSON with sorted keys")
     ] = ""
 
 
@@ -402,12 +436,12 @@ class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What a judged run was bound to; what is not known is left out."""
 
     image: Annotated[str | None, Meta(description="digest of the image under test")] = None
-    images: Annotated[list[str], Meta(description="other digests of that image")] = []
-    content: Annotated[str | None, Meta(description="digest of its GPU content")] = None
-    content_why: Annotated[str, Meta(description="why the content is unknown")] = ""
+    images: Annotated[list[str], Meta(description="other digests of the image under test")] = []
+    content: Annotated[str | None, Meta(description="digest of the image's GPU content")] = None
+    content_why: Annotated[str, Meta(description="reason why the content is unknown")] = ""
     suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
-    workloads: Annotated[dict[str, str], Meta(description="to their digest")] = {}
-    arch: Annotated[str, Meta(description="of the GPUs, like sm_80")] = ""
+    workloads: Annotated[dict[str, str], Meta(description="digest of each workload")] = {}
+    arch: Annotated[str, Meta(description="architecture of the GPUs, for example sm_80")] = ""
     gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs")] = []
     mig: Annotated[list[str], Meta(description="MIG profiles")] = []
     host: str = ""
@@ -415,10 +449,10 @@ class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     judge: Annotated[str, Meta(description="version of the judge")] = ""
     assurance: Annotated[
         Literal["", "self-reported", "challenged", "witnessed"],
-        Meta(description="weakest of its steps on GPUs; empty: unknown"),
+        Meta(description="weakest assurance of the run's steps on GPUs; empty: unknown"),
     ] = ""
     compared: Annotated[
-        ComparisonBody | None, Meta(description="left out: the candidate was judged alone")
+        ComparisonBody | None, Meta(description="omitted if the candidate was judged alone")
     ] = None
 
 
@@ -433,10 +467,12 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     components: dict[str, str]
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: Annotated[int, Meta(description="seconds since the epoch")]
-    development: Annotated[bool, Meta(description="it ran outside a container")]
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
     known_at: datetime
-    content: Annotated[str | None, Meta(description="digest of its GPU content; null: unknown")]
-    bound: Annotated[BindingBody | None, Meta(description="null: judged before this was recorded")]
+    content: Annotated[str | None, Meta(description="digest of the GPU content; null: unknown")]
+    bound: Annotated[
+        BindingBody | None, Meta(description="null: judged before bindings were recorded")
+    ]
 
 
 class DiscardBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -453,21 +489,23 @@ class PooledRunBody(Struct, frozen=True, forbid_unknown_fields=True):
     run: str
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: Annotated[int, Meta(description="seconds since the epoch")]
-    discarded: Annotated[DiscardBody | None, Meta(description="null: it counts")]
+    discarded: Annotated[DiscardBody | None, Meta(description="null: the run counts")]
 
 
 class RunPoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The judged runs of one suite, GPU content, SKU and driver; one failure denies."""
 
-    passed: Annotated[int, Meta(description="of the judged runs")]
-    judged: Annotated[int, Meta(description="without discarded runs")]
-    runs: Annotated[list[PooledRunBody], Meta(description="newest first, discarded ones too")]
+    passed: Annotated[int, Meta(description="number of judged runs that passed")]
+    judged: Annotated[int, Meta(description="number of judged runs, without discarded runs")]
+    runs: Annotated[
+        list[PooledRunBody], Meta(description="runs, newest first, including discarded runs")
+    ]
 
 
 class RunEvidenceBody(EvidenceBody, frozen=True, forbid_unknown_fields=True):
     """The evidence of one run, and the runs that it is pooled with."""
 
-    discarded: Annotated[DiscardBody | None, Meta(description="null: it counts")]
+    discarded: Annotated[DiscardBody | None, Meta(description="null: the run counts")]
     pool: RunPoolBody
 
 
@@ -493,7 +531,7 @@ class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
     sku: str
     driver: str
     suite: str
-    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed")]
+    failed: Annotated[str | None, Meta(description="failed run; null: no run has passed")]
 
 
 class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -501,9 +539,9 @@ class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     state: Literal["waiting", "failed", "ready"]
     automatic: Annotated[bool, Meta(description="the gate blesses the entry automatically")]
-    runs: Annotated[list[str], Meta(description="that have passed")]
+    runs: Annotated[list[str], Meta(description="passed runs")]
     needs: list[NeedBody]
-    contents: Annotated[list[str], Meta(description="GPU contents of these runs")]
+    contents: Annotated[list[str], Meta(description="GPU content of the passed runs")]
 
 
 RUN: dict[str, Any] = {
@@ -550,17 +588,20 @@ class MetricChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     run: Annotated[str, Meta(description="the first run after the change")]
     at: datetime
-    before: Annotated[float, Meta(description="median before, in the metric's unit")]
+    before: Annotated[float, Meta(description="median before the change, in the metric's unit")]
     after: float
-    change: Annotated[float, Meta(description="0.05 is 5 % more")]
+    change: Annotated[float, Meta(description="relative change; 0.05 is 5 % more")]
     runs_before: int
     runs_after: int
-    chance: Annotated[float, Meta(description="of such a change in a history without one")]
+    chance: Annotated[
+        float, Meta(description="probability of this change in a history without a real change")
+    ]
     worse: bool
-    beyond: Annotated[bool, Meta(description="further than the metric's tolerance")]
-    stands: Annotated[bool, Meta(description="no later change brought the metric back")]
+    beyond: Annotated[bool, Meta(description="true: the change exceeds the metric's tolerance")]
+    stands: Annotated[bool, Meta(description="true: no later change reversed this one")]
     parts: Annotated[
-        list[PartChangeBody], Meta(description="what changed with it, and may be its cause")
+        list[PartChangeBody],
+        Meta(description="parts that changed at the same run; possible causes"),
     ]
 
 

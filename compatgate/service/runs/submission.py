@@ -69,10 +69,10 @@ def find_destinations(
     named = _host(host, hosts)
     if target is None:
         if pool is not None:
-            raise BadInput("a pool belongs to a target", field="pool", hint="name the target")
+            raise BadInput("a pool needs a target", field="pool", hint="name the target")
         if named is None:
             hint = "a target that is stored, or the host to run on"
-            raise BadInput("neither target nor host is named", field="target", hint=hint)
+            raise BadInput("name a target or a host", field="target", hint=hint)
         return [Destination(None, named.gpu if needs_gpu else None, None)]
     pools = _pools(target, pool, snapshot)
     if not needs_gpu:
@@ -303,7 +303,9 @@ def _stack(asked: Submission) -> dict[str, Any]:
     if asked.stack is None:
         return {}
     if len(asked.stack) > _LONGEST_STACK:
-        raise BadInput("states too much", field="stack", hint=f"at most {_LONGEST_STACK} parts")
+        raise BadInput(
+            "has too many components", field="stack", hint=f"at most {_LONGEST_STACK} components"
+        )
     try:
         return parse_stack(asked.stack, image=asked.image).to_json()
     except BadInput as error:

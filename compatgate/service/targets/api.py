@@ -18,8 +18,10 @@ class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 
     label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
     owner: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
-    driver: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
+    gpu: Annotated[Filter, Meta(description="GPU of any pool, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver of any pool, exactly as written")] | None = (
+        None
+    )
     search: Search | None = None
 
 
@@ -71,8 +73,8 @@ class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Filters of pools."""
 
     target: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="as written")] | None = None
-    driver: Annotated[Filter, Meta(description="as written")] | None = None
+    gpu: Annotated[Filter, Meta(description="GPU, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver, exactly as written")] | None = None
 
 
 @route(

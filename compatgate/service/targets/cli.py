@@ -47,10 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list targets")
-    shown.add_argument("--label", metavar="KEY=VALUE", help="label")
-    shown.add_argument("--owner", help="owner")
-    shown.add_argument("--gpu", metavar="GPU", help="GPU, as the target spells it")
-    shown.add_argument("--driver", metavar="VERSION", help="driver")
+    shown.add_argument("--label", metavar="KEY=VALUE", help="only targets with this label")
+    shown.add_argument("--owner", help="only targets of this owner")
+    shown.add_argument("--gpu", metavar="GPU", help="GPU, exactly as the target spells it")
+    shown.add_argument(
+        "--driver", metavar="VERSION", help="driver, exactly as the target states it"
+    )
     shown.add_argument("--search", metavar="TEXT", help="part of the name")
     add_limit(shown)
     show = actions.add_parser("show", help="print a target as a document")
@@ -161,13 +163,9 @@ def add_from_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE|-", help="YAML or JSON files, read together"
     )
     parser.add_argument("--name", required=True, help="name of the target")
-    parser.add_argument("--gpu", metavar="PRODUCT", help="GPU, if the files name none or another")
-    parser.add_argument(
-        "--driver", metavar="VERSION", help="driver, if the files name none or another"
-    )
-    parser.add_argument(
-        "--cpu", choices=("x86_64", "aarch64"), help="CPU, if the files name none or another"
-    )
+    parser.add_argument("--gpu", metavar="PRODUCT", help="GPU; overrides the files")
+    parser.add_argument("--driver", metavar="VERSION", help="driver; overrides the files")
+    parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="CPU; overrides the files")
     parser.add_argument(
         "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
     )
@@ -192,7 +190,7 @@ def run_from(args: argparse.Namespace) -> int:
         raise BadInput("is not a target name", field="--name", value=args.name, hint=hint)
     facts = load_facts()
     if args.files.count("-") > 1:
-        raise BadInput("standard input can be read once", field="files")
+        raise BadInput("standard input can be read only once", field="files")
     texts = [(_origin_name(path), read_text(path, "files", LARGEST)) for path in args.files]
     draft = read_drafts(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
@@ -208,7 +206,7 @@ def run_from(args: argparse.Namespace) -> int:
     missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
     if missing:
         raise InconclusiveInput(
-            f"not known: {', '.join(missing)}",
+            f"missing: {', '.join(missing)}",
             field=args.name,
             hint="state it with --gpu or --driver, or add a file that states it",
         )
@@ -253,7 +251,7 @@ def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
         ' ("-": standard input)',
     )
     add_place(parser)
-    parser.add_argument("--bundle", metavar="FILE", help="use a bundle")
+    parser.add_argument("--bundle", metavar="FILE", help="decide from this bundle")
     add_format(parser)
 
 
@@ -286,7 +284,7 @@ def _read_question(args: argparse.Namespace) -> dict[str, Any]:
 
     changes = read_changes(args.set)
     if not changes:
-        raise BadInput("states no change", field="--set", hint="like --set driver=580.95.05")
+        raise BadInput("names no change", field="--set", hint="for example --set driver=580.95.05")
     body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
     if args.node:
         node = _read_node(args.node)
@@ -304,7 +302,7 @@ def _read_node(path: str) -> Node:
     nodes = read_nodes(read_text(path, "--node"), origin="--node")
     if len(nodes) > 1:
         hint = "ask for one node at a time"
-        raise BadInput(f"holds {len(nodes)} nodes", field="--node", hint=hint)
+        raise BadInput(f"must contain one node, but has {len(nodes)}", field="--node", hint=hint)
     return nodes[0]
 
 

@@ -74,7 +74,7 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     if policy.packages == "audit":
         words.append("A package without a record is allowed with a warning.")
     if policy.stated_stacks == "ignore":
-        words.append("The stack that a pod states of itself does not count: its image is read.")
+        words.append("Stacks stated by pods do not count; the gate reads their images.")
     if policy.mode == "enforce":
         words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
@@ -408,7 +408,7 @@ def _package_table(found: PackagesTargetBody | None, sort: str | None) -> Table:
         Column("first", "First seen", "time"),
         Column("last", "Last seen", "time"),
         Column("entries", "Entries"),
-        Column("todo", "Ways to settle it"),
+        Column("todo", "Ways to resolve"),
     )
     lines = [
         (

@@ -27,7 +27,10 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of tokens."""
 
-    active: Annotated[bool, Meta(description="neither revoked nor expired")] | None = None
+    active: (
+        Annotated[bool, Meta(description="true: tokens that are neither revoked nor expired")]
+        | None
+    ) = None
 
 
 @route(
@@ -76,7 +79,7 @@ def create_token(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def rotate_token(call: Call[NoQuery]) -> Reply:
-    """Give a token a new secret; its name, id, scopes and targets stay.
+    """Give a token a new secret; name, id, scopes and targets stay the same.
 
     The present secret ends at once, or after `overlap`. Browsers that signed in with it are signed
     out when it ends.

@@ -56,18 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=None,
         metavar="PATTERN",
-        help="limit the token to this target; * stands for any characters; may be repeated"
-        " (default: every target)",
+        help="limit the token to this target; * matches any characters; may be repeated (default:"
+        " every target)",
     )
     rotate = actions.add_parser("rotate", help="give a token a new secret, printed only once")
     rotate.add_argument("name", metavar="NAME|ID", help="name of the token")
     rotate.add_argument(
         "--overlap",
         metavar="DURATION",
-        help="keep the present secret valid for so long, at most 30d (default: it ends at once)",
+        help="keep the current secret valid for this time, at most 30d (default: revoke at once)",
     )
     rotate.add_argument(
-        "--expires", metavar="DURATION", help="new lifetime of the token (default: its end stays)"
+        "--expires", metavar="DURATION", help="new lifetime of the token (default: unchanged)"
     )
     shown = actions.add_parser("list", help="list tokens")
     shown.add_argument("--all", action="store_true", help="include revoked and expired tokens")
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoke.add_argument(
         "--last-admin",
         action="store_true",
-        help="allow revoking the last admin token; not over a server",
+        help="allow revoking the last admin token; only with --database",
     )
     add_place(create, rotate, shown, revoke)
     add_format(create, rotate, shown, revoke)

@@ -174,7 +174,7 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     """Open a session with a token."""
     secret, place = ask.form.get("token", "").strip(), ask.form.get("next")
     if not secret:
-        return _form(ask, place, "Paste a token; it begins with cg_.", 400)
+        return _form(ask, place, "Paste a token; tokens begin with cg_.", 400)
     try:
         auth.check_sign_in(secret, ask.service)
         signed_in = ask.gate.sessions.sign_in(secret)

@@ -161,7 +161,7 @@ class Principal(Struct, frozen=True):
         if isinstance(target, str):
             self.require_targets([target])
         elif named:
-            raise self.outside("a question that names no target", None)
+            raise self.outside("a question without a target", None)
 
     def outside(self, what: str, target: str | None) -> AccessRefused:
         """Return the error for what is outside the limit."""
@@ -171,7 +171,7 @@ class Principal(Struct, frozen=True):
             principal=self,
             field="target",
             value=target,
-            hint="use a token without this limit: compatgate token create --target",
+            hint="use a token for this target: compatgate token create --target",
         )
 
 

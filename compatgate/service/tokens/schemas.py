@@ -48,23 +48,27 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
-    active: Annotated[bool, Meta(description="neither revoked nor expired")]
+    active: Annotated[bool, Meta(description="true: neither revoked nor expired")]
     targets: Annotated[
-        list[str] | None, Meta(description="patterns of the only targets; null: every target")
+        list[str] | None, Meta(description="patterns of allowed targets; null: every target")
     ] = None
     rotated_at: Annotated[
-        datetime | None, Meta(description="since when the present secret is valid")
+        datetime | None, Meta(description="start of the current secret's validity")
     ] = None
     previous_expires_at: Annotated[
-        datetime | None, Meta(description="until when the secret before is valid, too")
+        datetime | None, Meta(description="end of the previous secret's validity")
     ] = None
-    warning: Annotated[str | None, Meta(description="what needs attention soon")] = None
+    warning: Annotated[
+        str | None, Meta(description="warning about the token, for example an end soon")
+    ] = None
 
 
 class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A new token with its secret."""
 
-    secret: Annotated[str, Meta(description="shown only once; only its hash is stored")]
+    secret: Annotated[
+        str, Meta(description="secret of the token, shown only once; the gate stores only its hash")
+    ]
     token: TokenBody
 
 
@@ -77,8 +81,8 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[
         Annotated[list[TargetPattern], Meta(min_length=1, max_length=64)] | None,
         Meta(
-            description="the only targets that the token may ask about and change: names, in which"
-            " `*` stands for any characters; default: every target",
+            description="targets that the token may ask about and change: names, in which `*`"
+            " stands for any characters; default: every target",
             examples=[["prod-*"]],
         ),
     ] = None
@@ -90,13 +94,13 @@ class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     overlap: Annotated[
         str | None,
         Meta(
-            description="time for which the present secret stays valid, at most 30 days; default:"
-            " it ends at once",
+            description="time that the current secret stays valid, at most 30 days; default: the"
+            " gate revokes the secret at once",
             examples=["24h"],
         ),
     ] = None
     expires: Annotated[
-        str | None, Meta(description="new lifetime of the token; default: its end stays")
+        str | None, Meta(description="new lifetime of the token; default: unchanged")
     ] = None
 
 

@@ -142,7 +142,7 @@ class Tokens:
         limit = None if targets is None else check_patterns(targets)
         if limit is not None and "admin" in checked:
             what = "the scope admin cannot be limited to targets: it creates other tokens"
-            raise BadInput(what, field="targets", hint="leave out admin, or the limit")
+            raise BadInput(what, field="targets", hint="omit the scope admin or the target limit")
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
             row = tokens.create_token(
@@ -280,7 +280,7 @@ class Tokens:
             self._touch_later(token)
         elif keeper.is_away() or not is_known:
             raise Unavailable(
-                "the token cannot be checked now: it is not among the known ones, and the"
+                "the token cannot be checked now: the gate has not seen it before, and the"
                 " database does not answer",
                 hint="try again when the database is back",
             )
@@ -370,7 +370,7 @@ def _check_rotation(token: TokenRow, expires_at: datetime | None) -> None:
         raise Conflict(what, field="token", value=token.name, hint=hint)
     if expires_at is None and clock.is_past(token.expires_at):
         what = f"the token {token.name} has expired"
-        raise Conflict(what, field="token", value=token.name, hint="give it a new end: expires")
+        raise Conflict(what, field="token", value=token.name, hint="set a new end with expires")
 
 
 def _keep_an_admin(token: TokenRow, active: Iterable[TokenRow], what: str) -> None:

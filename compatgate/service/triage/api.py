@@ -20,7 +20,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     errors=(404, 502, 503, 504),
 )
 def triage(call: Call[NoQuery]) -> Reply:
-    """Name the causes of an error text.
+    """Find the causes of an error text.
 
     With a stack on a target or pool, the answer also says whether the rules behind a cause fail
     there, with fixes that were evaluated there. The text is neither stored nor logged, and no

@@ -23,7 +23,7 @@ class TriageRequest(GateRequest, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(
             min_length=1,
             max_length=MAX_PASTE,
-            description="error or log; it is neither stored nor logged",
+            description="error or log; the text is neither stored nor logged",
             examples=["RuntimeError: CUDA error: no kernel image is available"],
         ),
     ]
@@ -61,19 +61,27 @@ class TriageCauseBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A cause that the text shows."""
 
     id: str
-    rule: Annotated[str | None, Meta(description="rule behind the cause; null: no rule finds it")]
+    rule: Annotated[str | None, Meta(description="rule that detects the cause; null: none")]
     confidence: Annotated[
         Certainty,
-        Meta(description="certain: the text names it; likely: other causes print the same words"),
+        Meta(
+            description="certain: the text names the cause; likely: other causes print the same"
+            " text"
+        ),
     ]
     message: str
-    next: Annotated[str, Meta(description="the one command that settles it, and what it shows")]
-    fixes: Annotated[list[TriageFixBody], Meta(description="verified ones first")]
+    next: Annotated[
+        str, Meta(description="command that confirms the cause, and its expected output")
+    ]
+    fixes: Annotated[list[TriageFixBody], Meta(description="fixes, verified fixes first")]
     signature: Annotated[str, Meta(description="id of the signature that matched")]
     seen: Annotated[str, Meta(description="words of the text that matched")]
-    here: Annotated[TriageHereBody | None, Meta(description="only for a question with a stack")] = (
-        None
-    )
+    here: Annotated[
+        TriageHereBody | None,
+        Meta(
+            description="result of the rule for the stated stack; only for a question with a stack"
+        ),
+    ] = None
 
 
 class TriageBody(Struct, frozen=True, forbid_unknown_fields=True):

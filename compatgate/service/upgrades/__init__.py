@@ -1,1 +1,1 @@
-"""Carry out upgrades in waves: may the next wave start, and what stops it."""
+"""Carry out upgrades in waves: decide whether the next wave may start, and list what holds it."""

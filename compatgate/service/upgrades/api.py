@@ -1,4 +1,4 @@
-"""Serve upgrades: propose, ask whether a wave may start, stop and roll back; freezes."""
+"""Serve upgrades and freezes: propose, start waves, stop and roll back."""
 
 from __future__ import annotations
 
@@ -44,30 +44,35 @@ class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The wave in question, and who would roll it."""
+    """Wave to ask about, and the person or tool that would roll the wave."""
 
-    wave: Annotated[WaveNumber, Meta(description="default: the next one")] | None = None
+    wave: Annotated[WaveNumber, Meta(description="default: the next wave")] | None = None
     by: Annotated[
         Annotated[str, Meta(min_length=1, max_length=128)] | None,
         Meta(
-            description="name of whoever would roll the wave, like a pipeline's run: the wave is"
-            " theirs for 15 minutes after each question; default: the caller's name",
+            description="name of the person or tool that would roll the wave, for example a"
+            " pipeline run; it holds the wave for 15 minutes after each request; default: the"
+            " caller's name",
         ),
     ] = None
-    dry_run: Annotated[bool, Meta(description="only look: start nothing")] = False
+    dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
 
 
 class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of freezes."""
 
-    target: Annotated[Filter, Meta(description="whose waves it holds")] | None = None
-    ended: Annotated[bool, Meta(description="list those that are over, too")] = False
+    target: (
+        Annotated[Filter, Meta(description="list freezes that hold waves of this target")] | None
+    ) = None
+    ended: Annotated[bool, Meta(description="include ended freezes")] = False
 
 
 class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a change without a body."""
 
-    reason: Annotated[str, Meta(description="why; or in the header")] | None = None
+    reason: (
+        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
+    ) = None
 
 
 @route(
@@ -97,10 +102,10 @@ def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
     errors=(404, 409),
 )
 def create_upgrade(call: Call[NoQuery]) -> Reply:
-    """Propose an upgrade of a target's driver, in the waves of its plan.
+    """Propose a driver upgrade of a target, with waves from its plan.
 
-    Nothing starts by that. Nodes that are reported later are in no wave. Refused (409) where no
-    node would take the driver, or one is in another open upgrade.
+    No wave starts. Nodes that are reported later are in no wave. The request is refused (409) if no
+    node would take the driver, or if a node is in another open upgrade.
     """
     asked = to_struct(call.document(), UpgradeRequest)
     return _reply(call.gate.upgrades.propose(asked, call.by()), status=201)
@@ -120,7 +125,7 @@ def _reply(view: UpgradeView, *, status: int = 200) -> Reply:
     errors=(404,),
 )
 def show_upgrade(call: Call[NoQuery]) -> Reply:
-    """Show an upgrade: its waves, the answer about each, and what it needs and has."""
+    """Show an upgrade: waves with their answers, requirements and their state."""
     return _reply(call.gate.upgrades.show(call.args["name"], call.principal))
 
 
@@ -135,13 +140,13 @@ def show_upgrade(call: Call[NoQuery]) -> Reply:
     errors=(404,),
 )
 def may_start(call: Call[MayStartQuery]) -> Reply:
-    """Ask whether a wave may start; if so, it is yours.
+    """Start a wave if allowed, and hold it for the caller.
 
-    `start`: roll the wave, and ask again before the lease ends, to keep it and to learn of a
-    trigger. `wait`: for the reasons given. `roll back`: stop, and put the former driver back.
-    `done`: nothing is left of the wave. The first `start` starts the wave: nobody else is let roll
-    it meanwhile. Each question also makes the gate look for triggers. With `dry_run` nothing starts
-    and nothing is recorded.
+    `start`: roll the wave, and ask again before the hold ends, to keep the wave and to learn of a
+    trigger. `wait`: ask again later; `reasons` says why. `roll back`: stop, and reinstall the
+    former driver. `done`: the wave is complete. The first `start` starts the wave; nobody else may
+    roll it during the hold. Each request also makes the gate check for triggers. With `dry_run` the
+    gate starts and records nothing.
     """
     query = call.query
     view = call.gate.upgrades.ask(
@@ -167,7 +172,7 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
     errors=(404, 409),
 )
 def approve_upgrade(call: Call[NoQuery]) -> Reply:
-    """Approve somebody else's upgrade. The target's policy says how many people must agree."""
+    """Approve another person's upgrade. The target's policy says how many people must agree."""
     asked = to_struct(call.document(), UpgradeComment)
     found = call.gate.upgrades.approve(call.args["name"], call.principal, text=asked.comment)
     return _reply(found)
@@ -184,7 +189,7 @@ def approve_upgrade(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def retract_upgrade(call: Call[NoQuery]) -> Reply:
-    """Take your own approval of an upgrade back. A wave that has started waits, too."""
+    """Withdraw your approval of an upgrade. A wave that has started waits, too."""
     asked = to_struct(call.document(), UpgradeComment)
     found = call.gate.upgrades.retract(call.args["name"], call.principal, text=asked.comment)
     return _reply(found)
@@ -202,7 +207,7 @@ def retract_upgrade(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
-    """Stop an upgrade: every wave waits until somebody resumes it."""
+    """Stop an upgrade: every wave waits until someone resumes it."""
     return _reply(call.gate.upgrades.stop(call.args["name"], call.by()))
 
 
@@ -218,7 +223,7 @@ def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
     errors=(404, 409),
 )
 def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
-    """Resume a stopped upgrade. One that was rolled back stays so (409)."""
+    """Resume a stopped upgrade. A rolled-back upgrade cannot be resumed (409)."""
     return _reply(call.gate.upgrades.resume(call.args["name"], call.by()))
 
 
@@ -234,7 +239,7 @@ def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
     errors=(404, 409),
 )
 def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
-    """End an upgrade for good: `may-start` answers `roll back` for every wave."""
+    """Roll an upgrade back: `may-start` then answers `roll back` for every wave."""
     return _reply(call.gate.upgrades.roll_back(call.args["name"], call.by()))
 
 
@@ -250,7 +255,7 @@ def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
     errors=(404, 409),
 )
 def leave_out_nodes(call: Call[NoQuery]) -> Reply:
-    """Leave nodes out: no wave waits for them, and what they report is no trigger."""
+    """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
     asked = to_struct(call.document(), LeaveOutRequest)
     return _reply(call.gate.upgrades.leave_out(call.args["name"], asked.nodes, call.by()))
 
@@ -264,7 +269,7 @@ def leave_out_nodes(call: Call[NoQuery]) -> Reply:
     returns=Returns(FreezeBody, "A page of freezes", paged=True, etag=True),
 )
 def list_freezes(call: Call[FreezeFilters]) -> Reply:
-    """List the calendar of freezes, by their start."""
+    """List freezes by start time."""
     query = call.query
     found = call.gate.freezes.list(target=query.target, ended=query.ended)
     return page_reply(slice_page(found, query), describe_freeze)
@@ -281,7 +286,7 @@ def list_freezes(call: Call[FreezeFilters]) -> Reply:
     returns=Returns(FreezeBody, "The freeze"),
 )
 def set_freeze(call: Call[NoQuery]) -> Reply:
-    """Make or replace a freeze: a window in which no wave starts. Started waves go on."""
+    """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
     asked = to_struct(call.document(), FreezeRequest)
     freeze = call.gate.freezes.put(call.args["name"], asked, call.by())
     return Reply(describe_freeze(freeze))
@@ -313,7 +318,7 @@ def delete_freeze(call: Call[ReasonQuery]) -> Reply:
     returns=Returns(KnownGoodBody, "A page of known-good states", paged=True, etag=True),
 )
 def list_known_good(call: Call[ListQuery]) -> Reply:
-    """List the known-good state of each target: what a rollback returns to.
+    """List the known-good state of each target, to which a rollback returns.
 
     The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
     """

@@ -21,7 +21,7 @@ MAX_FREEZES = 1000
 
 
 class FreezeCalendar:
-    """Windows in which no wave starts."""
+    """Freezes: periods in which no wave starts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -36,13 +36,16 @@ class FreezeCalendar:
         by.check()
         if not re.match(NAME_PATTERN, name):
             hint = "letters, digits, dots, dashes and underscores, like year-end"
-            raise BadInput("is not a name", field="name", value=name, hint=hint)
+            raise BadInput("is not a valid freeze name", field="name", value=name, hint=hint)
         if by.principal is not None:
             by.principal.require_targets(request.targets)
         if request.until <= request.since:
             hint = f"a time after {iso(request.since)}"
             raise BadInput(
-                "is not after its start", field="until", value=iso(request.until), hint=hint
+                "is not after the start of the freeze",
+                field="until",
+                value=iso(request.until),
+                hint=hint,
             )
         now = clock.now()
         freeze = FreezeRow(
@@ -54,7 +57,7 @@ class FreezeCalendar:
             self._require_own(next((one for one in known if one.name == name), None), by)
             if len(known) >= MAX_FREEZES and name not in {one.name for one in known}:
                 hint = "delete those that have ended"
-                raise BadInput("has too many freezes", field="name", value=len(known), hint=hint)
+                raise BadInput("too many freezes", field="name", value=len(known), hint=hint)
             rows.save_freeze(session, freeze)
             detail: dict[str, Any] = {
                 "targets": list(freeze.targets), "since": iso(freeze.since),
@@ -100,7 +103,7 @@ class FreezeCalendar:
 
 
 class KnownGoodChannel:
-    """The last states of targets that proved themselves."""
+    """The last known-good states of targets."""
 
     def __init__(self, database: Database, matrix: MatrixService) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Show the calendar of freezes: windows in which no wave starts."""
+"""Show the calendar of freezes: periods in which no wave starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FreezeView(Struct, frozen=True):
 
 
 class FreezesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which freezes are shown."""
+    """Filters of the freezes on the page."""
 
     ended: bool = False
 
@@ -46,7 +46,7 @@ def show_freezes(ask: PageRequest[FreezesQuery]) -> HtmlPage:
 
 @page("/freezes/set", scope="upgrade", method="POST", nav="upgrades")
 def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Make or replace a freeze."""
+    """Create or replace a freeze."""
     form = {name: ask.form.get(name, "").strip() for name in _FIELDS}
     try:
         for name in ("name", "since", "until", "owner"):
@@ -63,7 +63,7 @@ def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         if error.status >= 500:
             raise
         return _page(ask, error=error)
-    return Redirect(link("freezes"), f"No wave starts in {form['name']}.")
+    return Redirect(link("freezes"), f"Stored the freeze {form['name']}.")
 
 
 @page("/freezes/delete", scope="upgrade", method="POST", nav="upgrades")

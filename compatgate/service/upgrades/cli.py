@@ -41,13 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
-    made = actions.add_parser("create", help="propose an upgrade in the waves of its plan")
+    made = actions.add_parser("create", help="propose an upgrade, with waves from its plan")
     made.add_argument("--target", required=True, metavar="NAME", help="target to upgrade")
     made.add_argument(
         "--driver",
         required=True,
         metavar="VERSION",
-        help="release, or a branch, of which the newest release is taken",
+        help="driver release, or a branch for its newest release",
     )
     made.add_argument("--pool", metavar="NAME", help="only this pool (default: every pool)")
     made.add_argument(
@@ -56,39 +56,51 @@ def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
     made.add_argument(
         "--without-health",
         action="store_true",
-        help="do not wait for health reports of changed nodes: nobody watches for GPU errors",
+        help="do not wait for health reports of upgraded nodes; GPU errors go unnoticed",
     )
     made.add_argument(
-        "--accept", action="append", default=[], metavar="ENTRY", help="entry that may end"
+        "--accept",
+        action="append",
+        default=[],
+        metavar="ENTRY",
+        help="entry that the upgrade may retire",
     )
     made.add_argument(
         "--rack-label",
         action="append",
         default=[],
         metavar="LABEL",
-        help="label of nodes whose value names a rack (default: known topology labels)",
+        help="node label whose value names a rack (default: known topology labels)",
     )
     listed = actions.add_parser("list", help="list upgrades, newest first")
     listed.add_argument("--state", choices=STATES, help="only this state")
-    listed.add_argument("--target", metavar="NAME", help="only of this target")
+    listed.add_argument("--target", metavar="NAME", help="only upgrades of this target")
     add_limit(listed)
-    shown = actions.add_parser("show", help="show waves, what is owed, and what happened")
-    asked = actions.add_parser("may-start", help="ask whether a wave may start; if so, it is yours")
-    asked.add_argument("--wave", type=int, metavar="N", help="its number (default: the next one)")
-    asked.add_argument(
-        "--by", metavar="NAME", help="who would roll the wave (default: the caller's name)"
+    shown = actions.add_parser("show", help="show waves, open requirements and history")
+    asked = actions.add_parser(
+        "may-start", help="start a wave if allowed, and hold it for the caller"
     )
-    asked.add_argument("--dry-run", action="store_true", help="only look: start nothing")
-    agreed = actions.add_parser("approve", help="approve an upgrade of somebody else")
-    taken = actions.add_parser("retract", help="take your own approval back")
+    asked.add_argument("--wave", type=int, metavar="N", help="wave number (default: the next wave)")
+    asked.add_argument(
+        "--by",
+        metavar="NAME",
+        help="person or tool that would roll the wave (default: the caller's name)",
+    )
+    asked.add_argument("--dry-run", action="store_true", help="report only; do not start the wave")
+    agreed = actions.add_parser("approve", help="approve another person's upgrade")
+    taken = actions.add_parser("retract", help="withdraw your approval")
     for one in (agreed, taken):
-        one.add_argument("-m", "--comment", help="what to say about it")
+        one.add_argument("-m", "--comment", help="comment, shown in the history")
     for one in (asked, agreed, taken):
-        one.add_argument("--author", metavar="NAME", help="who acts (default: your user name)")
-    stopped = actions.add_parser("stop", help="hold every wave until somebody resumes it")
-    resumed = actions.add_parser("resume", help="let a stopped upgrade go on")
-    rolled = actions.add_parser("roll-back", help="end an upgrade for good")
-    left = actions.add_parser("leave-out", help="leave nodes out, with a reason")
+        one.add_argument(
+            "--author", metavar="NAME", help="author of the change (default: your user name)"
+        )
+    stopped = actions.add_parser("stop", help="hold every wave until someone resumes the upgrade")
+    resumed = actions.add_parser("resume", help="resume a stopped upgrade")
+    rolled = actions.add_parser(
+        "roll-back", help="end an upgrade; every wave must return to the former driver"
+    )
+    left = actions.add_parser("leave-out", help="exclude nodes from an upgrade")
     for one in (made, stopped, resumed, rolled, left):
         add_authorship(one)
     every = [made, shown, asked, agreed, taken, stopped, resumed, rolled, left]
@@ -99,26 +111,36 @@ def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
 
 
 def _add_calendar(actions: Any) -> list[argparse.ArgumentParser]:
-    frozen = actions.add_parser("freeze", help="make or replace a window in which no wave starts")
-    frozen.add_argument("--from", dest="since", required=True, metavar="TIME", help="its start")
-    frozen.add_argument("--to", dest="until", required=True, metavar="TIME", help="its end")
-    frozen.add_argument("--owner", required=True, metavar="NAME", help="who answers for it")
+    frozen = actions.add_parser(
+        "freeze", help="create or replace a freeze: a period in which no wave starts"
+    )
+    frozen.add_argument(
+        "--from", dest="since", required=True, metavar="TIME", help="start of the freeze"
+    )
+    frozen.add_argument(
+        "--to", dest="until", required=True, metavar="TIME", help="end of the freeze"
+    )
+    frozen.add_argument("--owner", required=True, metavar="NAME", help="owner of the freeze")
     frozen.add_argument(
         "--target",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only waves of these targets (default: all)",
+        help="target or pattern; may be repeated (default: every target)",
     )
     thawed = actions.add_parser("unfreeze", help="delete a freeze")
     for one in (frozen, thawed):
         add_authorship(one)
         one.add_argument("name", metavar="FREEZE", help="name of the freeze")
-    listed = actions.add_parser("freezes", help="list the calendar of freezes")
-    listed.add_argument("--target", metavar="NAME", help="only those that hold its waves")
-    listed.add_argument("--ended", action="store_true", help="include those that are over")
+    listed = actions.add_parser("freezes", help="list freezes")
+    listed.add_argument(
+        "--target", metavar="NAME", help="only freezes that hold waves of this target"
+    )
+    listed.add_argument("--ended", action="store_true", help="include ended freezes")
     add_limit(listed)
-    good = actions.add_parser("known-good", help="list the states that a rollback returns to")
+    good = actions.add_parser(
+        "known-good", help="show the known-good state that a rollback returns to"
+    )
     add_limit(good)
     return [frozen, thawed, listed, good]
 
@@ -179,8 +201,8 @@ def _print(args: argparse.Namespace, found: Body) -> int:
     print(strip_controls(f"proposed by {found['author']}: {found['reason']}"))
     print(strip_controls(found["plan"]["summary"]))
     if not found["health"]:
-        print("without health reports: nobody watches changed nodes for GPU errors")
-    head = ("wave", "answer", "nodes", "upgraded", "left out", "domains", "started", "finished")
+        print("without health reports: GPU errors on upgraded nodes go unnoticed")
+    head = ("wave", "answer", "nodes", "upgraded", "excluded", "domains", "started", "finished")
     print_table(head, map(_wave_row, found["wave_list"]), empty="no waves")
     for wave in found["wave_list"]:
         if wave["answer"] in ("wait", "roll back"):
@@ -268,7 +290,7 @@ def _may_start(args: argparse.Namespace, gate: Client) -> int:
             print(strip_controls(node))
         if found["held_until"]:
             until = format_json_time(found["held_until"])
-            print(strip_controls(f"held for {found['holder']} until {until}: ask again before"))
+            print(strip_controls(f"held for {found['holder']} until {until}; ask again before"))
     if found["known_good"]:
         good = found["known_good"]
         drivers = ", ".join(f"{pool} {driver}" for pool, driver in good["drivers"].items())

@@ -1,4 +1,4 @@
-"""Make an upgrade of a plan: its waves, nodes and failure domains, ready to be stored."""
+"""Draft an upgrade from a plan: waves, nodes and failure domains, ready to store."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def draft_upgrade(
         raise Conflict(
             f"no node of {request.target} would take driver {plan['set']['driver']}: {why}",
             field="driver", value=request.driver,
-            hint=f"compatgate plan --target {request.target} shows what stands against it",
+            hint=f"compatgate plan --target {request.target} shows the reasons",
         )  # fmt: skip
     waves: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []

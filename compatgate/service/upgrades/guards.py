@@ -46,7 +46,10 @@ def pick_keys(upgrade: Upgrade, nodes: Collection[str]) -> list[str]:
             raise NotFound(what, field=field, value=node, hint=hint)
         if len(same) > 1:
             raise BadInput(
-                "is in several clusters", field=field, value=node, hint=f"like {same[0]}"
+                "belongs to several clusters",
+                field=field,
+                value=node,
+                hint=f"name one, for example {same[0]}",
             )
         found.append(same[0])
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Gather what the answer about a wave depends on: approvals, evidence, freezes, nodes, rates."""
+"""Gather the inputs of a decision about a wave: approvals, evidence, freezes, nodes, rates."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _find_needs(
     except CompatgateError as error:
         return (), (f"{upgrade.target} could not be judged: {error.detail}",)
     gone = upgrade.pools - {pool.name for pool in target.pools}
-    problems = (f"{target.name} has no pool {', '.join(sorted(gone))} any longer",) if gone else ()
+    problems = (f"{target.name} no longer has the pool {', '.join(sorted(gone))}",) if gone else ()
     return found, problems
 
 
@@ -161,7 +161,7 @@ def _compare_errors(
             after += seen.at >= since
         else:
             before += seen.at < since
-    what = "fatal Xid errors of changed nodes"
+    what = "fatal Xid errors of upgraded nodes"
     return Comparison(what, before, hours[False], after, hours[True], "node-hours")
 
 

@@ -22,7 +22,7 @@ WATCH = timedelta(days=1)
 
 
 class UpgradeRecord(Base):
-    """A plan that is carried out wave by wave."""
+    """An upgrade: a plan carried out in waves."""
 
     __tablename__ = "upgrades"
     __table_args__ = (Index(None, "target", "state"),)
@@ -80,7 +80,7 @@ class UpgradeNode(Base):
 
 
 class UpgradeEvent(Base):
-    """What happened to an upgrade. Rows are only ever added."""
+    """An event in the history of an upgrade. Rows are only ever added."""
 
     __tablename__ = "upgrade_events"
     __table_args__ = (Index(None, "upgrade"),)
@@ -96,7 +96,7 @@ class UpgradeEvent(Base):
 
 
 class FreezeRecord(Base):
-    """A window in which no wave starts."""
+    """A freeze: a period in which no wave starts."""
 
     __tablename__ = "freezes"
 
@@ -111,7 +111,7 @@ class FreezeRecord(Base):
 
 
 class KnownGoodRecord(Base):
-    """The last state of a target that proved itself; a rollback returns to it."""
+    """The last known-good state of a target; a rollback returns to this state."""
 
     __tablename__ = "known_good"
 
@@ -123,7 +123,7 @@ class KnownGoodRecord(Base):
 
 
 class EventRow(Struct, frozen=True):
-    """What happened to an upgrade; ``actor`` empty: the gate noticed it."""
+    """An event in the history of an upgrade; ``actor`` is empty for events of the gate."""
 
     at: datetime
     actor: str
@@ -211,7 +211,7 @@ class UpgradeOutline(Struct, frozen=True):
 
     Attributes:
         finished: number of waves of which nothing is left to do.
-        why: who stopped it or what rolled it back, in words.
+        why: reason for the stop or rollback, in words.
     """
 
     name: str

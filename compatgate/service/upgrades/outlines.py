@@ -1,4 +1,4 @@
-"""List upgrades without their nodes, which are only counted."""
+"""List upgrades with the number of their nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show upgrades: the list, one that refreshes while it rolls, and what people do with it."""
+"""Show upgrades: the list, an upgrade with live state, and forms that act on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLUMNS = (
 )
 _EMPTY = EmptyNotice(
     "No upgrades.",
-    "An upgrade carries out a plan in waves, and says of each whether it may start.",
+    "An upgrade carries out a plan in waves. Each wave starts only when it is allowed.",
     "compatgate upgrade create prod-580 --target prod-a100 --driver 580 --reason 'fixes Xid 119'",
 )
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -119,7 +119,7 @@ def create_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             raise
         return _form_page(ask, ask.form, error)
     name = view.row.name
-    return Redirect(link("upgrades", name), f"Proposed {name}. Nothing starts by that.")
+    return Redirect(link("upgrades", name), f"Proposed {name}. No wave has started.")
 
 
 def _read_form(form: dict[str, str]) -> UpgradeRequest:
@@ -155,7 +155,7 @@ def _form_page(
 
 @page("/upgrades/<name>", nav="upgrades")
 def show_upgrade(ask: PageRequest[Any]) -> HtmlPage:
-    """Show an upgrade: its picture, what it owes, what the plan said, and its history."""
+    """Show an upgrade: picture, open requirements, plan and history."""
     return _upgrade_page(ask, ask.gate.upgrades.show(ask.args["name"]))
 
 
@@ -188,7 +188,7 @@ def _live(ask: PageRequest[Any], view: UpgradeView) -> dict[str, Any]:
 
 
 class StampQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the page shows already."""
+    """Stamp of the state that the page shows."""
 
     have: Annotated[str, Meta(max_length=64)] = ""
 
@@ -213,7 +213,7 @@ def act_on_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 @page("/upgrades/<name>/review", scope="approve", method="POST", nav="upgrades")
 def review_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Approve somebody else's upgrade, or take the approval back."""
+    """Approve another person's upgrade, or withdraw the approval."""
     return _act(ask, ("approve", "retract"))
 
 
@@ -242,21 +242,21 @@ def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
         return f"Approved {name}."
     if what == "retract":
         service.retract(name, by, text=ask.form.get("comment", ""))
-        return f"Took the approval back from {name}."
+        return f"Withdrew the approval of {name}."
     if what == "stop":
         service.stop(name, ask.by())
-        return f"Stopped {name}: every wave waits until somebody resumes it."
+        return f"Stopped {name}. Every wave waits until someone resumes the upgrade."
     if what == "resume":
         service.resume(name, ask.by())
         return f"Resumed {name}."
     if what == "roll-back":
         service.roll_back(name, ask.by())
-        return f"Rolled back {name}: every tool that asks is told so."
+        return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
     nodes = [word for word in _SEPARATORS.split(ask.form.get("nodes", "")) if word]
     if not nodes:
         raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
     service.leave_out(name, nodes, ask.by())
-    return f"Left {len(nodes)} node{'' if len(nodes) == 1 else 's'} out of {name}."
+    return f"Excluded {len(nodes)} node{'' if len(nodes) == 1 else 's'} from {name}."
 
 
 def _start(ask: PageRequest[Any], name: str) -> str:
@@ -267,15 +267,15 @@ def _start(ask: PageRequest[Any], name: str) -> str:
     view = ask.gate.upgrades.ask(name, ask.principal, wave=int(text))
     found = view.decision
     if found.answer == "done":
-        return f"Nothing is left of wave {found.wave}."
+        return f"Wave {found.wave} is complete."
     if found.answer != "start" or found.wave is None:
         raise Conflict(
             f"wave {text} may not start: {found.answer}", field="wave", value=int(text),
             hint="; ".join(found.reasons),
         )  # fmt: skip
     until = view.row.upgrade.waves[found.wave - 1].held_until
-    held = f" until {clock.readable(until)}; continue here to keep it" if until else ""
-    return f"Wave {found.wave} is yours{held}. Roll its nodes."
+    held = f" The hold ends {clock.readable(until)}; continue to extend it." if until else ""
+    return f"Started wave {found.wave}. Upgrade its nodes.{held}"
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""Lay the waves of an upgrade out in time: rolled, soaking, and the earliest that may follow.
+"""Draw the waves of an upgrade in time: rolled, soaking, and the earliest possible next ones.
 
 Places are per cent of the picture's width, so one drawing fits every screen. What has not happened
 is drawn as early as it could: without a wave that has finished, rolling takes no time. Pure.
@@ -26,7 +26,7 @@ _LEAST = timedelta(minutes=10)
 
 
 class Span(Struct, frozen=True):
-    """What a wave does from one time to another; planned: at the earliest."""
+    """A phase of a wave between two times; a planned phase has its earliest times."""
 
     kind: BarKind
     since: datetime

@@ -1,4 +1,4 @@
-"""Record what the gate notices about an upgrade, and let askers start its waves."""
+"""Record events of an upgrade, and start its waves on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what answers about upgrades depend on: decisions, and reports of nodes."""
+"""Read the decisions and node reports that answers about upgrades depend on."""
 
 from __future__ import annotations
 

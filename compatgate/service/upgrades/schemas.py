@@ -16,7 +16,7 @@ Driver = Annotated[
     str,
     Meta(
         pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$(?!\n)",
-        description="a release, or a branch, of which the newest release is taken",
+        description="driver release, or a branch for its newest release",
         examples=["580.95.05", "580"],
     ),
 ]
@@ -33,7 +33,9 @@ Reason = Annotated[
 Label = Annotated[str, Meta(min_length=1, max_length=317)]
 NodeKey = Annotated[
     str,
-    Meta(min_length=1, max_length=520, description="`cluster/name`; a name alone where it is one"),
+    Meta(
+        min_length=1, max_length=520, description="`cluster/name`; the name alone if it is unique"
+    ),
 ]
 Pattern = Annotated[str, Meta(max_length=128, pattern=r"^[A-Za-z0-9._*-]+$(?!\n)")]
 WaveNumber = Annotated[int, Meta(ge=1, le=10_000)]
@@ -50,76 +52,80 @@ class UpgradeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     health: Annotated[
         bool,
         Meta(
-            description="changed nodes must report their health (`POST /nodes/health`) before the"
-            " next wave starts; false: nobody watches for GPU errors"
+            description="upgraded nodes must report their health (`POST /nodes/health`) before the"
+            " next wave starts; false: GPU errors go unnoticed"
         ),
     ] = True
     accepts: Annotated[
-        list[Name], Meta(max_length=200, description="entries that may end with the driver")
+        list[Name], Meta(max_length=200, description="entries that the upgrade may retire")
     ] = []
     rack_labels: Annotated[list[Label], Meta(max_length=16)] = []
     reason: Reason | None = None
 
 
 class UpgradeComment(Struct, frozen=True, forbid_unknown_fields=True):
-    """A comment on an approval, or on taking it back."""
+    """A comment on an approval or its withdrawal."""
 
     comment: Comment = ""
 
 
 class LeaveOutRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nodes that take no part any longer."""
+    """Nodes to exclude from the upgrade."""
 
     nodes: Annotated[list[NodeKey], Meta(min_length=1, max_length=1000)]
 
 
 class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A window in which no wave starts."""
+    """A freeze: a period in which no wave starts."""
 
     since: Annotated[datetime, Meta(tz=True)]
     until: Annotated[datetime, Meta(tz=True)]
     owner: Annotated[str, Meta(min_length=1, max_length=256)]
     targets: Annotated[
         tuple[Pattern, ...],
-        Meta(min_length=1, max_length=200, description="names; `*` stands for any characters"),
+        Meta(min_length=1, max_length=200, description="target names; `*` matches any characters"),
     ] = ("*",)
 
 
 class WaveDecision(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a wave may start."""
+    """The decision on whether a wave may start."""
 
     answer: AnswerName
     wave: Annotated[int | None, Meta(description="null: every wave has finished")]
     phase: PhaseName
     reasons: list[str]
     retry_after: Annotated[
-        int | None, Meta(description="seconds until it is worth asking again; null: final")
+        int | None, Meta(description="seconds before the next request; null: the answer is final")
     ]
 
 
 class KnownGoodBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The last state of a target that proved itself: what a rollback returns to."""
+    """The last known-good state of a target; a rollback returns to this state."""
 
     target: str
-    revision: Annotated[int, Meta(description="of the matrix")]
-    drivers: Annotated[dict[str, str], Meta(description="by pool")]
-    upgrade: Annotated[str, Meta(description="that marked it")]
+    revision: Annotated[int, Meta(description="matrix revision")]
+    drivers: Annotated[dict[str, str], Meta(description="driver of each pool")]
+    upgrade: Annotated[str, Meta(description="upgrade that marked this state as known good")]
     marked_at: datetime
 
 
 class MayStartBody(WaveDecision, frozen=True, forbid_unknown_fields=True):
-    """Whether a wave may start, and what whoever rolls it needs to know."""
+    """The decision on a wave, with the nodes to roll and the state to return to."""
 
     upgrade: str
     target: str
     driver: str
-    holder: Annotated[str | None, Meta(description="who rolls the wave; null: nobody yet")]
-    held_until: Annotated[datetime | None, Meta(description="ask again before to go on")]
+    holder: Annotated[
+        str | None, Meta(description="person or tool that rolls the wave; null: none yet")
+    ]
+    held_until: Annotated[
+        datetime | None, Meta(description="end of the hold; a new request before then extends it")
+    ]
     nodes: Annotated[
-        list[str], Meta(description="nodes of the wave that lack the driver, `cluster/name`")
+        list[str], Meta(description="nodes of the wave without the new driver, `cluster/name`")
     ]
     known_good: Annotated[
-        KnownGoodBody | None, Meta(description="with `roll back`: what to return to")
+        KnownGoodBody | None, Meta(description="with `roll back`: the state to return to")
     ]
 
 
@@ -131,13 +137,13 @@ class DomainBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WaveBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A wave, and the answer about it now."""
+    """A wave and its current answer."""
 
     number: int
     pools: list[str]
     domains: list[DomainBody]
     nodes: int
-    upgraded: Annotated[int, Meta(description="nodes that report the driver now")]
+    upgraded: Annotated[int, Meta(description="nodes that report the new driver")]
     left_out: int
     started_at: datetime | None
     finished_at: datetime | None
@@ -148,10 +154,10 @@ class WaveBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UpgradeEventBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened to an upgrade."""
+    """An event in the history of an upgrade."""
 
     at: datetime
-    actor: Annotated[str, Meta(description="empty: the gate noticed it")]
+    actor: Annotated[str, Meta(description="empty: the gate itself")]
     action: str
     wave: int | None
     text: str
@@ -165,9 +171,9 @@ class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
     driver: str
     state: StateName
     waves: int
-    finished: Annotated[int, Meta(description="waves that have finished")]
+    finished: Annotated[int, Meta(description="number of finished waves")]
     nodes: int
-    why: Annotated[str, Meta(description="why it was stopped or rolled back")]
+    why: Annotated[str, Meta(description="reason for the stop or rollback")]
     author: str
     reason: str
     made_at: datetime
@@ -176,37 +182,39 @@ class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UpgradeNeed(Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry to edit, or canary evidence, that the driver needs."""
+    """An entry to edit or canary evidence that the new driver needs."""
 
     text: str
     pools: list[str]
-    required: Annotated[bool, Meta(description="the policy asks for it; else it is advice")]
+    required: Annotated[bool, Meta(description="true: the policy requires it; false: advice")]
     failed: str | None
 
 
 class RateBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Events since nodes changed, against those before."""
+    """Rate of events on upgraded nodes against the rate before."""
 
     text: str
-    chance: Annotated[float, Meta(description="probability of so many by chance")]
+    chance: Annotated[
+        float, Meta(description="probability that chance alone explains the number of events")
+    ]
     alarm: bool
 
 
 class UpgradeBody(UpgradeSummary, frozen=True, forbid_unknown_fields=True):
-    """An upgrade with its waves, and what holds it."""
+    """An upgrade with its waves and the reasons that hold it."""
 
     decision: WaveDecision
     soak_s: int
     health: bool
     accepts: list[str]
-    plan: Annotated[dict[str, Any], Meta(description="what the plan said when it was proposed")]
+    plan: Annotated[dict[str, Any], Meta(description="plan at the time of the proposal")]
     wave_list: list[WaveBody]
-    approvals: Annotated[list[str], Meta(description="who has approved it")]
+    approvals: Annotated[list[str], Meta(description="people who approved the upgrade")]
     missing_approvals: list[str]
     needs: list[UpgradeNeed]
     rates: list[RateBody]
-    freezes: Annotated[list[str], Meta(description="open or coming ones, by name")]
-    left_out: Annotated[dict[str, str], Meta(description="nodes, with the reason")]
+    freezes: Annotated[list[str], Meta(description="names of current and coming freezes")]
+    left_out: Annotated[dict[str, str], Meta(description="excluded nodes, each with the reason")]
     events: list[UpgradeEventBody]
     known_good: KnownGoodBody | None
 

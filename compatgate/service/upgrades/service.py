@@ -38,7 +38,7 @@ MakePlan = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 class UpgradeView(Struct, frozen=True):
-    """An upgrade with what is known about it now, and the answer about its next wave."""
+    """An upgrade with current knowledge and the decision about its next wave."""
 
     row: UpgradeRow
     known: Knowledge
@@ -85,8 +85,8 @@ class Upgrades:
 
         def write(session: Session) -> UpgradeView:
             if upgrades.has_upgrade(session, request.name):
-                hint = "names are used once: the history of an upgrade stays"
-                what = f"there is an upgrade {request.name!r} already"
+                hint = "choose another name; the history of an upgrade keeps its name"
+                what = f"the upgrade {request.name!r} already exists"
                 raise Conflict(what, field="name", value=request.name, hint=hint)
             keys = [
                 key
@@ -110,7 +110,7 @@ class Upgrades:
         taken = upgrades.find_open(session, map(upgrades.split_key, keys))
         if taken:
             key, other = next(iter(sorted(taken.items())))
-            hint = f"end {other} first, or leave the node out of it"
+            hint = f"end {other} first, or exclude the node from it"
             what = f"{len(taken)} nodes are in another upgrade: {key} in {other}"
             raise Conflict(what, field="target", value=other, hint=hint)
 
@@ -183,7 +183,7 @@ class Upgrades:
             by: the caller.
             wave: its number; None: the next one.
             holder: who would roll the wave; None: the caller's name.
-            dry_run: only look: record nothing, and start nothing.
+            dry_run: report only; record nothing, and start nothing.
 
         Raises:
             NotFound: there is no such upgrade or wave; names the waves that there are.
@@ -192,7 +192,9 @@ class Upgrades:
         """
         asker = by.name if holder is None else holder.strip()
         if not asker:
-            raise BadInput("must not be empty", field="by", hint="name who rolls the wave")
+            raise BadInput(
+                "must not be empty", field="by", hint="name the person or tool that rolls the wave"
+            )
         require_storable(asker, "by", _MAX_NAME, f"{_MAX_NAME} bytes")
         self._snapshots.refresh()
         opened = self._database.reading() if dry_run else self._database.writing()
@@ -224,7 +226,7 @@ class Upgrades:
         return self._change(name, by, write)
 
     def retract(self, name: str, by: Principal, *, text: str = "") -> UpgradeView:
-        """Take your own approval back: it holds also a wave that has started.
+        """Withdraw your approval; a wave that has started waits, too.
 
         Raises:
             NotFound: there is none of that name.
@@ -249,7 +251,7 @@ class Upgrades:
         def write(session: Session, row: UpgradeRow) -> None:
             if row.state == "stopped":
                 raise Conflict(f"{name} is stopped already", field="name", value=name)
-            why = f"{by.author} stopped it: {by.reason}"
+            why = f"{by.author} stopped the upgrade: {by.reason}"
             self._save(session, row, replace(row.upgrade, state="stopped", why=why))
             note_action(session, row, "stop", by.author, by.identity, text=by.reason)
 
@@ -274,7 +276,7 @@ class Upgrades:
         return self._change(name, by, write)
 
     def roll_back(self, name: str, by: Authorship) -> UpgradeView:
-        """End an upgrade for good: every wave is answered "roll back".
+        """Roll an upgrade back: every wave gets the answer "roll back".
 
         Raises:
             NotFound: there is none of that name.
@@ -282,7 +284,7 @@ class Upgrades:
         """
 
         def write(session: Session, row: UpgradeRow) -> None:
-            why = f"{by.author} rolled it back: {by.reason}"
+            why = f"{by.author} rolled the upgrade back: {by.reason}"
             self._save(session, row, replace(row.upgrade, state="rolled back", why=why))
             note_action(session, row, "roll back", by.author, by.identity, text=by.reason)
 
@@ -307,7 +309,7 @@ class Upgrades:
             left = [k for wave in row.upgrade.waves for k in wave.expected if k not in keys]
             if not left:
                 hint = f"compatgate upgrade roll-back {name} ends it"
-                what = "would leave every node out"
+                what = "would exclude every node"
                 raise Conflict(what, field="nodes", value=len(keys), hint=hint)
             upgrades.leave_out(session, name, keys, by.reason)
             text = f"{', '.join(keys)}: {by.reason}"

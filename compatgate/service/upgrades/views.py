@@ -1,4 +1,4 @@
-"""Arrange an upgrade for its page: each wave with its state, its domains, and what it owes."""
+"""Arrange an upgrade for its page: each wave with state, failure domains and open requirements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TONES: dict[Phase, str] = {
 """Badges of phases."""
 PHASES: dict[Phase, str] = {
     "proposed": "proposed",
-    "canary": "canary owed",
+    "canary": "canary required",
     "soak": "soaks",
     "wave": "rolling",
     "stopped": "stopped",
@@ -165,7 +165,7 @@ def _name_state(view: UpgradeView, wave: Wave, found: Decision) -> tuple[str, st
     """Return the state of a wave in words, and its badge."""
     upgrade, now = view.row.upgrade, view.known.now
     if not wave.expected:
-        return "left out", "cancelled"
+        return "excluded", "cancelled"
     if found.answer == "roll back":
         return ("roll back", "fail") if wave.started else ("not started", "cancelled")
     if wave.finished:

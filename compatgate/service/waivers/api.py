@@ -19,9 +19,9 @@ class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 
     target: Filter | None = None
     owner: Filter | None = None
-    active_on: Annotated[date, Meta(description="day on which the waiver has not ended")] | None = (
-        None
-    )
+    active_on: (
+        Annotated[date, Meta(description="only waivers that are valid on this day")] | None
+    ) = None
     search: Search | None = None
 
 

@@ -30,7 +30,7 @@ the versions of its stack. --dry-run says what else it lets through.
 def waive_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments of ``matrix waive``."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("verdict", metavar="VERDICT", help="id of the verdict that denies")
+    parser.add_argument("verdict", metavar="VERDICT", help="id of the denied verdict")
     parser.add_argument("--name", help="name of the waiver (default: target and first rule)")
     parser.add_argument("--owner", help="owner of the waiver (default: your user name)")
     parser.add_argument(
@@ -38,9 +38,9 @@ def waive_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_count,
         default=DAYS,
         metavar="N",
-        help=f"days until its last day (default: {DAYS})",
+        help=f"days until the last day of the waiver (default: {DAYS})",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what it would let through")
+    parser.add_argument("--dry-run", action="store_true", help="show what the waiver would allow")
     add_authorship(parser)
     add_format(parser)
 

@@ -289,7 +289,7 @@ def check_form() -> dict[str, str]:
         BadInput: the body is not a form.
     """
     if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
-        raise Forbidden("another site sent this form", hint="open the page and try again")
+        raise Forbidden("another site submitted this form", hint="open the page and try again")
     try:
         if request.get_data(parse_form_data=False).count(b"&") >= _MAX_FIELDS:
             hint = f"at most {_MAX_FIELDS}"

@@ -237,7 +237,7 @@ def _expected(call: Call[Any], kind: Any) -> int:
             f"{kind} {row.name} is now at revision {row.revision}",
             field="If-Match",
             value=request.headers["If-Match"],
-            hint=f"read it again; its entity tag is {row.etag}",
+            hint=f"read the document again; its entity tag is {row.etag}",
         )
     return row.revision
 

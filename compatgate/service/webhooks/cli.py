@@ -77,7 +77,7 @@ def add_terraform_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _TERRAFORM_HELP
     add = parser.add_argument
     add_server(parser, what="targets", timeout_s=10)
-    add("--bundle", metavar="FILE", help="use a bundle")
+    add("--bundle", metavar="FILE", help="decide from this bundle")
     add("--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)")
 
 
@@ -119,7 +119,9 @@ def _with_files(
 
     for name, path in files.items():
         if path == "-":
-            raise BadInput("standard input holds the query", field=f"query.{name}")
+            raise BadInput(
+                "cannot be read: standard input already contains the query", field=f"query.{name}"
+            )
     args.target = question.get("target")
     pools = [question["pool"]] if "pool" in question else []
     asked = (lambda: pools_of(args)) if args.target else None
@@ -181,7 +183,9 @@ def add_sign_arguments(parser: argparse.ArgumentParser) -> None:
         help="signing key, as in serve --hook-secret (NAME=env:VARIABLE)",
     )
     parser.add_argument("--url", required=True, help="URL of the request, with its query")
-    parser.add_argument("body", metavar="FILE", help='the body as it is sent ("-": standard input)')
+    parser.add_argument(
+        "body", metavar="FILE", help='file with the exact body ("-": standard input)'
+    )
 
 
 def run_sign(args: argparse.Namespace) -> int:

@@ -165,7 +165,7 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
     metadata = payload.get("metadata") or {}
     stated: Any = metadata.get("type") or query
     if stated is None:
-        raise BadInput("the type of the hook is not stated", field="metadata.type", hint=_HINT)
+        raise BadInput("the type of the hook is missing", field="metadata.type", hint=_HINT)
     if stated not in TYPES:
         hint = f"one of {', '.join(TYPES)}"
         raise BadInput("is not a type of hook", field="metadata.type", value=stated, hint=hint)
@@ -200,7 +200,7 @@ def check_flagger(payload: Mapping[str, Any]) -> None:
     if metadata is None:
         return
     if not isinstance(metadata, Mapping):
-        raise BadInput("must be an object of text", field="metadata")
+        raise BadInput("must be an object with text values", field="metadata")
     for key, value in metadata.items():
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"metadata.{key}", value=value)

@@ -17,9 +17,7 @@ from compatgate.service.gate.schemas import (
     Text,
 )
 
-Patience = Annotated[
-    str | None, Meta(description="how long the tool waits (10s)", examples=["30s"])
-]
+Patience = Annotated[str | None, Meta(description="timeout of the tool (10s)", examples=["30s"])]
 _AS_TEXT = "as an object, or as text: `cuda=12.4,cudnn=9.1.0`"
 
 
@@ -29,7 +27,7 @@ class DeployQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     target: Annotated[str | None, Meta(description="name of a target")] = None
     pool: Annotated[PoolQuestion | str | None, Meta(description=_AS_TEXT)] = None
     stack: Annotated[StackBody | str | None, Meta(description=_AS_TEXT)] = None
-    image: Annotated[str | None, Meta(description="reference of the image")] = None
+    image: Annotated[str | None, Meta(description="image reference")] = None
     set: Annotated[dict[str, StackValue] | str | None, Meta(description=_AS_TEXT)] = None
 
 
@@ -45,11 +43,11 @@ class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     target: str | None = None
     mode: Mode | None = None
     verdict: Outcome | None = None
-    id: Annotated[str | None, Meta(description="of the verdict")] = None
-    url: Annotated[str | None, Meta(description="of the verdict")] = None
+    id: Annotated[str | None, Meta(description="id of the verdict")] = None
+    url: Annotated[str | None, Meta(description="URL of the verdict")] = None
     degraded: Annotated[
         DegradedBody | None,
-        Meta(description="only on the last good snapshot"),
+        Meta(description="only if the gate decided on its last good snapshot"),
     ] = None
 
 
@@ -94,7 +92,7 @@ class DeployPoll(DeployQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     target: Annotated[str | None, Meta(description="name of a target")] = None
     pool: Annotated[str | None, Meta(examples=["driver=550.54.15,gpu=L4"])] = None
     stack: Annotated[str | None, Meta(examples=["cuda=12.4,torch=2.4.1+cu124"])] = None
-    image: Annotated[str | None, Meta(description="reference of the image")] = None
+    image: Annotated[str | None, Meta(description="image reference")] = None
     set: Annotated[str | None, Meta(examples=["driver=580.95.05"])] = None
 
 

@@ -51,7 +51,12 @@ def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
         name, _, source = value.partition("=")
         if not _NAME.fullmatch(name) or not source:
             hint = "NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key"
-            raise BadInput("is not a named secret", field=field, value=name, hint=hint)
+            raise BadInput(
+                "is not a named secret",
+                field=field,
+                value=name,
+                hint=hint,
+            )
         if name in found:
             raise BadInput(f"{name} is named twice", field=field, value=name)
         found[name] = Secret(name, _key(source, f"{field} {name}"))
@@ -73,7 +78,7 @@ def _key(source: str, field: str) -> bytes:
     key = key.strip(b"\r\n")
     if len(key) < MIN_SECRET_BYTES:
         hint = f"at least {MIN_SECRET_BYTES} bytes; openssl rand -hex 32 makes one"
-        raise BadInput(f"{where} holds no key of sufficient length", field=field, hint=hint)
+        raise BadInput(f"{where} contains no key of sufficient length", field=field, hint=hint)
     return key
 
 

@@ -1,4 +1,4 @@
-"""Do what the forms of the workbench ask for: check a document, store it, or propose it."""
+"""Handle the forms of the workbench: check, store or propose a document."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None
     sources = [Source(FILE, text, ask.service.settings.max_values)]
     planned = ask.gate.matrix.import_documents(sources, check_author(ask), dry_run=True)
     if any(change.kind != kind for change in planned.changes):
-        raise BadInput("the document is of another kind", field="kind", hint=f"write {kind}")
+        raise BadInput("the document has another kind", field="kind", hint=f"set kind to {kind}")
     if name is None:
         if planned.unchanged or any(change.action != "create" for change in planned.changes):
             hint = "choose another name, or change the document that has it"
-            raise Conflict(f"a {kind.lower()} of this name exists", field="name", hint=hint)
+            raise Conflict(f"a {kind.lower()} with this name exists", field="name", hint=hint)
     elif any(change.name != name for change in planned.changes):
         hint = f"keep {name}, or make a new {kind.lower()}"
         raise Conflict("the name of a document cannot change", field="name", hint=hint)

@@ -121,7 +121,7 @@ def _read_document(text: str, most_values: int | None) -> Body:
     problems.raise_if_any()
     if len(found) != 1 or not isinstance(found[0].value, dict):
         hint = "import several documents on the page Import"
-        raise BadInput("must be one document", field=FILE, hint=hint)
+        raise BadInput("must contain exactly one document", field=FILE, hint=hint)
     value: Body = _keep_written(found[0], found[0].value, ())
     return value
 

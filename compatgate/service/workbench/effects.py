@@ -1,4 +1,4 @@
-"""Tell what a change of the matrix does before it is made: answers, nodes, canary runs, cells.
+"""Preview the effects of a matrix change: verdicts, nodes, canary runs, cells.
 
 Nothing is stored. The work is bounded, and the result says what was left out.
 """
@@ -33,7 +33,7 @@ _MAX_NEEDS = 20
 
 
 class TouchedTarget(Struct, frozen=True):
-    """A target that a change concerns.
+    """A target that a change affects.
 
     Attributes:
         nodes: declared, of all its pools.
@@ -62,7 +62,7 @@ class NeededCanary(Struct, frozen=True):
 
 
 class ChangeEffects(Struct, frozen=True):
-    """What a change does.
+    """The effects of a change.
 
     Attributes:
         backtest: recorded questions, decided before and after it.

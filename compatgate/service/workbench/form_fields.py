@@ -283,7 +283,9 @@ def _parse_labels(text: str) -> dict[str, str] | None:
         key, separator, value = word.partition("=")
         if not separator or not key:
             hint = "key=value, separated by commas, like tier=prod, team=ml"
-            raise BadInput("is not a label", field="labels", value=word, hint=hint)
+            raise BadInput(
+                "is not a label of the form KEY=VALUE", field="labels", value=word, hint=hint
+            )
         found[key] = value
     return found or None
 

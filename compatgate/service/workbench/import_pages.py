@@ -1,4 +1,4 @@
-"""Import pasted or uploaded documents, after a look at the difference."""
+"""Import pasted or uploaded documents, after a preview of the differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         typed["documents"] = text = read_uploads() or ask.form.get("documents", "")
         if not text.strip():
             hint = "paste YAML or JSON, or choose files"
-            raise BadInput("there are no documents", field="documents", hint=hint)
+            raise BadInput("no documents are given", field="documents", hint=hint)
         sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
         if what == "propose":
             return propose_text(ask, text)

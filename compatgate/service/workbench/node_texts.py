@@ -59,7 +59,7 @@ def draft_pools(text: str, facts: Facts) -> NodeDraft:
     """
     given = text.strip()
     if not given:
-        raise BadInput("nothing was pasted", field=_ORIGIN, hint=_HINT)
+        raise BadInput("no text or file is given", field=_ORIGIN, hint=_HINT)
     if given.startswith("{") and '"compatgate"' in given:
         return _from_probe_file(given)
     if _SMI.search(given) or _SMI_LIST.search(given):
@@ -69,7 +69,7 @@ def draft_pools(text: str, facts: Facts) -> NodeDraft:
     elif _LABEL.search(given):
         draft = _from_probe(probe_labels(text, facts, origin=_ORIGIN))
     else:
-        raise BadInput("is of no known kind", field=_ORIGIN, hint=_HINT)
+        raise BadInput("is not in a known format", field=_ORIGIN, hint=_HINT)
     named = draft_target(draft, "draft", facts.gpus)
     pools = tuple(map(_with_count, named["spec"]["pools"]))
     return NodeDraft(pools, (*_list_missing(draft), *draft.notes))

@@ -72,7 +72,7 @@ class FormPlace(Struct, frozen=True):
 
 
 class FormState(Struct, frozen=True):
-    """What a form shows besides its fields.
+    """State that a form shows besides its fields.
 
     Attributes:
         error: says what was wrong.

@@ -52,7 +52,7 @@ def test_what_was_typed_outlives_the_session(open_page, site):
     page.get_by_label("Reason", exact=True).fill("until Friday")
     expect(fields.get_by_label("Versions")).to_have_value("torch ~=2.3.0")
     page.get_by_role("button", name="Create").click()
-    expect(page.locator("main")).to_contain_text("What you typed is kept on this page.")
+    expect(page.locator("main")).to_contain_text("This page keeps your input.")
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="Sign in, in a new tab").click()
     opened.value.get_by_label("Token").fill(site.admin)

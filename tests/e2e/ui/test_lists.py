@@ -104,6 +104,6 @@ def test_columns_are_chosen_and_a_view_is_saved_with_the_keyboard_alone(open_pag
 
 def test_times_are_in_the_zone_of_the_browser_once_it_was_chosen(open_page):
     page = open_page("preferences", timezone_id="Asia/Kathmandu")
-    page.get_by_label("the zone of this browser").check()
+    page.get_by_label("time zone of this browser").check()
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#look time")).to_contain_text("+05:45")

@@ -124,7 +124,7 @@ def test_a_denied_stack_is_waived_for_a_week(open_page, api):
     page = open_page(f"verdicts/{verdict['id']}", signed_in=True)
     walk = Walk(page)
     walk.press(page.get_by_role("link", name="Draft the waiver").first)
-    expect(page.locator("#effects")).to_contain_text("This waiver lets through 1 stack")
+    expect(page.locator("#effects")).to_contain_text("This waiver allows 1 stack")
     walk.fill(page.get_by_label("Reason", exact=True), "moves to torch 2.8 on Friday")
     walk.press(page.get_by_role("button", name="Create"))
     expect(page.get_by_role("status").first).to_contain_text("Created")
@@ -167,7 +167,7 @@ def test_a_proposal_is_read_and_merged(tried, open_page, api, violations):
         page.emulate_media(color_scheme=scheme)
         assert violations(page) == []
     walk.press(page.get_by_role("button", name="Merge", exact=True))
-    expect(page.locator("#needs")).to_contain_text("it is merged")
+    expect(page.locator("#needs")).to_contain_text("The proposal is merged")
     assert walk.actions <= 3
     assert api("GET", f"entries/{tried}")["metadata"]["owner"] == "team-ml"
 

@@ -273,7 +273,7 @@ def test_an_image_that_is_gone_is_said_to_be(stocked: Any, key: Any, good: Any) 
     [
         ([], "name a verdict"),
         (["--verdict", "vd_1", "--target", "t"], "name a verdict"),
-        (["--target", "prod-a100"], "an image or a stack"),
+        (["--target", "prod-a100"], "an image or stack"),
         (["--stack", "cuda=12.4"], "name a target"),
         (["--verdict", "vd_1"], "not a verdict id"),
         (["--verdict", f"vd_{'0' * 32}"], "there is no verdict"),

@@ -217,7 +217,7 @@ def test_what_a_program_printed_without_a_gate_is_a_sample_for_development(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "name a run or a file to take samples of"),
+        ((), "name a run, or a file with --printed"),
         (("--printed", "FILE"), "--workload W and --measured-at TIME"),
         (("run_1", "--printed", "FILE", *OF), "without RUN"),
         (("--printed", "none.jsonl", *OF), "cannot read none.jsonl"),

@@ -317,7 +317,7 @@ def test_a_target_is_deleted(remote: Run, server: Server) -> None:
     server.ask("POST", "/api/v1/targets", {**target, "spec": spec}, server.bearer)
     refused = remote("target", "delete", "prod-a100")
     assert refused[0] == 2
-    assert "is named by" in refused[2]
+    assert "is still used by" in refused[2]
     status, out, _ = remote("target", "delete", "lab", "--format", "json")
     assert (status, json.loads(out)["deleted"]) == (0, True)
 

@@ -86,8 +86,8 @@ def test_no_build_is_chosen_that_the_driver_cannot_run(lock: Run, tmp_path: Path
     [
         ("- numpy\n", (), "names no part with GPU code"),
         ("- pytorch >> 2\n", (), "is not a conda dependency"),
-        ("- {cargo: [x]}\n", (), "a dependency must be text, or a list of pip"),
-        ("- pytorch\n", ("--edit",), "--edit: is an option of uv"),
+        ("- {cargo: [x]}\n", (), "a dependency must be text or a pip list"),
+        ("- pytorch\n", ("--edit",), "--edit: is an option for uv"),
         ("- pytorch\n", ("--channel", "file:///nowhere"), "--channel: a channel cannot be read"),
         ("- flash-attn\n", (), "has no flash-attn"),
     ],

@@ -124,7 +124,7 @@ def test_targets_are_listed_shown_and_deleted(stocked: Run) -> None:
     shown = _json(stocked("target", "show", "dev-rtx", "--format", "json"))
     assert shown["revision"] == 1
     status, _, err = stocked("target", "delete", "dev-rtx")
-    assert (status, "named by Entry torch28-cu128" in err) == (2, True)
+    assert (status, "still used by Entry torch28-cu128" in err) == (2, True)
 
 
 def test_a_token_is_printed_once(run: Run) -> None:

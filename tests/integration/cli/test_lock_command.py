@@ -115,7 +115,7 @@ def test_a_project_gets_the_edit_that_makes_uv_lock_agree(lock: Run, builds: Whe
         ("numpy\n", "requirements.in", "names no part with GPU code"),
         ("torch >> 2\n", "requirements.in", "is not a requirement"),
         ("x = \n", "pyproject.toml", "is not TOML"),
-        ("[tool]\n", "pyproject.toml", "has no [project]"),
+        ("[tool]\n", "pyproject.toml", "has no table [project]"),
     ],
 )
 def test_a_bad_project_is_named(lock: Run, text: str, name: str, said: str) -> None:

@@ -71,7 +71,7 @@ def test_without_a_stack_the_nearest_misses_say_why(command: Run) -> None:
         (("--want", "torch>=two"), "not a version constraint"),
         (("--want", "torch", "--target", "x"), "name targets or describe pools"),
         (("--want", "torch", "--from", "missing.lock"), "missing.lock"),
-        (("--want", "torch", "--stack", "cuda=12.4"), "cannot be stated here"),
+        (("--want", "torch", "--stack", "cuda=12.4"), "cannot be set here"),
     ],
 )
 def test_bad_options_are_named(command: Run, arguments: tuple[str, ...], said: str) -> None:

@@ -82,7 +82,7 @@ def test_a_bundle_answers_without_a_database(database: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["prod-a100"], "--set: states no change"),
+        (["prod-a100"], "--set: names no change"),
         (["--set", "driver=580.95.05"], "name a target"),
         (["prod-a10", "--set", "driver=580.95.05"], "prod-a100"),
         (["prod-a100", "--set", "driver=new"], "driver"),

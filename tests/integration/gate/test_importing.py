@@ -137,7 +137,7 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
 def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: Authorship) -> None:
     with pytest.raises(Conflict) as caught:
         stocked.matrix.delete("Target", "inference-l4", by)
-    assert "named by Entry ort123-cu12, Entry torch23-cu118, Entry vllm014-cu128" in str(
+    assert "still used by Entry ort123-cu12, Entry torch23-cu118, Entry vllm014-cu128" in str(
         caught.value
     )
 
@@ -145,7 +145,7 @@ def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: Authors
 def test_a_name_that_is_taken_is_a_conflict(
     stocked: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
-    with pytest.raises(Conflict, match="the Entry 'tf215-cu122' exists"):
+    with pytest.raises(Conflict, match="the Entry 'tf215-cu122' already exists"):
         stocked.matrix.create("Entry", entry_body("tf215-cu122"), by)
 
 

@@ -161,7 +161,7 @@ def test_a_name_of_two_clusters_needs_the_cluster(stocked: Gate, by: Authorship)
 
 
 def test_what_cannot_be_is_refused(stocked: Gate) -> None:
-    with pytest.raises(BadInput, match=r"nodes\[1\].name: 'a' is twice in the report"):
+    with pytest.raises(BadInput, match=r"nodes\[1\].name: 'a' is listed twice in the report"):
         tell(stocked, {"name": "a"}, {"name": "a"})
     later = clock.now() + timedelta(hours=1)
     with pytest.raises(BadInput, match=r"nodes\[0\].seen_at: '.*' is in the future"):

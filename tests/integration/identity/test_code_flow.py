@@ -146,7 +146,7 @@ def test_a_session_ends_when_it_was_idle_and_at_its_absolute_end(
 
     for minutes in range(50, 12 * 60, 50):
         sessions_after(minutes).verify(made.secret, "browser")
-    with pytest.raises(Unauthorized, match="session is over"):
+    with pytest.raises(Unauthorized, match="session has expired"):
         sessions_after(12 * 60).verify(made.secret, "browser")
     monkeypatch.setattr(clock, "now", lambda: begun)
     idle = sign_in(people, visit)

@@ -139,4 +139,4 @@ def test_a_file_that_others_may_read_is_refused(
     file.chmod(0o644)
     refused = run("whoami")
     assert refused.returncode == 2
-    assert f"others may read {file} (chmod 600 {file})" in refused.stderr
+    assert f"{file} is readable by other users (chmod 600 {file})" in refused.stderr

@@ -233,7 +233,7 @@ def test_remembered_jobs_are_bounded(
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"issuer": "https://id.example"}, "calls itself 'https://id.example'"),
+        ({"issuer": "https://id.example"}, "returns another issuer name: 'https://id.example'"),
         ({"jwks_uri": "http://169.254.169.254/keys"}, "publishes a jwks_uri that must be https"),
         ({"jwks_uri": None}, "publishes a jwks_uri that is not a URL"),
         ({"jwks_uri": "file:///etc/passwd"}, "publishes a jwks_uri that is not a URL"),

@@ -74,7 +74,7 @@ def test_an_answer_opens_nothing_in_another_browser(
     stranger = Browser()
     answer = stranger.http.get(place)
     assert answer.status_code == 401
-    assert "This browser began no sign-in." in answer.text
+    assert "This browser did not start a sign-in." in answer.text
     stranger.get(f"{gate_url}/ui/sign-in/issuer")
     answer = stranger.http.get(place)
     assert answer.status_code == 401

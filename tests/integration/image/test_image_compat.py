@@ -111,7 +111,7 @@ def test_a_spec_of_a_file_is_pushed_as_it_is(registry, capsys, tmp_path) -> None
 def test_an_image_that_needs_no_gpu_gets_no_spec(registry, capsys) -> None:
     image = registry.push(env={"PATH": "/bin"})
     assert main(["image-compat", "push", image.reference]) == 3
-    assert "nothing that needs a GPU" in capsys.readouterr().err
+    assert "no part of the stack needs a GPU" in capsys.readouterr().err
     assert main(["image-compat", "pull", image.reference]) == 2
     assert "no image-compatibility spec is attached" in capsys.readouterr().err
 

@@ -144,7 +144,7 @@ REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[Compatgat
     (
         lambda sent: changed(sent, verdicts={IDS[1]: body(2)}),
         BadInput,
-        f"batches.0..verdicts.{IDS[1]}: '{IDS[2]}' is another verdict",
+        f"batches.0..verdicts.{IDS[1]}: '{IDS[2]}' does not match the id of the verdict",
     ),
     (lambda sent: changed(sent, verdicts={IDS[1]: "{"}), BadInput, "is not a verdict"),
     (

@@ -183,7 +183,7 @@ def test_a_form_that_outlives_its_session_keeps_every_field_and_is_sent_again(pa
     typed = [("form_token", form_token(client)), *FILLED]
     stocked.sessions.sign_out(client.get_cookie("compatgate_session").value)
     over = send(client, "/ui/new-waiver", typed)
-    assert (over.status_code, "Your session is over" in over.text) == (401, True)
+    assert (over.status_code, "Your session has ended" in over.text) == (401, True)
     assert hidden_fields(over.text)[1:] == FILLED
     secret = stocked.tokens.create("again", ["read", "bless"], by="tester").secret
     post(client, "sign-in", token=secret)

@@ -85,7 +85,7 @@ def test_a_version_that_started_from_samples_says_so(run_pages, ran):
     (row,) = ran.gate.exchange.take([source], by="mara").proposed
     client = run_pages("read", "bless")
     text = client.get(f"/ui/baselines/{row.id}").text
-    assert "It comes from samples" in text
+    assert "This version comes from samples" in text
     assert "a sample</small>" in text
     assert "2026-11-21, driver 535.183.01, cuda 12.4.1, torch 2.4.1+cu124" in text
     assert "500 &lt;W&gt; limit" in text

@@ -37,7 +37,7 @@ def test_an_entry_says_where_it_stands_and_what_the_gate_says(pages):
         "/ui/targets/prod-a100",
         "CG102",
         "/ui/ask?target=prod-a100&amp;stack=cuda",
-        "The document as it was made",
+        "Document as created",
     ):
         assert said in shown, said
 
@@ -96,10 +96,10 @@ def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, 
     ("fields", "said"),
     [
         ({"status": "blessed"}, "the entry is blessed already"),
-        ({"status": "candidate"}, "is not a status that an entry can change to"),
-        ({}, "is not a status that an entry can change to"),
+        ({"status": "candidate"}, "cannot be the new status"),
+        ({}, "cannot be the new status"),
         ({"status": "revoked", "reason": ""}, "a change needs a reason"),
-        ({"status": "revoked", "reason": "a\0b"}, "is not a readable reason"),
+        ({"status": "revoked", "reason": "a\0b"}, "contains unprintable characters"),
         ({"status": "revoked", "revision": "x"}, "is not a revision"),
         ({"status": "revoked", "revision": "9" * 40}, "is not a revision"),
         ({"status": "revoked", "replacement": ENTRY}, "an entry cannot replace itself"),
@@ -183,7 +183,7 @@ def test_blessing_without_required_evidence_asks_for_a_reason_that_stays(pages, 
     refused = _send(client, "bold", **sent)
     assert refused.status_code == 409
     assert "has not passed: suite smoke for bold" in refused.text
-    assert "Why blessed without the required evidence" in refused.text
+    assert "Justification for blessing without the required evidence" in refused.text
     assert _send(client, "bold", **sent, override="the fan is broken").status_code == 303
     shown = client.get("/ui/entries/bold").text
     assert "Blessed without the required evidence:</strong> the fan is broken" in shown

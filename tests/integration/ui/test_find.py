@@ -87,7 +87,7 @@ def test_an_image_is_offered_to_be_asked_about_and_is_not_read(pages):
 
 
 def test_an_error_shows_its_cause(pages):
-    assert "To be sure" in _find(pages, ERROR).text
+    assert "To confirm" in _find(pages, ERROR).text
 
 
 def test_a_name_that_is_nearly_right_is_suggested(pages):

@@ -95,5 +95,5 @@ def test_a_quiet_fleet_needs_nobody(gate):
     from compatgate.service.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
-    assert "Nothing needs you." in client.get("/ui/").text
-    assert "Nothing needs you." in client.get("/ui/incidents").text
+    assert "Nothing needs attention." in client.get("/ui/").text
+    assert "Nothing needs attention." in client.get("/ui/incidents").text

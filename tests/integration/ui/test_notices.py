@@ -38,7 +38,7 @@ def test_forms_keep_subscriptions_and_say_what_is_wrong(pages, stocked):
     assert "every 1 d" in text
     bad = post(client, "notices/subscriptions", **{**wanted, "labels": "prod"})
     assert bad.status_code == 400
-    assert "like tier=prod" in bad.text
+    assert "for example tier=prod" in bad.text
     assert 'value="prod-*"' in bad.text
     assert post(client, "notices/channels", name="X", kind="fax").status_code == 400
     used = post(client, "notices/delete-channel", name="mail")

@@ -93,7 +93,7 @@ def test_what_breaks_a_pair_is_shown_as_text(run_pages, ran):
 def test_a_run_without_a_reference_says_so(run_pages, ran):
     run = ran.submit(image="registry.example/team/app:2")
     text = " ".join(run_pages().get(f"/ui/runs/{run}").text.split())
-    assert "<dt>Against</dt><dd>nothing: " in text or "<dt>Against</dt><dd><a" in text
+    assert "<dt>Compared with</dt><dd>none: " in text or "<dt>Compared with</dt><dd><a" in text
     assert 'id="pairs"' not in text
 
 

@@ -56,7 +56,7 @@ def test_an_imported_run_is_shown_with_its_source_and_is_not_run_again(run_pages
     listed = client.get("/ui/runs?purpose=import").text
     assert ("superbench@lab" in listed, made.id in listed, PASSED in listed) == (True, True, False)
     page = client.get(f"/ui/runs/{made.id}").text
-    assert "No worker of this gate measured this." in page
+    assert "No worker of this gate measured this result." in page
     assert "sku, driver, measured_at" in page
     assert ("&lt;b&gt;n1" in page, "&lt;i&gt;.jsonl" in page) == (True, True)
     assert ("<b>n1" in page, "Run again" in page) == (False, False)
@@ -106,7 +106,7 @@ def test_a_failed_run_says_what_changed_and_how_sure_that_is(kept_pages, kept):
     text = kept_pages().get(f"/ui/runs/{SLOWER}").text
     assert "With 98 % confidence the change lies between" in text
     assert "all of it beyond the tolerance" in text
-    assert "Such runs are for development" in text
+    assert "Policies ignore such development runs" in text
     assert "baseline 1</a>" in text
     assert "The last 6 runs of this step" in text
 
@@ -388,16 +388,16 @@ def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
     assert judged is not None
     reader, owner = run_pages(), run_pages("read", "bless")
     shown = reader.get(f"/ui/runs/{PASSED}").text
-    assert f"<strong>{judged.words}</strong> of the runs that are pooled with it" in shown
-    assert "unknown; it counts for its versions" in shown
-    assert "Reason why it does not count" not in shown
-    assert "Reason why it does not count" in owner.get(f"/ui/runs/{PASSED}").text
+    assert f"<strong>{judged.words}</strong> of the pooled runs" in shown
+    assert "unknown; the run counts by its versions" in shown
+    assert "Reason to discard" not in shown
+    assert "Reason to discard" in owner.get(f"/ui/runs/{PASSED}").text
     assert post(reader, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 401, 403)
     assert ran.gate.runs.show(PASSED).evidence.discarded is None
     assert post(owner, f"runs/{PASSED}/discard", reason="").status_code == 400
     assert post(owner, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 303)
     after = reader.get(f"/ui/runs/{PASSED}").text
-    assert "discarded it" in after
+    assert "discarded the run" in after
     assert MARKUP not in after
     found = reader.get(f"/api/v1/runs/{PASSED}").json["evidence"]
     assert found["discarded"]["reason"] == MARKUP

@@ -54,7 +54,7 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
         "no judged run yet",
         "legacy-ocr",
         'data-chart="stacked"',
-        "the document as it was made".capitalize(),
+        "Document as created",
         "/ui/matrix?places=prod-a100",
         "/ui/decisions?target=prod-a100&amp;since=",
     ):
@@ -170,7 +170,7 @@ def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
     assert "/ui/targets/prod-a100/plan" in client.get("/ui/targets/prod-a100").text
     assert "--upgrade driver" in client.get("/ui/targets/prod-a100/plan").text
     shown = client.get("/ui/targets/prod-a100/plan?driver=580&cuda=").text
-    told = ("Paperwork: what only the matrix excludes", "&lt;581", "Canaries owed", "580 LTSB")
+    told = ("Matrix: excluded only by the matrix", "&lt;581", "Required canary runs", "580 LTSB")
     for said in told:
         assert said in shown
     wrong = client.get("/ui/targets/prod-a100/plan?driver=99")

@@ -40,12 +40,12 @@ def test_a_stack_beside_it_gets_fixes_that_were_evaluated(pages):
     assert "verified" in shown
     assert "/ui/ask?driver=" in shown
     held = causes(pages("gate"), text=ERROR, **{**place, "driver": "580.95.05"}).text
-    assert "look for another cause" in held
+    assert "Look for another cause" in held
 
 
 def test_an_unknown_error_is_not_claimed(pages):
     shown = causes(pages("gate"), text="fatal: not a git repository").text
-    assert "Nothing was recognised." in shown
+    assert "No known error found." in shown
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet,
     answer = post(browser, "new-upgrade", **given)
     assert (answer.status_code, answer.location) == (303, "/ui/upgrades/roll")
     text = browser.get("/ui/upgrades/roll").text
-    for part in ("Wave 1 of", "At the earliest now", "Start wave 1", "may-start?by=NAME"):
+    for part in ("Wave 1 of", "Earliest start: now", "Start wave 1", "may-start?by=NAME"):
         assert part in text
-    assert "nobody watches changed nodes" in text
+    assert "GPU errors on upgraded nodes go unnoticed" in text
     assert SCRIPT not in text
     assert act(browser, "start", wave="2").status_code == 409
     assert act(browser, "start", wave="x").status_code == 400
@@ -78,7 +78,7 @@ def test_the_part_that_refreshes_is_sent_again_only_when_it_has_changed(fleet, b
     assert browser.get(place).status_code == 204
     fleet.act("stop", reason="pager")
     again = browser.get(place)
-    assert (again.status_code, "stopped it: pager" in again.text) == (200, True)
+    assert (again.status_code, "stopped the upgrade: pager" in again.text) == (200, True)
     fleet.act("roll-back", reason="over")
     last = browser.get(place).text
     assert 'id="live"' in last
@@ -101,7 +101,7 @@ def test_it_is_stopped_resumed_and_rolled_back_with_a_reason(fleet, browser):
     fleet.report("n1", driver=NEW)
     assert act(browser, "roll-back", reason="NCCL times out").status_code == 303
     text = browser.get("/ui/upgrades/roll").text
-    for part in ("Put the former driver back", "NCCL times out", f"a100-80 {OLD}"):
+    for part in ("Reinstall the former driver", "NCCL times out", f"a100-80 {OLD}"):
         assert part in text
     assert "matrix export --known-good prod-a100" in text
     assert 'value="stop"' not in text
@@ -116,7 +116,7 @@ def test_whoever_may_not_sees_no_buttons_and_is_refused(fleet, pages, browser):
     text = reader.get("/ui/upgrades/roll").text
     for button in ('value="stop"', 'value="start"', 'value="approve"'):
         assert button not in text
-    assert "approval owed" in text
+    assert "approval missing" in text
     assert act(reader, "stop", reason="x").status_code == 403
     assert act(reader, "approve", page="review").status_code == 403
     assert reader.get("/ui/new-upgrade").status_code == 403

@@ -166,7 +166,7 @@ def test_it_is_ended_now_and_stays_to_be_read(pages, stocked):
     assert gone.headers["Location"] == "/ui/waivers"
     assert client.get("/ui/waivers/legacy-ocr").status_code == 404
     revision = client.get("/ui/revisions/3").text
-    assert "The document as it was" in revision
+    assert "Document before the deletion" in revision
     assert 'href="/ui/waivers/legacy-ocr"' not in revision
 
 

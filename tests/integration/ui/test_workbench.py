@@ -286,7 +286,7 @@ def test_a_waiver_from_a_denial_needs_a_reason_alone_and_says_what_else_it_lets_
         asked = {**ASKED, "stack": {**ASKED["stack"], "torch": torch}}
         stocked.decide(asked, asked_by="ci", source="rest")
     path = "new-waiver?rules=CG802&targets=prod-a100&components=torch+~%3D2.4.0"
-    assert "This waiver lets through 2 different stacks" in live(client, path, "effects").text
+    assert "This waiver allows 2 different stacks" in live(client, path, "effects").text
     typed = begin(client, path)
     assert typed["name"] == "torch-2.4.0-prod-a100"
     assert typed["owner"]

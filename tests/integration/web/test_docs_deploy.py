@@ -124,7 +124,11 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
         ('{"target": 7}', 2, "query"),
         ("", 2, "query"),
         ('{"stak": "x"}', 2, "query.stak"),
-        ('{"target": "prod-a100", "lock": "-"}', 2, "query.lock: standard input holds the query"),
+        (
+            '{"target": "prod-a100", "lock": "-"}',
+            2,
+            "query.lock: cannot be read: standard input already contains the query",
+        ),
         ('{"target": "prod-a100", "lock": "nowhere.lock"}', 2, "nowhere.lock"),
         ('{"target": "prd", "lock": "nowhere.lock"}', 2, "there is no target"),
         ('{"target": "prod-a100", "sbom": "nowhere.json"}', 2, "nowhere.json"),

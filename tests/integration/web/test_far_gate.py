@@ -331,7 +331,7 @@ def test_with_a_bundle_that_is_too_old_nothing_is_decided(site: Site) -> None:
     until(lambda: state_of(far)["http"] == 503)
     answer = far.gate(STACK, image="stale:1")
     assert answer.status == 503
-    assert "allowed is at most 5 s" in answer.json()["detail"]
+    assert "the limit is 5 s" in answer.json()["detail"]
     admitted = far.ask("POST", "/hooks/kubernetes/validate", review()).json()["response"]
     assert admitted["allowed"] is False
     assert "compatgate_ready 0.0" in far.ask("GET", "/metrics").body.decode()

@@ -378,13 +378,15 @@ def test_a_server_measures_by_itself(run, tmp_path):
     where = ["--server", "http://127.0.0.1:9", "--pool", A100]
     status, _, errors = run("check", *where, "--lock", str(lock), "--read-wheels")
     assert status == 2
-    assert errors.startswith("error: --read-wheels: a server decides with its own records")
+    assert errors.startswith(
+        "error: --read-wheels: cannot be combined with --server: the gate uses its own records"
+    )
 
 
 def test_inspect_reads_wheels_of_files_that_name_packages_alone(run, tmp_path):
     status, _, errors = run("inspect", str(tmp_path), "--read-wheels")
     assert status == 2
-    assert "names no wheels" in errors
+    assert "does not name wheels" in errors
 
 
 def test_a_damaged_library_of_windows_leaves_the_package_open(server, check, tmp_path):

@@ -246,7 +246,7 @@ def test_an_index_that_does_not_answer_is_given_up(refresh):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gpu-pkg"], "--out: no folder for the files is named; name a folder with --out"),
+        (["gpu-pkg"], "--out: no output folder is given; name a folder with --out"),
         (["gpu pkg>1", "--check"], "gpu pkg>1: is not a package or a release"),
         (["gpu-pkg>=1", "--check"], "gpu-pkg>=1: is not a package or a release"),
         (["--check", "--since", "soon"], "--since: 'soon'"),

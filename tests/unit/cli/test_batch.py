@@ -61,7 +61,7 @@ def test_answers_stand_in_the_order_of_the_questions(
         ("{", None, "is not JSON"),
         ("[]", None, "must be a JSON object"),
         ("\u00ff", None, "is not JSON"),
-        ('{"stack": {"cuda": "12.4"}}', "target", "name a target or describe a pool"),
+        ('{"stack": {"cuda": "12.4"}}', "target", "name either a target or a pool"),
         ('{"pool": {"gpu": "L4"}, "stack": {"cuda": "banana"}}', "stack.cuda", "banana"),
         ('{"pool": {"gpu": "L4"}, "stak": {}}', "stak", "unknown key"),
     ],

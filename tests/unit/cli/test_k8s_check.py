@@ -246,7 +246,7 @@ def test_standard_input_is_read(
     assert "stdin:13: Job ml-train/train" in capsys.readouterr().out
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert main(["k8s", "check", "-", *named]) == 2
-    assert "<stdin>: no Kubernetes object" in capsys.readouterr().err
+    assert "<stdin>: contains no Kubernetes object" in capsys.readouterr().err
 
 
 def test_a_gate_decides_with_its_own_options(
@@ -257,7 +257,10 @@ def test_a_gate_decides_with_its_own_options(
     gate = ["--server", "https://gate.example"]
     for option in (["--unmatched", "deny"], ["--kinds", "/dev/null"], ["--registry", "r.example"]):
         assert main(["k8s", "check", str(path), *gate, *option]) == 2
-        assert f"{option[0]}: a gate decides with its own" in capsys.readouterr().err
+        assert (
+            f"{option[0]}: cannot be combined with --server: the gate uses its own setting"
+            in capsys.readouterr().err
+        )
 
 
 @pytest.mark.parametrize(

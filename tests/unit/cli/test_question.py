@@ -109,8 +109,8 @@ def test_a_property_of_the_pool_cannot_be_removed(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "no target or pool is named"),
-        ({"pool": ["gpu=L4"], "stack": []}, "no stack is named"),
+        ({}, "no target or pool is given"),
+        ({"pool": ["gpu=L4"], "stack": []}, "no stack is given"),
         ({"pool": ["gpu=L4"], "target": "prod"}, "exclude each other"),
         ({"pool": [""]}, "is empty"),
         ({"pool": ["L4"]}, "is not name=version"),

@@ -198,7 +198,7 @@ def test_a_batch_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -
 def test_a_batch_takes_requirements_and_hosts_from_its_lines_only(
     words: list[str], tmp_path: Path
 ) -> None:
-    with pytest.raises(BadInput, match="leave out"):
+    with pytest.raises(BadInput, match="omit "):
         run(*words, "--batch", batch(tmp_path / "b", {"require": []}))
 
 

@@ -32,7 +32,7 @@ def test_what_is_not_known_is_named_and_may_be_stated(capsys) -> None:
     assert main(["target", "from", recipe, "--name", "next"]) == 3
     result = capsys.readouterr()
     assert "# pool eks-gb200: driver is not known: the recipe takes the driver's" in result.out
-    assert "not known: eks-gb200: driver" in result.err
+    assert "missing: eks-gb200: driver" in result.err
     stated = ["--driver", "595.91.07", "--format", "json"]
     assert main(["target", "from", recipe, "--name", "next", *stated]) == 0
     result = capsys.readouterr()

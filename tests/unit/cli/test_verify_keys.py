@@ -45,7 +45,7 @@ def test_a_redirection_leads_to_no_place_that_could_not_have_been_named(
 ) -> None:
     (tmp_path / "verdict.json").write_text("{}")
     assert main(["verify", str(tmp_path / "verdict.json"), "--jwks", elsewhere]) == 2
-    assert "keys are fetched over https" in capsys.readouterr().err
+    assert "is not an https URL; keys are fetched only over https" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_key_is_told_as_such(

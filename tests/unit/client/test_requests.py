@@ -58,6 +58,6 @@ def test_yaml_is_sent_as_it_is_and_documents_as_json() -> None:
 
 
 def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
-    with pytest.raises(BadInput, match="holds a user or password") as raised:
+    with pytest.raises(BadInput, match="contains a user or password") as raised:
         base_of("https://user:hunter2@gate.example")
     assert "hunter2" not in raised.value.detail

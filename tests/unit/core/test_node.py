@@ -75,7 +75,7 @@ def test_a_change_sets_and_removes_parts_of_the_node(facts):
 
 
 def test_a_part_of_the_node_is_no_part_of_a_stack():
-    with pytest.raises(BadInput, match="belongs to the pool"):
+    with pytest.raises(BadInput, match="belongs to the nodes of a pool"):
         parse_stack({"cuda": "12.4", "fabric-manager": "580.95.05"})
     with pytest.raises(BadInput, match="name of a platform"):
         read_platform("a/b/c", "platform")

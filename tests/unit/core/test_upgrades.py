@@ -203,7 +203,7 @@ def test_a_rate_that_chance_explains_is_no_trigger_and_one_without_a_before_asks
     new = replace(usual, before=0, before_of=0.0)
     found = decide(upgrade, replace(known, rates=(new,)), 2)
     assert found.answer == "wait"
-    assert "no rate from before" in found.reasons[0]
+    assert "no earlier rate" in found.reasons[0]
     few = replace(new, least=2)
     assert decide(upgrade, replace(known, rates=(few,)), 2).answer == "start"
     quiet = replace(new, after=0)
@@ -247,11 +247,11 @@ def test_a_wave_that_takes_the_driver_before_it_may_is_a_trigger_once_the_upgrad
     found = decide(begun, see("n2", now=T0 + HOUR, since=T0 + HOUR), 1)
     assert (found.answer, *found.reasons) == (
         "roll back",
-        "drift: n2 took the driver before wave 2 might start",
+        "drift: n2 got the new driver before wave 2 started",
     )
     before = decide(make_upgrade(state="proposed"), see("n2"), 1)
     assert before.answer == "wait"
-    assert before.reasons[0].startswith("n2 took the driver before wave 2 might start: put")
+    assert before.reasons[0].startswith("n2 got the new driver before wave 2 started: reinstall")
     late = see("n2", now=T0 + HOUR, since=T0 - HOUR)  # the report came late, the driver had not
     assert notice(begun, late) == ()
 
@@ -270,7 +270,7 @@ def test_a_wave_whose_nodes_are_all_left_out_is_done_and_the_next_one_follows() 
     upgrade = make_upgrade(waves=(done, empty, third))
     known = see("n1", now=T0 + HOUR / 2)
     found = decide(upgrade, known, 2)
-    assert (found.answer, found.reasons) == ("done", ("every node of wave 2 is left out",))
+    assert (found.answer, found.reasons) == ("done", ("every node of wave 2 is excluded",))
     assert decide(upgrade, known, 3).reasons == ("wave 1 soaks until 2027-03-01 10:00Z",)
     assert decide(upgrade, replace(known, now=T0 + HOUR), 3).answer == "start"
     none = make_upgrade(
@@ -288,8 +288,8 @@ def test_nodes_that_are_left_out_are_not_waited_for() -> None:
 
 def test_a_stopped_upgrade_waits_with_the_reason_and_still_notices_triggers() -> None:
     upgrade, known = after_first(T0 + HOUR)
-    upgrade = replace(upgrade, state="stopped", why="alice stopped it: pager")
-    assert decide(upgrade, known, 2).reasons == ("alice stopped it: pager",)
+    upgrade = replace(upgrade, state="stopped", why="alice stopped the upgrade: pager")
+    assert decide(upgrade, known, 2).reasons == ("alice stopped the upgrade: pager",)
     assert decide(upgrade, replace(known, needs=(FAILED,)), 1).answer == "roll back"
 
 
@@ -320,7 +320,7 @@ def test_the_health_of_changed_nodes_is_awaited_unless_the_upgrade_goes_without(
         found = decide(upgrade, known, wave)
         assert (found.answer, found.reasons) == (
             "wait",
-            ("n1 of wave 1: no health report since it",),
+            ("n1 of wave 1: no health report since the upgrade",),
         )
     healthy = {**known.nodes, "n1": replace(known.nodes["n1"], healthy=True)}
     assert decide(upgrade, replace(known, nodes=healthy), 2).answer == "start"

@@ -74,7 +74,7 @@ def test_an_image_is_asked_about_on_a_target(facts: Facts):
         ("troch 2.4.1", "troch", "did you mean torch?"),
         ("torch @ prod-a100", "question", "write torch and a release"),
         ("torch 2.4.1 @ prod-a10", "target", "did you mean prod-a100?"),
-        ("torch 2.4.1 @", "target", "like @ prod-a100"),
+        ("torch 2.4.1 @", "target", "for example @ prod-a100"),
         ("torch>=2.4", "torch", "state one"),
         ("torch 2.4.1 torch 2.3.1", "torch", "state one"),
         ("torch 2.4.1 cu12", None, None),

@@ -115,7 +115,7 @@ def test_a_single_library_tells_its_code_and_the_version_in_its_name(tmp_path, l
 
 
 def test_what_is_not_there_or_cannot_be_inspected_is_refused(tmp_path):
-    with pytest.raises(NotFound, match="no such file"):
+    with pytest.raises(NotFound, match="does not exist"):
         inspect_path(str(tmp_path / "nothing"))
     with pytest.raises(BadInput, match="neither a file nor a folder"):
         inspect_path(os.devnull)

@@ -43,8 +43,8 @@ def test_match_rules_are_told_together_because_all_must_hold():
 
 def test_that_stated_stacks_do_not_count_is_told():
     said = " ".join(describe_policy(PolicySpec(stated_stacks="ignore")))
-    assert "The stack that a pod states of itself does not count" in said
-    assert "states of itself" not in " ".join(describe_policy(PolicySpec()))
+    assert "Stacks stated by pods do not count" in said
+    assert "stated by pods" not in " ".join(describe_policy(PolicySpec()))
 
 
 def test_strictness_about_entries_is_told():

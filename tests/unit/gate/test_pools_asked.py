@@ -91,5 +91,5 @@ def test_what_is_no_list_of_names_is_refused(snapshot: Snapshot, now: datetime, 
 
 
 def test_pools_of_a_described_pool_mean_nothing(snapshot: Snapshot, now: datetime) -> None:
-    with pytest.raises(BadInput, match="names pools of a target"):
+    with pytest.raises(BadInput, match="needs a target"):
         decide({"pool": {"gpu": H100}, "pools": ["whole"], "stack": STACK}, snapshot, now)

@@ -37,8 +37,8 @@ def test_what_is_blessed_needs_no_replacement():
 @pytest.mark.parametrize(
     ("status", "replacement", "problem"),
     [
-        ("candidate", "", "not a status that an entry can change to"),
-        ("", "", "not a status that an entry can change to"),
+        ("candidate", "", "cannot be the new status"),
+        ("", "", "cannot be the new status"),
         ("revoked", "torch24", "cannot replace itself"),
     ],
 )

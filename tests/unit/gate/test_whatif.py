@@ -157,7 +157,7 @@ def test_a_node_is_judged_with_the_kernel_and_platform_that_it_has(
         ({"target": 7}, "target", "must be the name"),
         ({"target": ""}, "target", "must be the name"),
         ({"targt": "prod-a100"}, "targt", "did you mean target"),
-        ({"target": "prod-a100", "set": {}}, "set", "states no change"),
+        ({"target": "prod-a100", "set": {}}, "set", "names no change"),
         ({"target": "prod-a100", "set": {"drivr": "1"}}, "set.drivr", "did you mean driver"),
         ({"target": "prod-a100", "set": {"cuda": "x"}}, "set.cuda", "is not a version"),
         ({"target": "prod-a100", "set": [1]}, "set", "must be a JSON object"),

@@ -126,7 +126,7 @@ def test_without_an_interval_five_seconds_are_waited(issuer: Scripted) -> None:
         ([(401, {"error": "invalid_client"})], Unauthorized, "refused: invalid_client"),
         ([(200, {"device_code": "x"})], Unavailable, "answer cannot be used"),
         ([(404, b"not found")], Unavailable, "status 404 and no JSON"),
-        ([(200, {**CODE, "verification_uri": "javascript:1"})], Unavailable, "no page"),
+        ([(200, {**CODE, "verification_uri": "javascript:1"})], Unavailable, "no sign-in page"),
     ],
 )
 def test_a_sign_in_that_fails_says_why(

@@ -74,9 +74,9 @@ def test_more_errors_than_a_report_takes_are_sent_in_parts(gate, capsys, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--since", "2d"), "up to 1d"),
-        (("--every", "10m", "--dmesg", "-"), "leave out --every"),
-        (("--first-five",), "leave out --report"),
+        (("--since", "2d"), "at most 1d"),
+        (("--every", "10m", "--dmesg", "-"), "omit --every"),
+        (("--first-five",), "omit --report"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(gate, capsys, tmp_path, words, said) -> None:

@@ -134,13 +134,13 @@ def test_a_decision_that_cannot_be_logged_is_no_answer(
     served(client, body)
 
     def away(_: Any) -> Any:
-        raise Unavailable("the decision log does not keep up")
+        raise Unavailable("the decision log cannot keep up")
 
     monkeypatch.setattr(gate, "submit", away)
     (found,) = served(client, body)
     assert found.status_code == 200
     assert found.json()["response"]["allowed"] is False
-    assert "does not keep up" in found.json()["response"]["status"]["message"]
+    assert "cannot keep up" in found.json()["response"]["status"]["message"]
 
 
 def test_the_sender_is_checked_on_every_way(

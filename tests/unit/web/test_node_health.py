@@ -88,7 +88,7 @@ def test_without_a_driver_the_period_starts_when_the_node_loaded_its_driver(gate
     }
     gate.nodes.report(convert(body, Report), by="t")
     assert send(gate, 60, 0, (79, 50), (79, 5), driver=None) == (1200, 1)
-    with pytest.raises(BadInput, match="is not known for this period"):
+    with pytest.raises(BadInput, match="is unknown for this period"):
         send(gate, 60, 30, driver=None)
 
 

@@ -169,7 +169,7 @@ def test_approvals_fall_when_the_edits_change(world: World) -> None:
     assert (changed["state"], changed["approvals"]) == ("open", [])
     assert [event["current"] for event in changed["events"]] == [False, False, True]
     late = world.act(number, "approve", bob, digest=made["digest"])
-    assert "other edits than those that you saw" in problem(late)[2]
+    assert "has edits that you have not seen" in problem(late)[2]
     assert world.act(number, "merge", ann).status_code == 409
     world.done(number, "approve", bob, digest=changed["digest"])
     world.done(number, "merge", ann)
@@ -204,7 +204,7 @@ def test_a_base_protects_what_somebody_else_changed_meanwhile(world: World) -> N
     assert problem(late)[0] == 409
     assert f"changed the Target 'prod-a100' since revision {base}" in problem(late)[2]
     never = world.propose(bob, pools=newer(PROD, "575.57.08"), base=99)
-    assert "there is no such revision" in problem(never)[2]
+    assert "is not a known revision" in problem(never)[2]
 
 
 def test_an_approval_is_taken_back(world: World) -> None:
@@ -345,9 +345,9 @@ def test_an_author_withdraws_and_an_approver_closes(world: World) -> None:
         ({"documents": [{"kind": "Entry"}]}, None, "'file': 'documents', 'line': 1"),
         ({"files": [{"file": "a.yaml", "text": "kind: Entry\n"}]}, None, "'file': 'a.yaml'"),
         ({"delete": [{"kind": "Entry", "name": "none"}]}, "name", "there is no entry"),
-        ({"delete": [{"kind": "Target", "name": PROD}]}, "name", "is named by Entry torch24"),
+        ({"delete": [{"kind": "Target", "name": PROD}]}, "name", "is still used by Entry torch24"),
         ({"pools": newer("none")}, "name", "there is no target"),
-        ({"pools": [{"target": PROD, "set": {"drivr": "1"}}]}, "set", "not a value of a pool"),
+        ({"pools": [{"target": PROD, "set": {"drivr": "1"}}]}, "set", "not a pool value"),
         ({"pools": newer(PROD, "new")}, None, "driver"),
         (
             {"pools": [{"target": PROD, "pool": "x", "set": {"driver": "1"}}]},

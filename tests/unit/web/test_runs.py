@@ -78,7 +78,7 @@ def test_a_run_is_queued_for_each_sku_and_driver_of_the_target(
         ({"entry": "torch24"}, 404, "entry", "torch24-cu124"),
         ({"host": "a100-9"}, 404, "host", "a100-1"),
         ({"host": "cpu"}, 400, "host", "a100-1 (A100-SXM4-80GB"),
-        ({"target": None}, 400, "target", "neither"),
+        ({"target": None}, 400, "target", "name a target or a host"),
         ({"target": None, "pool": "a100-80", "host": "cpu"}, 400, "pool", "target"),
         ({"stack": {"cuda": "new"}}, 400, "stack.cuda", "new"),
         ({"stack": {"driver": "535.1"}}, 400, "stack.driver", "pool"),

@@ -182,11 +182,11 @@ def test_a_session_has_two_ends() -> None:
         (["--bundle", "https://gate.example"], "--bundle-key: --bundle needs a trusted key"),
         (
             ["--bundle", "https://gate.example", "--bundle-key", "k", "--database", "gate.db"],
-            "--database: does not go with --bundle (a far gate: it has none)",
+            "--database: cannot be combined with --bundle (a far gate: it has none)",
         ),
         (
             ["--bundle", "https://gate.example", "--bundle-key", "k", "--matrix", "m.yaml"],
-            "--matrix: does not go with --bundle",
+            "--matrix: cannot be combined with --bundle",
         ),
     ],
 )

@@ -31,7 +31,7 @@ def test_an_upgrade_from_proposal_to_rollback(
     where = ("--target", "prod-a100", "--driver", "535.216.01", "--without-health")
     status, text = run(capsys, gate, *upgrade, "create", "roll", *where, "--author", "ana")
     assert (status, "driver 535.216.01 on prod-a100, proposed" in text) == (0, True)
-    assert "nobody watches changed nodes for GPU errors" in text
+    assert "GPU errors on upgraded nodes go unnoticed" in text
     assert "roll" in run(capsys, gate, *upgrade, "list")[1]
     status, text = run(capsys, gate, *upgrade, "may-start", "roll", "--wave", "2")
     assert (status, "WAIT: wave 1 has not started" in text) == (3, True)
@@ -49,7 +49,7 @@ def test_an_upgrade_from_proposal_to_rollback(
     assert run(capsys, gate, *upgrade, "roll-back", "roll", "--reason", "slow")[0] == 0
     status, text = run(capsys, gate, *upgrade, "may-start", "roll")
     assert (status, "known good: revision" in text) == (1, True)
-    assert "rolled it back: slow" in run(capsys, gate, *upgrade, "show", "roll")[1]
+    assert "rolled the upgrade back: slow" in run(capsys, gate, *upgrade, "show", "roll")[1]
     out = tmp_path / "good.yaml"
     run(capsys, gate, "matrix", "export", "--known-good", "-o", str(out))
     assert "535.183.01" in out.read_text()

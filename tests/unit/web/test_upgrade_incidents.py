@@ -33,7 +33,7 @@ def test_a_rollback_is_told_with_its_reason_before_any_tool_has_asked(fleet: Fle
     ((state, level, message),) = find(fleet, "upgrade-rollback")
     assert (state, level) == ("open", "fail")
     assert message.startswith("roll of prod-a100 must be rolled back (2 nodes still on driver")
-    assert "eu/n3 took the driver before wave" in message
+    assert "eu/n3 got the new driver before wave" in message
     incident = fleet.gate.incidents.list(kind="upgrade-rollback").items[0]
     assert [(m.about, m.name, m.targets) for m in incident.members] == [
         ("upgrade", "roll", ("prod-a100",))
@@ -72,7 +72,7 @@ def test_an_upgrade_that_began_and_is_held_waits_for_a_person(fleet: Fleet) -> N
     fleet.act("stop", reason="pager")
     ((state, level, message),) = find(fleet, "upgrade-held")
     assert (state, level) == ("open", "warn")
-    assert "waits for a person: tool stopped it: pager" in message
+    assert "waits for a person: tool stopped the upgrade: pager" in message
     fleet.act("resume", reason="quiet")
     assert find(fleet, "upgrade-held")[0][0] == "ended"
 

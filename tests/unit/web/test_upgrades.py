@@ -174,7 +174,7 @@ def test_a_fatal_error_on_changed_nodes_rolls_back_and_errors_as_before_do_not(
     held = fleet.ask(2)
     assert (held["answer"], held["reasons"]) == (
         "wait",
-        ["eu/n1 of wave 1: no health report since it"],
+        ["eu/n1 of wave 1: no health report since the upgrade"],
     )
     fleet.watch("n1", hours=1)
     assert fleet.answer(2, dry_run="true") == "start"
@@ -182,7 +182,7 @@ def test_a_fatal_error_on_changed_nodes_rolls_back_and_errors_as_before_do_not(
     fleet.watch("n1", hours=0.05, xids=(79, 79, 95))
     found = fleet.ask(2)
     assert found["answer"] == "roll back"
-    assert found["reasons"][0].startswith("higher rate of fatal Xid errors of changed nodes: 2 in")
+    assert found["reasons"][0].startswith("higher rate of fatal Xid errors of upgraded nodes: 2 in")
 
 
 def test_more_denied_stacks_than_before_roll_back_and_a_stack_asked_often_counts_once(
@@ -212,12 +212,12 @@ def test_people_stop_resume_and_roll_back_with_a_reason(fleet: Fleet) -> None:
     fleet.propose()
     assert fleet.act("stop").status_code == 400
     assert fleet.act("stop", reason="pager").get_json()["state"] == "stopped"
-    assert fleet.ask(1)["reasons"] == ["tool stopped it: pager"]
+    assert fleet.ask(1)["reasons"] == ["tool stopped the upgrade: pager"]
     assert fleet.act("stop", reason="pager").status_code == 409
     assert fleet.act("resume", reason="quiet").get_json()["state"] == "proposed"
     assert fleet.answer(1) == "start"
     assert fleet.act("roll-back", reason="slow").get_json()["state"] == "rolled back"
-    assert fleet.ask(1)["reasons"] == ["tool rolled it back: slow"]
+    assert fleet.ask(1)["reasons"] == ["tool rolled the upgrade back: slow"]
     audited = fleet.gate.history.list_audit(action="upgrade.roll-back").items
     assert [(one.subject, one.actor) for one in audited] == [("roll", "tool")]
 
@@ -227,7 +227,7 @@ def test_nodes_are_left_out_with_a_reason_but_never_all(fleet: Fleet) -> None:
     assert fleet.act("leave-out", nodes=["n9"], reason="x").status_code == 404
     left = fleet.act("leave-out", nodes=["n1"], reason="in repair").get_json()
     assert left["left_out"] == {"eu/n1": "in repair"}
-    assert fleet.ask(1)["reasons"] == ["every node of wave 1 is left out"]
+    assert fleet.ask(1)["reasons"] == ["every node of wave 1 is excluded"]
     assert fleet.answer(2) == "start"
     assert fleet.act("leave-out", nodes=["n2", "eu/n3"], reason="x").status_code == 409
 

@@ -266,7 +266,7 @@ def test_who_signs_in_gets_the_same_link_to_share(make_client, gate):
     answer = client.post("/api/v1/gate", json=DENIED).get_json()
     page = client.get(f"/ui/verdicts/{answer['id']}").text
     assert answer["link"] in page
-    assert "Link that needs no token" in page
+    assert "Public link, no token needed" in page
     assert "card.svg" in page
 
 

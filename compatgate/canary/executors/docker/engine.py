@@ -59,7 +59,7 @@ class Engine:
         host = self.host
         if (host.endpoint or "").startswith("ssh://") and find_spec("paramiko") is None:
             raise BadInput(
-                "connecting to an engine through ssh needs another package",
+                "an engine over ssh needs an additional package",
                 field="endpoint",
                 value=host.endpoint,
                 hint="run: pip install 'compatgate[ssh]'",

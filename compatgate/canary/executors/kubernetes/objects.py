@@ -281,7 +281,7 @@ def _claim_template(job: Job, settings: Kubernetes) -> str | None:
             f"no ResourceClaimTemplate is named for {number} GPUs",
             field="kubernetes.claims",
             value=number,
-            hint=f'known are {", ".join(settings.claims)}; add {number} = "TEMPLATE"',
+            hint=f'configured: {", ".join(settings.claims)}; add {number} = "TEMPLATE"',
         )
     return settings.claims[number]
 

@@ -145,7 +145,9 @@ class ProcessExecutor:
                         return
                     time.sleep(0.1)
         except OSError as error:
-            raise InfrastructureError(f"the output of {handle.step} is gone: {error}") from error
+            raise InfrastructureError(
+                f"the output of {handle.step} was deleted: {error}"
+            ) from error
 
     def main_process(self, handle: Handle) -> int | None:
         """Return the launcher, from which every process of the job descends."""

@@ -227,7 +227,7 @@ class SlurmExecutor:
         if before and before[0] == now[0] and before[1] != number:
             self._commands.cancel([number])
             raise InfrastructureError(
-                f"the allocation {before[1]} ended between two blocks: a pair must share one",
+                f"the allocation {before[1]} ended between two blocks; a pair needs one allocation",
                 field="host",
                 value=self._host.name,
             )

@@ -142,7 +142,7 @@ class _Collector:
         for key, was, now in zip(("better", "tolerance"), before, stated, strict=True):
             if was is not None and now is not None and was != now:
                 raise BadInput(
-                    f"lines of {name} state {was} and {now}",
+                    f"lines of {name} have {was} and {now}",
                     field=f"{where}.{key}",
                     value=now,
                     hint=f"state one {key} for a metric",

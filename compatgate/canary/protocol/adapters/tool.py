@@ -269,7 +269,7 @@ def _read_protocol_line(body: dict[str, object], found: ToolResults) -> None:
     kind = body.pop("type", None)
     if kind == "env":
         if found.env is not None:
-            raise BrokenLine("there is a second env line")
+            raise BrokenLine("the output has a second env line")
         found.env = read_env(body)
     elif kind == "lost":
         raise BrokenLine(str(body.get("message", "lines were lost")))

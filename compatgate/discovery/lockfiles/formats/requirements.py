@@ -121,7 +121,9 @@ class RequirementLines:
             return
         if path.startswith(("/", "..")) or ":" in path or "\0" in path or not value:
             problem = f"{value!r} is outside of the folder of {self._file.name}"
-            raise BadInput(problem, field=origin, hint="copy it there, or compile one file")
+            raise BadInput(
+                problem, field=origin, hint="copy the file there, or compile a single file"
+            )
         if (path, constraint) in self._seen:
             return
         self._seen.add((path, constraint))

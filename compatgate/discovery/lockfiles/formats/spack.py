@@ -156,7 +156,9 @@ def _reachable(nodes: dict[str, _Node], roots: list[str], file: str) -> list[_No
         key = waiting.pop()
         if key not in nodes:
             hint = "concretize the environment again"
-            raise BadInput(f"names the spec {key[:60]!r}, which it lacks", field=file, hint=hint)
+            raise BadInput(
+                f"names the spec {key[:60]!r}, which is missing in the file", field=file, hint=hint
+            )
         found.append(nodes[key])
         new = [need for need in nodes[key].needs if need not in seen]
         seen |= dict.fromkeys(new)

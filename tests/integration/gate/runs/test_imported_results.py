@@ -119,7 +119,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"measured_at": None}, "measured_at", "does not say when"),
     ({"measured_at": parse_moment("2999-01-01")}, "measured_at", "in the future"),
     ({"stack": {"nccl": "new"}}, "stack.nccl", ""),
-    ({"pool": "a100", "target": None}, "pool", "belongs to a target"),
+    ({"pool": "a100", "target": None}, "pool", "needs a target"),
     ({"format": "nvcre"}, "result", "is missing"),
 ]
 

@@ -201,7 +201,7 @@ def test_whoever_asks_for_a_log_that_was_removed_is_told_by_which_link(
         capsys.readouterr()
         assert main(["canary", "logs", "--database", database_url, *follow, old]) == 2
         said = capsys.readouterr().err
-        assert f"its log was removed on {part.pruned.at:%Y-%m-%d}" in said
+        assert f"the log of this run was removed on {part.pruned.at:%Y-%m-%d}" in said
         assert f"by keeper (link {link.seq} of the audit log" in said
     assert prune(gate, PruneAges(logs=DAY)).logs == PrunedRuns(clock.now() - DAY, 0, 0)
 
@@ -230,7 +230,7 @@ def test_the_command_says_what_it_removed(
     assert (status, json.loads(out)["logs"]["runs"]) == (0, 1)
     assert run("--run-logs-older-than", "90d")[1].endswith("nothing to remove\n")
     for wrong, says in (
-        ([], "no data to remove is named"),
+        ([], "no data to remove is selected"),
         (["--run-logs-older-than", "soon"], "--run-logs-older-than"),
         (["--hosts-unseen-for", "0d"], "is not a duration"),
     ):

@@ -174,7 +174,7 @@ def test_nvcre_counts_a_certification_as_passed_only_if_no_node_was_left_out() -
 
 BROKEN: dict[str, tuple[str, str, str, str]] = {
     "empty": ("auto", " \n", "file", "is empty"),
-    "unknown": ("auto", "hello\n", "format", "not known"),
+    "unknown": ("auto", "hello\n", "format", "unknown format"),
     "too large": ("auto", " " * (MAX_BYTES + 1), "file", "too large"),
     "not json": ("reframe", "{", "file", "is not JSON"),
     "deep": ("nvcre", "[" * 100_000, "file", "is not JSON"),
@@ -186,10 +186,10 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
         "reframe",
         reframe([case()], version="3.1"),
         "session_info.data_version",
-        "not",
+        "unknown version",
     ),
     "no cases": ("reframe", reframe(), "runs", "no test cases"),
-    "result": ("reframe", reframe([case("odd")]), "runs[0].testcases[0].result", "no result"),
+    "result": ("reframe", reframe([case("odd")]), "runs[0].testcases[0].result", "not a result"),
     "value": (
         "reframe",
         reframe([case(perfvalues={"a:b:c": ["x", 1, 2, 3, "s"]})]),
@@ -207,7 +207,7 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
         "nvcre",
         json.dumps(nvcre()).replace("470.68 GB/s", "470 furlongs"),
         "categories[0].bandwidth[0].algBW",
-        "no number of GB/s",
+        "not a number of GB/s",
     ),
     "moment": ("nvcre", json.dumps({"generatedAt": "?", "report": nvcre()}), "generatedAt", "time"),
 }

@@ -172,7 +172,7 @@ def test_other_lines_are_log(line: bytes) -> None:
         (b'{"type": "check", \0 "name": "right", "ok": true}', "line 2"),
         (b'{"type": "metric", "x": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"type": "metric", "x": "' + b"x" * MAX_LINE, "longer than"),
-        (ENV.strip(), "there is a second env line"),
+        (ENV.strip(), "the output has a second env line"),
     ],
 )
 def test_what_breaks_the_protocol_is_a_problem_with_its_line(line: bytes, said: str) -> None:

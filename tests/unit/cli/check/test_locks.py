@@ -133,7 +133,7 @@ def test_standard_input_is_told_by_its_content_and_read_once(
     assert ask("--lock", "-", "--format", "gitlab-codequality") == 1
     assert json.loads(capsys.readouterr().out)[0]["location"]["path"] == "stdin"
     assert ask("--lock", "-", "--sbom", "-") == 2
-    assert "standard input can be read once" in capsys.readouterr().err
+    assert "standard input can be read only once" in capsys.readouterr().err
 
 
 def test_names_that_are_no_text_are_shown_as_far_as_they_are(

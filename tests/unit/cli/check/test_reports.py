@@ -39,7 +39,7 @@ def test_a_form_goes_to_its_file_or_to_the_output(
     [(["json", "text"], None), (["json=a", "text=a"], None), (["json=a", "text"], "a")],
 )
 def test_two_forms_never_go_to_one_place(forms: list[str], output: str | None) -> None:
-    with pytest.raises(BadInput, match="several formats go to"):
+    with pytest.raises(BadInput, match="several formats write to"):
         read_reports(forms, output)
 
 
@@ -88,7 +88,7 @@ def test_a_batch_has_no_reports(tmp_path: Path, capsys: pytest.CaptureFixture[st
     questions.write_text("")
     for option in (["--format", "sarif=x"], ["--output", "x"], ["--format", "github"]):
         assert main(["check", "--batch", str(questions), *option]) == 2
-    assert "a batch prints JSON lines" in capsys.readouterr().err
+    assert "which prints JSON lines" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--lock", "--sbom", "--probe"])

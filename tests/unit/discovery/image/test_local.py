@@ -117,7 +117,7 @@ def test_what_is_not_read_is_named(images, tmp_path):
         images / "ext3.sif": (BadInput, "root filesystem in ext3"),
         images / "empty.sif": (BadInput, "has 0 primary partitions"),
         images / "arm.sif": (BadInput, "is for linux/arm64"),
-        images / "gone.sif": (NotFound, "no such file"),
+        images / "gone.sif": (NotFound, "does not exist"),
         f"oci:{images}/layout:9": (NotFound, r"has no image '9' \(it has 1\.2\)"),
         f"docker-archive:{images}/app.docker.tar:9": (NotFound, "it has docker.io/example/app:1.2"),
         f"oci:{images}": (BadInput, "is not an OCI layout"),

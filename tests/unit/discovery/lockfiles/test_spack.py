@@ -95,7 +95,11 @@ def test_a_lock_without_gpu_packages_is_unrelated(read):
     ("text", "error", "says"),
     [
         (lock(node("cuda"), version=99), BadInput, "known version"),
-        (lock(node("cuda"), roots=[{"hash": "gone"}]), BadInput, "'gone', which it lacks"),
+        (
+            lock(node("cuda"), roots=[{"hash": "gone"}]),
+            BadInput,
+            "'gone', which is missing in the file",
+        ),
         (lock(node("cuda"), concrete_specs=[]), BadInput, "must be an object"),
         (lock(node("cuda", arch={"platform": "darwin"})), InconclusiveInput, "is for darwin"),
         (

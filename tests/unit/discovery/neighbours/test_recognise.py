@@ -168,11 +168,11 @@ def gate_documents(facts: Facts):
         ("a: [", "is not YAML"),
         ("- 1", "is not an object"),
         ("a: &x 1\nb: *x", "aliases are not supported"),
-        ("[" * 80 + "]" * 80, "holds no objects"),
+        ("[" * 80 + "]" * 80, "contains no objects"),
         ("a:\n" + "".join(f"{' ' * n}b:\n" for n in range(1, 90)), "nested too deeply"),
         ("kind: Pod\napiVersion: v1", "is Pod v1"),
         ("kind: Snapshot\napiVersion: velero.io/v1", "is Snapshot velero.io/v1"),
-        ("kind: NodeList\nitems: []", "holds no objects"),
+        ("kind: NodeList\nitems: []", "contains no objects"),
     ],
 )
 def test_other_texts_are_refused_by_name(facts: Facts, text, problem) -> None:

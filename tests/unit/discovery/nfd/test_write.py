@@ -84,7 +84,7 @@ def test_an_image_that_was_not_read_whole_excludes_no_gpu(facts: Facts) -> None:
 @pytest.mark.parametrize(
     ("stack", "platform", "why"),
     [
-        ({"open": ["nothing"]}, "linux/amd64", "names nothing that needs a GPU"),
+        ({"open": ["nothing"]}, "linux/amd64", "no part of the stack needs a GPU"),
         ({"cuda": "12.4"}, "linux/arm64", "may run on Jetson"),
         ({"cuda": "12.4", "arch": ["compute_80"]}, "linux/arm64", "may run on Jetson"),
         ({"cuda": "12.4", "arch": ["sm_87"]}, "linux/amd64", "no GPU with a known PCI id"),

@@ -163,8 +163,8 @@ def test_a_node_whose_gpus_are_not_named_is_no_pool(
     [
         ("", "is empty"),
         ("{", "is not JSON"),
-        ("{}", "no node is labelled|names no node"),
-        ('{"kind": "List", "items": []}', "names no node"),
+        ("{}", "no node is labelled|has neither nodes nor labels"),
+        ('{"kind": "List", "items": []}', "has neither nodes nor labels"),
         ('{"kind": "Pod", "metadata": {"name": "p"}}', "is a Pod"),
         ('{"kind": "Node", "metadata": {"labels": 7}}', "is not a node"),
         ('"text"', "neither"),

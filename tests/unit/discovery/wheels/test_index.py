@@ -98,7 +98,7 @@ def test_a_page_that_is_no_index_is_an_error_with_its_address(server, ask):
     with pytest.raises(NotFound):
         ask().wheels("my-pkg", "1.0")
     server.page = lambda package: ["nonsense"]  # type: ignore[method-assign,assignment]
-    with pytest.raises(Unavailable, match="like a package index"):
+    with pytest.raises(Unavailable, match="not a package index"):
         ask().wheels("my-pkg", "1.0")
 
 

@@ -96,7 +96,7 @@ def test_a_connection_that_is_cut_without_a_byte_ends_in_one_line(server, remote
         ("total", "asked for bytes"),
         ("status", "answers a range with status 200"),
         ("etag", "changed on the server while it was read"),
-        ("encoded", "encoded although"),
+        ("encoded", "compressed the file although"),
     ],
 )
 def test_a_server_that_lies_is_not_believed(server, remote, lie, message):

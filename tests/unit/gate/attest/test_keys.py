@@ -183,10 +183,10 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, missing:
 
 def test_a_key_that_is_put_where_its_file_belongs_is_not_shown() -> None:
     pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMG2\n-----END PRIVATE KEY-----"
-    with pytest.raises(BadInput, match="is a key, not the name of one") as raised:
+    with pytest.raises(BadInput, match="contains a key instead of the name of a key") as raised:
         signer_maker(pem)
     assert "MC4CAQ" not in raised.value.detail
     assert raised.value.value is None
-    with pytest.raises(BadInput, match="is a key, not a file name") as raised:
+    with pytest.raises(BadInput, match="contains a key instead of a file name") as raised:
         read_key_file(pem, "--key")
     assert "MC4CAQ" not in raised.value.detail

@@ -86,7 +86,7 @@ def test_keys_come_from_files_and_variables(
         ("=x", "not a named secret"),
         ("a b=x", "not a named secret"),
         ("ci=/nowhere/x.key", "cannot read /nowhere/x.key"),
-        ("ci=env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE holds no key"),
+        ("ci=env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE contains no key"),
     ],
 )
 def test_a_key_that_cannot_be_is_named(value: str, said: str) -> None:

@@ -51,7 +51,7 @@ WRONG = {
     "an item of a list": (
         "apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n", ":4: items[0].apiVersion: ", "missing",
     ),
-    "nothing": ("# nothing\n---\n", "m.yaml: no Kubernetes object is in it", "exit status"),
+    "nothing": ("# nothing\n---\n", "m.yaml: contains no Kubernetes object", "exit status"),
 }  # fmt: skip
 
 

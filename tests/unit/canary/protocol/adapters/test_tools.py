@@ -63,7 +63,8 @@ def test_the_env_line_stands_before_or_behind_the_output(tool):
 @tools
 def test_two_env_lines_are_a_problem(tool):
     assert (
-        "there is a second env line" in _read(tool, (ENV + ENV + _text(tool)).encode()).problems[0]
+        "the output has a second env line"
+        in _read(tool, (ENV + ENV + _text(tool)).encode()).problems[0]
     )
 
 
