@@ -188,7 +188,7 @@ class NodeViews:
         check_limit(limit)
         after = decode_cursor(cursor, (Node.cluster, Node.name)) if cursor is not None else None
         wanted = _difference_filter(target, what)
-        with self._narrowed(cluster, gpu, stale) as (fleet, _, matrix):
+        with self._narrowed(cluster, gpu, stale) as (fleet, matrix):
             return self._drift_page(fleet, matrix, wanted, after, limit)
 
     def drift_together(
@@ -207,33 +207,37 @@ class NodeViews:
         """
         check_limit(limit)
         wanted = _difference_filter(target, what)
-        with self._narrowed(cluster, gpu, stale) as (fleet, old, matrix):
+        with self._narrowed(cluster, gpu, stale) as (fleet, matrix):
+            old = self._unseen()
             groups = drift_groups(fleet, matrix.snapshot, stale=old, target=target, what=what)
             return groups, self._drift_page(fleet, matrix, wanted, None, limit)
 
     def group_drift(self) -> Sequence[DriftGroup]:
         """Return the groups of all drifted nodes."""
-        with self._narrowed(None, None, None) as (fleet, old, matrix):
-            return drift_groups(fleet, matrix.snapshot, stale=old)
+        with self._narrowed(None, None, None) as (fleet, matrix):
+            return drift_groups(fleet, matrix.snapshot, stale=self._unseen())
 
     @contextmanager
     def _narrowed(
         self, cluster: str | None, gpu: str | None, stale: bool | None
-    ) -> Iterator[tuple[Sequence[ComparedNodes], Collection[NodeKey], MatrixComparer]]:
-        """Give the nodes that filters keep, equal ones together, and the stale ones of all."""
+    ) -> Iterator[tuple[Sequence[ComparedNodes], MatrixComparer]]:
+        """Give the nodes that filters keep, equal ones together."""
         sku = sku_of(gpu, self._facts) if gpu else None
         matrix = self._matrix()
         with self._fleet.compared(matrix) as fleet:
-            with self._database.reading() as session:
-                old = nodes.list_unseen_keys(session, clock.now() - STALE_AFTER)
+            old = self._unseen() if stale is not None else ()
             yield (
                 [
                     part.narrow(cluster=cluster, sku=sku, stale=stale, stale_nodes=old)
                     for part in fleet
                 ],
-                old,
                 matrix,
             )
+
+    def _unseen(self) -> Collection[NodeKey]:
+        """Return the nodes whose last report is old."""
+        with self._database.reading() as session:
+            return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER)
 
     def _drift_page(
         self,
