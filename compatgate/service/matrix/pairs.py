@@ -6,7 +6,7 @@ The outcomes are cached for one catalog and one day.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, get_args
@@ -137,17 +137,23 @@ class MapColumn:
     ) -> None:
         self.key, self.label, self.note, self.unusable = key, label, note, unusable
         self.places = tuple(places)
-        self._by_target: dict[str, list[MapPlace]] = {}
+        self._by_target: dict[str, list[tuple[PoolKind, MapPlace]]] = {}
         alike: dict[PoolKind, MapPlace] = {}
         for place in self.places:
-            self._by_target.setdefault(place.target, []).append(place)
-            alike.setdefault(pool_kind(place.pool), place)
+            kind = pool_kind(place.pool)
+            self._by_target.setdefault(place.target, []).append((kind, place))
+            alike.setdefault(kind, place)
         self.kinds = tuple(alike.values())
         """One place for each kind of pool; equal places have equal results."""
 
-    def of(self, target: str) -> Sequence[MapPlace]:
-        """Return the places of one target."""
-        return self._by_target.get(target, ())
+    def of(self, targets: Iterable[str]) -> Iterable[MapPlace]:
+        """Return a place of these targets for each kind of pool: the first."""
+        known = self._by_target
+        found: dict[PoolKind, MapPlace] = {}
+        for target in targets:
+            for kind, place in known.get(target, ()):
+                found.setdefault(kind, place)
+        return found.values()
 
 
 class MapRow(Struct, frozen=True):
@@ -223,11 +229,8 @@ def evaluate_pair(
 
 
 def _matching_places(entry: Entry, column: MapColumn) -> Iterator[MapPlace]:
-    if ANY_TARGET in entry.targets:
-        named: Iterable[MapPlace] = column.kinds
-    else:
-        named = (place for name in entry.targets for place in column.of(name))
-    for place in named:
+    everywhere = ANY_TARGET in entry.targets
+    for place in column.kinds if everywhere else column.of(entry.targets):
         if entry.is_for(place.pool):
             yield place
 

@@ -151,10 +151,24 @@ def _read_skus(text: str) -> tuple[str, ...]:
     return tuple(kind["gpu"] for kind in _decode(text))
 
 
-def list_unseen_keys(session: Session, since: datetime) -> set[NodeKey]:
-    """Return cluster and name of the nodes without a report since a time."""
-    query = select(*_KEY_COLUMNS).where(Node.seen_at < since)
-    return {tuple(row) for row in session.execute(query)}
+def list_unseen_keys(
+    session: Session, since: datetime, among: Sequence[NodeKey] | None = None
+) -> set[NodeKey]:
+    """Return cluster and name of the nodes without a report since a time.
+
+    Args:
+        session: to read from.
+        since: the time.
+        among: of these only; None: of all.
+    """
+    query = select(*_KEY_COLUMNS).where(Node.__table__.c.seen_at < since)
+    if among is None:
+        return {tuple(row) for row in session.execute(query)}
+    found: set[NodeKey] = set()
+    for start in range(0, len(among), _KEYS_PER_QUERY):
+        part = among[start : start + _KEYS_PER_QUERY]
+        found |= {tuple(row) for row in session.execute(query.where(_KEY.in_(part)))}
+    return found
 
 
 def find_by_name(session: Session, name: str) -> list[NodeRow]:

@@ -208,14 +208,14 @@ class NodeViews:
         check_limit(limit)
         wanted = _difference_filter(target, what)
         with self._narrowed(cluster, gpu, stale) as (fleet, matrix):
-            old = self._unseen()
+            old = self._unseen_among(fleet)
             groups = drift_groups(fleet, matrix.snapshot, stale=old, target=target, what=what)
             return groups, self._drift_page(fleet, matrix, wanted, None, limit)
 
     def group_drift(self) -> Sequence[DriftGroup]:
         """Return the groups of all drifted nodes."""
         with self._narrowed(None, None, None) as (fleet, matrix):
-            return drift_groups(fleet, matrix.snapshot, stale=self._unseen())
+            return drift_groups(fleet, matrix.snapshot, stale=self._unseen_among(fleet))
 
     @contextmanager
     def _narrowed(
@@ -234,10 +234,15 @@ class NodeViews:
                 matrix,
             )
 
-    def _unseen(self) -> Collection[NodeKey]:
+    def _unseen_among(self, fleet: Sequence[ComparedNodes]) -> Collection[NodeKey]:
+        """Return the drifted nodes whose last report is old; of many drifted ones all that are."""
+        drifted = [key for part in fleet if part.standing.differences for key in part.nodes]
+        return self._unseen(drifted if len(drifted) <= _MAX_NAMES else None)
+
+    def _unseen(self, among: Sequence[NodeKey] | None = None) -> Collection[NodeKey]:
         """Return the nodes whose last report is old."""
         with self._database.reading() as session:
-            return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER)
+            return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER, among)
 
     def _drift_page(
         self,
