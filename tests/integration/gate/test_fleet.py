@@ -150,7 +150,8 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
 def test_a_change_of_a_gate_whose_clock_is_behind_is_seen(
     stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell(stocked, "eu", {"name": "a", "labels": SOUND})
+    hour = clock.now() - timedelta(hours=1)
+    tell(stocked, "eu", {"name": "a", "labels": SOUND, "seen_at": hour})
     assert drifted(reader) == []
     real = clock.now
     monkeypatch.setattr(clock, "now", lambda: real() - timedelta(minutes=4))

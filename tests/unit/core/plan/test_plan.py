@@ -142,7 +142,8 @@ def test_equal_stacks_in_a_frontier_answer_as_each_of_them_alone(
 def test_a_waiver_of_one_target_does_not_answer_for_another(
     facts: Facts, now: datetime, pool_of: PoolOf
 ) -> None:
-    stack, pool = parse_stack({"cuda": "12.9", "torch": "2.8.0+cu129"}), pool_of(V100)
+    stack = parse_stack({"cuda": "12.4", "torch": "2.4.1+cu124"})
+    pool = pool_of("driver=470.256.02,gpu=A100-SXM4-80GB")
     before = FactsEvaluator("mine", facts, Matrix(), now)(stack, pool)
     assert before[1]
     rules = tuple(said.split()[0] for said in before[1])
