@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.kit.database.database import Database
@@ -27,10 +28,12 @@ class ComparedNodes(Struct, frozen=True):
     """Equal nodes, compared with the matrix.
 
     Attributes:
+        driver: that counts; None: not known.
         gpus: SKUs that count.
         nodes: since when each is as it is.
     """
 
+    driver: str | None
     gpus: tuple[str, ...]
     standing: NodeComparison
     nodes: Mapping[NodeKey, datetime]
@@ -52,7 +55,7 @@ class ComparedNodes(Struct, frozen=True):
             stale_nodes: every node whose last report is old.
         """
         if sku is not None and sku not in self.gpus:
-            return ComparedNodes(self.gpus, self.standing, {})
+            return replace(self, nodes={})
         if cluster is None and stale is None:
             return self
         kept = {
@@ -60,7 +63,7 @@ class ComparedNodes(Struct, frozen=True):
             for key, since in self.nodes.items()
             if cluster in (None, key[0]) and stale in (None, key in stale_nodes)
         }
-        return ComparedNodes(self.gpus, self.standing, kept)
+        return replace(self, nodes=kept)
 
 
 class Fleet:
@@ -91,7 +94,7 @@ class Fleet:
             if self._matrix is not matrix:
                 self._matrix, self._standings = matrix, {}
             yield [
-                ComparedNodes(profile.gpus, self._compare(profile), members)
+                ComparedNodes(profile.driver, profile.gpus, self._compare(profile), members)
                 for profile, members in self._groups.items()
             ]
 

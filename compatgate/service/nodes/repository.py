@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Boolean, Index, Text, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Index,
+    Text,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, Page, UtcTime, page
@@ -90,12 +102,24 @@ def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[s
 def load_nodes_of(session: Session, keys: Sequence[NodeKey]) -> dict[NodeKey, NodeRow]:
     """Return known nodes by cluster and name, of any clusters."""
     found: dict[NodeKey, NodeRow] = {}
-    for start in range(0, len(keys), _KEYS_PER_QUERY):
-        part = keys[start : start + _KEYS_PER_QUERY]
-        query = select(*_COLUMNS).where(tuple_(Node.cluster, Node.name).in_(part))
-        for row in map(_row, session.execute(query)):
+    for condition in _conditions_of(keys):
+        for row in map(_row, session.execute(select(*_COLUMNS).where(condition))):
             found[row.cluster, row.name] = row
     return found
+
+
+def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
+    """Yield conditions on parts of some nodes, each of one cluster.
+
+    SQLite reads the whole table for pairs of cluster and name.
+    """
+    by_cluster: dict[str, list[str]] = {}
+    for cluster, name in keys:
+        by_cluster.setdefault(cluster, []).append(name)
+    for cluster, names in by_cluster.items():
+        for start in range(0, len(names), _KEYS_PER_QUERY):
+            part = names[start : start + _KEYS_PER_QUERY]
+            yield and_(Node.cluster == cluster, Node.name.in_(part))
 
 
 class NodeTraits(Struct, frozen=True):
@@ -129,9 +153,8 @@ def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[Nod
 def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
     """Return what drift depends on of some nodes; those that are not stored are left out."""
     found: list[NodeTraits] = []
-    for start in range(0, len(keys), _KEYS_PER_QUERY):
-        part = keys[start : start + _KEYS_PER_QUERY]
-        found += map(_traits, session.execute(select(*_TRAITS).where(_KEY.in_(part))))
+    for condition in _conditions_of(keys):
+        found += map(_traits, session.execute(select(*_TRAITS).where(condition)))
     return found
 
 
@@ -165,9 +188,8 @@ def list_unseen_keys(
     if among is None:
         return {tuple(row) for row in session.execute(query)}
     found: set[NodeKey] = set()
-    for start in range(0, len(among), _KEYS_PER_QUERY):
-        part = among[start : start + _KEYS_PER_QUERY]
-        found |= {tuple(row) for row in session.execute(query.where(_KEY.in_(part)))}
+    for condition in _conditions_of(among):
+        found |= {tuple(row) for row in session.execute(query.where(condition))}
     return found
 
 

@@ -144,20 +144,25 @@ class NodeViews:
             )
 
         stored = {"search": search, "cluster": cluster, "disagrees": disagrees, **self._sku(gpu)}
-        if target is not None or driver_state is not None:
-            stored["names"] = self._few_names(target, driver_state)
+        if target is not None or driver is not None or driver_state is not None:
+            stored["names"] = self._few_names(target, driver, driver_state)
         return self._list(wanted, stored, stale, cursor, limit)
 
-    def _few_names(self, target: str | None, state: DriverState | None) -> set[str] | None:
-        """Return the names of all nodes of a target whose driver has a state; None: too many.
+    def _few_names(
+        self, target: str | None, driver: str | None, state: DriverState | None
+    ) -> set[str] | None:
+        """Return the names of all nodes of a target, driver and its state; None: too many.
 
         Too many for a query are found soon by reading nodes in order.
         """
         names: set[str] = set()
         with self._fleet.compared(self._matrix()) as fleet:
             for part in fleet:
-                its_target = target is None or target in part.standing.targets
-                if its_target and state in (None, part.standing.driver):
+                if (
+                    (target is None or target in part.standing.targets)
+                    and (driver is None or is_same_driver(part.driver or "", driver))
+                    and state in (None, part.standing.driver)
+                ):
                     names.update(name for _, name in part.nodes)
                 if len(names) > _MAX_NAMES:
                     return None

@@ -16,6 +16,7 @@ from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes import changes
+from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.schemas import Report
 from compatgate.service.nodes.service import NodeViews
 
@@ -130,6 +131,14 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
                 (one.row.cluster, one.row.name) for one in views if target in one.standing.targets
             ]
             assert list(reader.keys_of(target)) == sorted(its)
+        for driver in ("550.54.15", "535.183.1", "1.2.3"):
+            its = [
+                (one.row.cluster, one.row.name)
+                for one in views
+                if is_same_driver(one.row.driver or "", driver)
+            ]
+            found = reader.list(driver=driver, limit=1000).items
+            assert [(one.row.cluster, one.row.name) for one in found] == sorted(its)
         differing = {
             (one.row.cluster, one.row.name): one for one in views if one.standing.differences
         }

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.gate import pages as gate_pages
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import EXAMPLE, Report
@@ -178,6 +179,18 @@ def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
     wrong = client.get("/ui/targets/prod-a100/plan?driver=99")
     assert wrong.status_code == 400
     assert "is not a driver branch" in wrong.text
+
+
+def test_a_long_what_if_shows_the_first_pairs_and_exports_all(pages, monkeypatch):
+    client, place = pages(), "/ui/what-if?target=staging-h100&driver=525.60.13"
+    whole = client.get(place).text
+    assert "more pair" not in whole
+    exported = client.get(f"{place}&format=csv").text
+    monkeypatch.setattr(gate_pages, "_MAX_CHANGES", 1)
+    shown = client.get(place).text
+    assert f"{len(exported.splitlines()) - 2:,} more pair" in shown
+    assert shown.count('<td class="is-') < whole.count('<td class="is-')
+    assert client.get(f"{place}&format=csv").text == exported
 
 
 def test_what_happened_on_a_target_has_a_page(pages, stocked):
