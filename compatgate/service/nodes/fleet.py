@@ -7,7 +7,7 @@ once; a question reads from the database only what changed since the question be
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -126,14 +126,14 @@ class Fleet:
             after = (part[-1].cluster, part[-1].name)
         self._keys = keys
 
-    def _replace(self, rows: Iterable[NodeTraits], keys: tuple[str, ...]) -> None:
+    def _replace(self, rows: Sequence[NodeTraits], keys: tuple[str, ...]) -> None:
         for row in rows:
             key = (row.cluster, row.name)
             profile = NodeProfile.read(row, keys)
             self._leave_group(key)
             self._groups.setdefault(profile, {})[key] = row.since
             self._profiles[key] = profile
-            self._changes.note([(key, row.changed_at)])
+        self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
 
     def _drop(self, keys: Iterable[NodeKey]) -> None:
         for key in keys:

@@ -12,6 +12,9 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypedDict
+
+import msgspec
 
 from compatgate.errors import CompatgateError
 from compatgate.kit.database.database import Database
@@ -20,7 +23,7 @@ from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.nodes.changes import NodeChanges, read_clocks
-from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.repository import NodeKey, NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 
 LOOK_SECONDS = 5.0
@@ -128,24 +131,24 @@ class NodeInventory:
         began = read_clocks()
         with self._database.reading() as session:
             found = self._changes.find(session)
-            rows = nodes.load_nodes_of(session, found.changed)
+            rows = nodes.load_traits(session, found.changed)
         if rows or found.gone:
-            index.replace(map(known_node, rows.values()), found.gone)
-            self._changes.note((key, row.changed_at) for key, row in rows.items())
+            index.replace(map(known_node, rows), found.gone)
+            self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
             self._changes.drop(found.gone)
         self._changes.looked(began)
 
     def _read_all(self) -> None:
         index, changes, began = NodeIndex(), NodeChanges(), read_clocks()
-        cursor = None
+        after: NodeKey | None = None
         while True:
             with self._database.reading() as session:
-                part = nodes.list_nodes(session, cursor=cursor, limit=_BATCH)
-            index.replace(map(known_node, part.items))
-            changes.note(((row.cluster, row.name), row.changed_at) for row in part.items)
-            cursor = part.next
-            if cursor is None:
+                rows = nodes.list_traits(session, after, _BATCH)
+            if not rows:
                 break
+            index.replace(map(known_node, rows))
+            changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
+            after = (rows[-1].cluster, rows[-1].name)
         changes.looked(began)
         self._changes, self._index = changes, index
 
@@ -166,19 +169,31 @@ class NoInventory(NodeInventory):
         return
 
 
-def known_node(row: NodeRow) -> KnownNode:
-    """Return a stored node as placement sees it."""
-    handed_out = row.witnesses.get("kubelet", {}).get("resources", {})
+class _Source(TypedDict, total=False):
+    """What placement reads of a stored report; the rest is not decoded."""
+
+    resources: dict[str, int]
+
+
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_sources = msgspec.json.Decoder(dict[str, _Source]).decode
+_decode_taints = msgspec.json.Decoder(tuple[Taint, ...]).decode
+
+
+def known_node(row: NodeTraits) -> KnownNode:
+    """Return a stored node as placement sees it; it is on a hot path."""
+    handed_out = _decode_sources(row.witnesses).get("kubelet", {}).get("resources", {})
     resources = tuple(name for name, count in handed_out.items() if count)
+    labels = _decode_labels(row.labels)
     return KnownNode(
         row.cluster,
         row.name,
-        {sys.intern(key): value for key, value in row.labels.items()},
+        {sys.intern(key): value for key, value in labels.items()},
         row.target or "",
-        tuple(kind["gpu"] for kind in row.gpus),
+        row.gpus,
         row.driver,
-        tuple(Taint(one["key"], one["effect"], one.get("value", "")) for one in row.taints),
+        _decode_taints(row.taints),
         # A device plugin that starts hands out nothing for a moment.
         resources or None,
-        len(row.labels) >= MAX_LABELS,
+        len(labels) >= MAX_LABELS,
     )

@@ -123,12 +123,11 @@ def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
 
 
 class NodeTraits(Struct, frozen=True):
-    """What drift depends on of a stored node.
+    """What placement and drift read of a stored node; whole fleets are read so.
 
     Attributes:
         gpus: SKUs that count.
-        labels: as stored: JSON.
-        witnesses: as stored: JSON.
+        labels: as stored: JSON, and so are ``witnesses`` and ``taints``.
     """
 
     cluster: str
@@ -138,12 +137,13 @@ class NodeTraits(Struct, frozen=True):
     target: str | None
     labels: str
     witnesses: str
+    taints: str
     since: datetime
     changed_at: datetime | None
 
 
 def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[NodeTraits]:
-    """Return what drift depends on of the nodes after one, in the order of the database."""
+    """Return the traits of the nodes after one, in the order of the database."""
     query = select(*_TRAITS).order_by(*_KEY_COLUMNS).limit(limit)
     if after is not None:
         query = query.where(tuple_(*after) < _KEY)
@@ -151,7 +151,7 @@ def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[Nod
 
 
 def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
-    """Return what drift depends on of some nodes; those that are not stored are left out."""
+    """Return the traits of some nodes; those that are not stored are left out."""
     found: list[NodeTraits] = []
     for condition in _conditions_of(keys):
         found += map(_traits, session.execute(select(*_TRAITS).where(condition)))
