@@ -7,8 +7,8 @@ that a canary run measured there, and by the newest and the oldest versions that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,11 @@ from compatgate.errors import BadInput
 
 End = Literal["newest", "oldest"]
 ENDS: tuple[End, ...] = ("newest", "oldest")
+_MAX_KNOWN = 8192
+_known: WeakKeyDictionary[Facts, dict[tuple[tuple[str, Constraint], ...], EntryStacks]] = (
+    WeakKeyDictionary()
+)
+"""Representations by constraints: thousands of entries have a few dozen different ones."""
 
 
 class EntryStacks(Struct, frozen=True):
@@ -57,13 +62,16 @@ def represent(entry: Entry, facts: Facts) -> EntryStacks:
         entry: an entry of the matrix; its constraint on the driver is left out.
         facts: the catalog with the known versions.
     """
-    return _represent(tuple(entry.components.items()), facts)
+    known = _known.setdefault(facts, {})
+    key = tuple(entry.components.items())
+    if (found := known.get(key)) is None:
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        found = known[key] = _represent(entry.components, facts)
+    return found
 
 
-@lru_cache(maxsize=8192)
-def _represent(components: tuple[tuple[str, Constraint], ...], facts: Facts) -> EntryStacks:
-    """Represent equal constraints once: thousands of entries have a few dozen different ones."""
-    constraints = dict(components)
+def _represent(constraints: Mapping[str, Constraint], facts: Facts) -> EntryStacks:
     names = [name for name in sort_components(constraints) if name != "driver"]
     if not names:
         return EntryStacks(open=("it names no component of a stack, so what runs is not known",))

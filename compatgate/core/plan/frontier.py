@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -28,8 +28,10 @@ from compatgate.core.versions import Version
 MAX_PAIRS = 400
 """Pairs of stack and pool that a frontier asks about each driver release."""
 _MAX_REASONS = 4
-_MAX_KNOWN = 20_000
-"""Answers by the facts that plans share."""
+_MAX_KNOWN = 10_000
+"""Most answers by the facts that plans share."""
+_MAX_SHARED = 4
+"""Most different waivers and days whose answers are kept."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,6 +45,9 @@ class Placed(Struct, frozen=True):
 
 _Judged = tuple[int, tuple[str, ...]]
 """Rank of the worst finding, and the rules that give it."""
+_shared: WeakKeyDictionary[Facts, dict[tuple[bytes, str], dict[bytes, _Judged]]] = (
+    WeakKeyDictionary()
+)
 
 
 class FactsEvaluator:
@@ -89,10 +94,12 @@ class FactsEvaluator:
         return known
 
 
-@lru_cache(maxsize=16)
 def _share_answers(facts: Facts, waivers: bytes, day: str) -> dict[bytes, _Judged]:
     """Return the answers known so far: facts, waivers and day decide, whatever the target."""
-    return {}
+    known = _shared.setdefault(facts, {})
+    if (waivers, day) not in known and len(known) >= _MAX_SHARED:
+        known.clear()
+    return known.setdefault((waivers, day), {})
 
 
 def find_frontier(
