@@ -6,7 +6,6 @@ rows, however large it is.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -14,14 +13,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.kit import clock
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.nodes.repository import NodeKey
 
 DISORDER = timedelta(minutes=5)
 """Clocks of gates may differ by so much, and a report may be stored so late."""
-_CLOCK_SET = 30.0
-"""A clock that moved by so many seconds more or less than time did was set."""
 _MAX_MOMENTS = 1_000
 """So many moments are asked for one by one; of more, every node since then is read."""
 _NEVER = datetime.min
@@ -45,7 +41,8 @@ class NodeChanges:
     def __init__(self) -> None:
         self._moments: dict[NodeKey, datetime | None] = {}
         self._known: Counter[datetime] = Counter()
-        self._looked: tuple[datetime, float] | None = None
+        self._latest: datetime | None = None
+        self._looked: datetime | None = None
 
     def find(self, session: Session) -> FoundChanges:
         """Return what changed; call `looked` after what was found has been read."""
@@ -70,6 +67,7 @@ class NodeChanges:
             self._moments[key] = at
             if at is not None:
                 self._known[at] += 1
+                self._latest = max(at, self._latest or at)
 
     def drop(self, keys: Iterable[NodeKey]) -> None:
         """Forget nodes that are gone."""
@@ -77,22 +75,22 @@ class NodeChanges:
             self._forget_moment(key)
             self._moments.pop(key, None)
 
-    def looked(self, began: tuple[datetime, float]) -> None:
+    def looked(self, began: datetime) -> None:
         """Note that everything stored until a time is known.
 
         Args:
-            began: of `read_clocks`, before the reading began.
+            began: by this gate's clock, before the reading began.
         """
         self._looked = began
 
     def _since(self) -> datetime | None:
-        """Return from when on changes may be unknown; None: this process's clock cannot tell."""
-        if self._looked is None:
+        """Return from when on changes may be unknown; None: nothing is known.
+
+        Neither the clock of this gate alone nor that of another, if it is wrong, hides a change.
+        """
+        if self._looked is None or self._latest is None:
             return None
-        (now, tick), (then, before) = read_clocks(), self._looked
-        if abs((now - then).total_seconds() - (tick - before)) > _CLOCK_SET:
-            return None
-        return then - DISORDER
+        return min(self._looked, self._latest) - DISORDER
 
     def _forget_moment(self, key: NodeKey) -> None:
         at = self._moments.get(key)
@@ -100,8 +98,3 @@ class NodeChanges:
             self._known[at] -= 1
             if not self._known[at]:
                 del self._known[at]
-
-
-def read_clocks() -> tuple[datetime, float]:
-    """Return the gate's time, and seconds of a clock that nobody sets."""
-    return clock.now(), time.monotonic()

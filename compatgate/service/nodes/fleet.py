@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
+from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.changes import NodeChanges, read_clocks
+from compatgate.service.nodes.changes import NodeChanges
 from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison, NodeProfile
 from compatgate.service.nodes.repository import NodeKey, NodeTraits
 
@@ -107,7 +108,7 @@ class Fleet:
 
     def _sync(self, keys: tuple[str, ...]) -> None:
         """Read what changed; everything where other labels decide about targets than before."""
-        began = read_clocks()
+        began = clock.now()
         with self._database.reading() as session:
             if self._keys != keys:
                 self._read_all(session, keys)

@@ -17,12 +17,13 @@ from typing import TypedDict
 import msgspec
 
 from compatgate.errors import CompatgateError
+from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.changes import NodeChanges, read_clocks
+from compatgate.service.nodes.changes import NodeChanges
 from compatgate.service.nodes.repository import NodeKey, NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 
@@ -128,7 +129,7 @@ class NodeInventory:
         if index is None or index.is_wasteful:
             self._read_all()
             return
-        began = read_clocks()
+        began = clock.now()
         with self._database.reading() as session:
             found = self._changes.find(session)
             rows = nodes.load_traits(session, found.changed)
@@ -139,7 +140,7 @@ class NodeInventory:
         self._changes.looked(began)
 
     def _read_all(self) -> None:
-        index, changes, began = NodeIndex(), NodeChanges(), read_clocks()
+        index, changes, began = NodeIndex(), NodeChanges(), clock.now()
         after: NodeKey | None = None
         while True:
             with self._database.reading() as session:

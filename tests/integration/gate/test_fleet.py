@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +14,6 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes import changes
 from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.schemas import Report
 from compatgate.service.nodes.service import NodeViews
@@ -156,29 +154,28 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
             assert (group.nodes, group.stale) == (len(members), sum(one.stale for one in members))
 
 
-def test_a_change_of_a_gate_whose_clock_is_behind_is_seen(
-    stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("writer", "look"), [(-4, 0), (-4, 120), (120, 0), (120, -120), (0, 120)])
+def test_a_change_is_seen_whichever_clock_is_wrong(
+    stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
 ) -> None:
-    hour = clock.now() - timedelta(hours=1)
-    tell(stocked, "eu", {"name": "a", "labels": SOUND, "seen_at": hour})
-    assert drifted(reader) == []
     real = clock.now
-    monkeypatch.setattr(clock, "now", lambda: real() - timedelta(minutes=4))
-    tell(stocked, "eu", {"name": "a", "labels": OTHER})
-    monkeypatch.setattr(clock, "now", real)
-    assert drifted(reader) == ["eu/a"]
 
+    def shift(minutes: int) -> None:
+        monkeypatch.setattr(clock, "now", lambda: real() + timedelta(minutes=minutes))
 
-def test_a_reader_whose_clock_was_set_reads_every_change(
-    stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tell(stocked, "eu", {"name": "a", "labels": SOUND})
-    ahead = timedelta(hours=2)
-    monkeypatch.setattr(changes, "read_clocks", lambda: (clock.now() + ahead, time.monotonic()))
+    hour = real() - timedelta(hours=1)
+    nodes = [{"name": name, "labels": SOUND, "seen_at": hour} for name in ("a", "b")]
+    tell(stocked, "eu", *nodes)
+    shift(look)
     assert drifted(reader) == []
+    shift(writer)
     tell(stocked, "eu", {"name": "a", "labels": OTHER})
-    monkeypatch.undo()
+    shift(look)
     assert drifted(reader) == ["eu/a"]
+    shift(0)
+    tell(stocked, "eu", {"name": "b", "labels": OTHER})
+    shift(look)
+    assert drifted(reader) == ["eu/a", "eu/b"]
 
 
 def test_a_node_that_an_older_program_stored_is_seen(stocked: Gate, reader: NodeViews) -> None:
