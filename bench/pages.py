@@ -31,6 +31,7 @@ from large_site import DECISIONS, ENTRIES, NODES, TARGETS, fill
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from ui_runs import PASSED, QUEUED, SLOWER
 
+from compatgate.catalog import open_library
 from compatgate.kit.database.database import Database
 from compatgate.service.routes import PAGES
 
@@ -227,6 +228,9 @@ def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
     """Serve; the address, and an administrator's token."""
     from compatgate.service.gate.service import Gate
 
+    library = open_library(())
+    for name in library.names:  # a wheel carries the tables compiled; a checkout compiles them once
+        library.document(name)
     gate = Gate.open(database, overlays=[])
     secret = gate.tokens.create(f"bench-{time.time_ns()}", ["admin"], by="bench").secret
     gate.close()
