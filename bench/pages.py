@@ -1,11 +1,13 @@
 """Every page of a large gate: the server's time, what is transferred, and when it is seen.
 
-``python bench/pages.py [--only matrix] [--keep FOLDER]``
+``python bench/pages.py [--only matrix] [--keep FOLDER] [--measure server,paint,clicks]``
 
 The fleet of ``large_site.py``, served from SQLite by one process. Every GET page of the table of
 routes is asked by an administrator; a page that is new there stops the bench until `EXAMPLES` says
-what to show on it. *First* is the first look after a start. Sizes are those of compressed answers,
-headers included; Chromium opens the main pages with an empty cache, scripts and styles included.
+what to show on it. *First* is the first look after a start. Sizes are those of compressed answers;
+Chromium opens each page with an empty cache, and its sizes are with headers, scripts and styles. An
+interaction is what htmx asks for and shows, from the request to the frame after the one that it is
+first seen in.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from large_site import DECISIONS, ENTRIES, NODES, TARGETS, fill
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from ui_runs import PASSED, QUEUED, SLOWER
 
+from compatgate.catalog import open_library
 from compatgate.kit.database.database import Database
 from compatgate.service.routes import PAGES
 
-REPEATED = 11
+REPEATED, CLICKED = 20, 5
+MEASURES = ("server", "paint", "clicks")
 GOALS = "server median under 150 ms, first paint under 1 s, interaction under 200 ms, 150 kB"
 _STACK = "cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124"
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -64,7 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/targets/<name>/plan": ("targets/target-001/plan?driver=580",),
     "/targets/<name>/report": ("targets/target-001/report",),
     "/targets/<name>/edit": ("targets/target-001/edit",),
-    "/entries": ("entries", "entries?name=entry-01&sort=-status", "entries?format=csv"),
+    "/entries": ("entries", "entries?search=entry-01&status=blessed", "entries?format=csv"),
     "/entries/<name>": ("entries/entry-0020",),
     "/entries/<name>/edit": ("entries/entry-0002/edit?status=blessed",),
     "/waivers/<name>": ("waivers/waiver-20",),
@@ -101,20 +105,49 @@ _OTHER_SITES = {"/sign-in/issuer", "/sign-in/done", "/signed-out"}
 """Pages of a gate whose people sign in at an issuer."""
 _CLOCKS = """() => { window.answered = new Promise(done => {
   addEventListener("htmx:beforeRequest", () => { window.asked = performance.now(); });
-  addEventListener("htmx:afterSettle", () => requestAnimationFrame(() =>
-    done(performance.now() - window.asked)));
+  addEventListener("htmx:afterSwap", () => requestAnimationFrame(() => requestAnimationFrame(() =>
+    done(performance.now() - window.asked))));
 }); }"""
-MAIN = (
-    "", "ask", f"ask?target=target-001&stack={_STACK}", "matrix", "matrix/cells", "targets",
-    "targets/target-001", "entries", "entries/entry-0002/edit?status=blessed", "decisions",
-    "verdicts/{verdict}", "runs", "proposals", "nodes", "drift", "incidents",
-)  # fmt: skip
-CLICKS: tuple[tuple[str, str, str, str], ...] = (
-    ("entries", "Name", "entry-012", "#filters"),
-    ("nodes", "Name", "0123", "#filters"),
-    ("decisions", "Target begins with", "target-00", "#filters"),
+
+
+class Act(NamedTuple):
+    """Something that a person does on a page: type, choose (``=VALUE``), or click (no text)."""
+
+    path: str
+    selector: str
+    text: str = ""
+
+
+_SORT, _CELL = "table.list thead th:nth-child({}) a", "#map tbody tr:nth-child({}) td a"
+ACTS = (
+    Act("", "#find", "torch 2.8 cu128 @ target-001"),
+    Act("", "#find", "entry-012"),
+    Act("ask", "#q-target", "=target-001"),
+    Act(f"ask?target=target-001&stack={_STACK}", "#q-target", "=target-002"),
+    Act("what-if?target=target-001", "#w-driver", "580.95.05"),
+    Act("matrix", "#view [name=q]", "torch 2.8"),
+    Act("matrix", "#view [name=columns]", "=gpu"),
+    Act("matrix", _CELL.format(3)),
+    Act("matrix/cells", "#view [name=q]", "torch 2.8.1"),
+    Act("matrix/cells", "#view [name=columns]", "=driver"),
+    Act("matrix/cells", _CELL.format(3)),
+    Act("targets", "#filters [name=search]", "target-01"),
+    Act("targets", _SORT.format(3)),
+    Act("targets/target-001", _SORT.format(2)),
+    Act("entries", "#filters [name=search]", "entry-012"),
+    Act("entries", _SORT.format(2)),
+    Act("entries/entry-0002/edit", "#fields [name=owner]", "team-vision"),
+    Act("decisions", "#filters [name=target]", "target-00"),
+    Act("decisions", "#filters [name=rule]", "CG2"),
+    Act("runs", "#filters [name=state]", "=ended"),
+    Act("nodes", "#filters [name=search]", "0123"),
+    Act("nodes", "#filters [name=target]", "target-007"),
+    Act("nodes", _SORT.format(2)),
+    Act("drift", "#filters [name=target]", "target-007"),
+    Act("incidents", "#filters [name=owner]", "team"),
+    Act("audit", "#filters [name=action]", "nodes.report"),
+    Act("facts/gpus", "#filters [name=q]", "H100"),
 )
-"""Page, field, what is typed, and where: the list must answer it."""
 
 
 class Timing(NamedTuple):
@@ -123,6 +156,7 @@ class Timing(NamedTuple):
     path: str
     first: float
     median: float
+    p95: float
     size: int
     status: int
 
@@ -134,7 +168,7 @@ class Sight(NamedTuple):
     size: int
 
 
-def main(only: str = "", keep: str | None = None) -> str:
+def main(only: str = "", keep: str | None = None, measures: Sequence[str] = MEASURES) -> str:
     """Measure; return the text for the page of results."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(keep or made)
@@ -144,18 +178,19 @@ def main(only: str = "", keep: str | None = None) -> str:
             fill(database, folder / "workloads")
         names = _examples_in(database)
         paths = [path.format(**names) for path in addresses() if only in path]
+        pages = [path for path in paths if "format=csv" not in path]
         with _served(folder, database) as (url, secret), sync_playwright() as playwright:
             program = os.environ.get("COMPATGATE_TEST_CHROMIUM") or _chromium()
             arguments = ["--no-sandbox"] if os.getuid() == 0 else []
             browser = playwright.chromium.launch(executable_path=program, args=arguments)
             cookies = _sign_in(browser, url, secret)
             header = "; ".join(f"{one['name']}={one['value']}" for one in cookies)
-            timings = [_time(url, path, header) for path in paths]
+            timings = [_time(url, path, header) for path in paths if "server" in measures]
             sights = {}
-            for path in (path.format(**names) for path in MAIN):
-                if path in paths:
-                    sights[path] = _see(browser, f"{url}/ui/{path}", cookies)
-            clicks = [] if only else [_click(browser, url, cookies, *one) for one in CLICKS]
+            if "paint" in measures:
+                sights = {path: _see(browser, f"{url}/ui/{path}", cookies) for path in pages}
+            acts = [act for act in ACTS if only in act.path and "clicks" in measures]
+            clicks = [_act(browser, url, cookies, act) for act in acts]
             browser.close()
     return "\n".join(_format(timings, sights, clicks))
 
@@ -193,6 +228,9 @@ def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
     """Serve; the address, and an administrator's token."""
     from compatgate.service.gate.service import Gate
 
+    library = open_library(())
+    for name in library.names:  # a wheel carries the tables compiled; a checkout compiles them once
+        library.document(name)
     gate = Gate.open(database, overlays=[])
     secret = gate.tokens.create(f"bench-{time.time_ns()}", ["admin"], by="bench").secret
     gate.close()
@@ -230,8 +268,9 @@ def _sign_in(browser: Browser, url: str, secret: str) -> list[dict[str, object]]
 def _time(url: str, path: str, cookie: str) -> Timing:
     """Ask for an address several times."""
     first, size, status = _fetch(url, path, cookie)
-    took = [_fetch(url, path, cookie)[0] for _ in range(REPEATED if first < 2000 else 2)]
-    return Timing(path, first, statistics.median(took), size, status)
+    took = sorted(_fetch(url, path, cookie)[0] for _ in range(REPEATED))
+    p95 = took[round(0.95 * REPEATED) - 1]
+    return Timing(path, first, statistics.median(took), p95, size, status)
 
 
 def _fetch(url: str, path: str, cookie: str) -> tuple[float, int, int]:
@@ -267,50 +306,71 @@ def _see(browser: Browser, address: str, cookies: Sequence[dict[str, object]]) -
     return Sight(float(paint), int(sum(sizes)))
 
 
-def _click(
-    browser: Browser, url: str, cookies: Sequence[dict[str, object]],
-    path: str, field: str, typed: str, form: str,
-) -> tuple[str, float]:  # fmt: skip
-    """Narrow a list in the browser; return what was done, and milliseconds until it is shown."""
-    context = _context(browser, cookies)
-    page = context.new_page()
-    page.goto(f"{url}/ui/{path}")
-    page.evaluate(_CLOCKS)
-    page.locator(form).get_by_label(field).fill(typed)
-    took = page.evaluate("window.answered")
-    context.close()
-    return f"{path}: {field} {typed}", float(took)
+def _act(
+    browser: Browser, url: str, cookies: Sequence[dict[str, object]], act: Act
+) -> tuple[Act, float]:
+    """Do something in the browser; return the median of milliseconds until it is shown."""
+    took = []
+    for _ in range(CLICKED):
+        context = _context(browser, cookies)
+        page = context.new_page()
+        page.goto(f"{url}/ui/{act.path}")
+        page.wait_for_timeout(300)  # what the page asks for by itself
+        page.evaluate(_CLOCKS)
+        there = page.locator(act.selector).first
+        if act.text.startswith("="):
+            there.select_option(act.text[1:])
+        elif act.text:
+            there.fill(act.text)
+            there.dispatch_event("change")
+        else:
+            there.click()
+        took.append(float(page.evaluate("window.answered")))
+        context.close()
+    return act, statistics.median(took)
 
 
 def _format(
-    timings: Sequence[Timing], sights: dict[str, Sight], clicks: Sequence[tuple[str, float]]
+    timings: Sequence[Timing], sights: dict[str, Sight], clicks: Sequence[tuple[Act, float]]
 ) -> Iterator[str]:
     yield (
         f"`bench/pages.py`: every page with {TARGETS} targets x {ENTRIES:,} entries,"
         f" {NODES:,} nodes and {DECISIONS:,} decisions, SQLite; milliseconds and kilobytes."
     )
     yield f"Goals: {GOALS}."
-    yield ""
-    yield "| page | server, first | server, median | kB | first paint | kB with scripts, styles |"
-    yield "|---|---|---|---|---|---|"
+    if timings:
+        yield ""
+        yield "| page | first | median | p95 | kB | first paint | kB with scripts, styles |"
+        yield "|---|---|---|---|---|---|---|"
     for one in sorted(timings, key=lambda timing: -timing.median):
         sight = sights.get(one.path)
-        seen = f"{sight.paint:.0f} | {sight.size / 1000:.0f}" if sight else "|"
         mark = "" if one.status in (200, 404) else f" ({one.status})"
         yield (
-            f"| /{one.path}{mark} | {one.first:.0f} | {one.median:.0f} | {one.size / 1000:.0f} |"
-            f" {seen} |"
+            f"| /{one.path}{mark} | {one.first:.0f} | {one.median:.0f} | {one.p95:.0f} |"
+            f" {one.size / 1000:.0f} | {_format_sight(sight)} |"
         )
-    yield ""
-    yield "| interaction | ms |"
-    yield "|---|---|"
-    for what, took in clicks:
-        yield f"| {what} | {took:.0f} |"
+    if sights and not timings:
+        yield ""
+        yield "| page | first paint | kB with scripts, styles |"
+        yield "|---|---|---|"
+        for path, sight in sorted(sights.items(), key=lambda pair: -pair[1].paint):
+            yield f"| /{path} | {_format_sight(sight)} |"
+    if clicks:
+        yield ""
+        yield "| page | interaction | ms |"
+        yield "|---|---|---|"
+    for act, took in sorted(clicks, key=lambda pair: -pair[1]):
+        yield f"| /{act.path} | `{act.selector}` {act.text} | {took:.0f} |"
+
+
+def _format_sight(sight: Sight | None) -> str:
+    return f"{sight.paint:.0f} | {sight.size / 1000:.0f}" if sight else "|"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="addresses with this part")
     parser.add_argument("--keep", help="folder of a filled database, filled if it is empty")
+    parser.add_argument("--measure", default=",".join(MEASURES), help="some of these")
     chosen = parser.parse_args()
-    print(main(chosen.only, chosen.keep))
+    print(main(chosen.only, chosen.keep, chosen.measure.split(",")))

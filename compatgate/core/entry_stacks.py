@@ -6,8 +6,9 @@ that a canary run measured there, and by the newest and the oldest versions that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +31,11 @@ from compatgate.errors import BadInput
 
 End = Literal["newest", "oldest"]
 ENDS: tuple[End, ...] = ("newest", "oldest")
+_MAX_KNOWN = 8192
+_known: WeakKeyDictionary[Facts, dict[tuple[tuple[str, Constraint], ...], EntryStacks]] = (
+    WeakKeyDictionary()
+)
+"""Representations by constraints: thousands of entries have a few dozen different ones."""
 
 
 class EntryStacks(Struct, frozen=True):
@@ -56,12 +62,22 @@ def represent(entry: Entry, facts: Facts) -> EntryStacks:
         entry: an entry of the matrix; its constraint on the driver is left out.
         facts: the catalog with the known versions.
     """
-    names = [name for name in sort_components(entry.components) if name != "driver"]
+    known = _known.setdefault(facts, {})
+    key = tuple(entry.components.items())
+    if (found := known.get(key)) is None:
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        found = known[key] = _represent(entry.components, facts)
+    return found
+
+
+def _represent(constraints: Mapping[str, Constraint], facts: Facts) -> EntryStacks:
+    names = [name for name in sort_components(constraints) if name != "driver"]
     if not names:
         return EntryStacks(open=("it names no component of a stack, so what runs is not known",))
-    chosen = [_Choice(entry, facts, end) for end in ENDS]
+    chosen = [_Choice(constraints, facts, end) for end in ENDS]
     if missing := [
-        f"no known version of {name} meets {entry.components[name]}"
+        f"no known version of {name} meets {constraints[name]}"
         for name in names
         if name not in chosen[0].versions
     ]:
@@ -102,19 +118,19 @@ def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
 class _Choice:
     """Versions at one end of what an entry allows."""
 
-    def __init__(self, entry: Entry, facts: Facts, end: End) -> None:
+    def __init__(self, constraints: Mapping[str, Constraint], facts: Facts, end: End) -> None:
         self._facts = facts
         self._end = end
-        self._constraints = entry.components
+        self._constraints = constraints
         self.versions: dict[str, Version] = {}
-        frameworks = [name for name in entry.components if is_framework(name)]
+        frameworks = [name for name in constraints if is_framework(name)]
         for name in frameworks:
             self._take(name, self._outermost(name, known_versions(facts, name)))
         self._follow_releases(frameworks)
         self._take("cuda", self._cuda())
         self._take("python", self._python())
         pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
-        for name in entry.components:
+        for name in constraints:
             if name not in self.versions and name != "driver":
                 version = self._pinned(name, pins) or self._outermost(
                     name, known_versions(facts, name)

@@ -372,6 +372,7 @@ class EntryIndex:
             series = cuda.series if cuda else None
             for target in entry.targets:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
+        self._specificities: dict[str, tuple[int, int]] = {}
 
     def matching(self, target: str, stack: Stack, pool: Pool) -> list[Entry]:
         """Return entries that match the stack on a pool of the target, best first."""
@@ -388,9 +389,15 @@ class EntryIndex:
             return list(found.values())
         return sorted(
             found.values(),
-            key=lambda e: (e.specificity, target in e.targets, e.revision),
+            key=lambda e: (self._specificity(e), target in e.targets, e.revision),
             reverse=True,
         )
+
+    def _specificity(self, entry: Entry) -> tuple[int, int]:
+        found = self._specificities.get(entry.name)
+        if found is None:
+            found = self._specificities[entry.name] = entry.specificity
+        return found
 
     def nearest(
         self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()

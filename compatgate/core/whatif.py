@@ -87,13 +87,7 @@ def what_if(
     judge, samples = PoolEvaluator(target, facts, matrix, now), StackSamples(facts, matrix)
     judges = (judge, judge)
     moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
-    entries = [
-        found
-        for entry in matrix.entries.of(target.name)
-        if entry.status in STATUSES_IN_USE
-        if (found := _compare_entry(entry, moves, changes, samples, judges))
-    ]
-    entries.sort(key=_sort_key)
+    entries = _compare_entries(matrix.entries.of(target.name), moves, changes, samples, judges)
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
     host = find_pool_findings(alone)
     outcome = judge_change(entries, host)
@@ -140,12 +134,29 @@ def compare_facts(before: Side, after: Side, now: datetime) -> tuple[EntryChange
     samples = StackSamples(before.facts, before.matrix)
     pools = {pool.name: pool for pool in after.target.pools}
     moves = [(pool, pools[pool.name]) for pool in before.target.pools if pool.name in pools]
-    found = (
-        _compare_entry(entry, moves, {}, samples, judges)
-        for entry in before.matrix.entries.of(before.target.name)
-        if entry.status in STATUSES_IN_USE
-    )
-    return tuple(sorted(filter(None, found), key=_sort_key))
+    entries = before.matrix.entries.of(before.target.name)
+    return tuple(_compare_entries(entries, moves, {}, samples, judges))
+
+
+def _compare_entries(
+    entries: Iterable[Entry],
+    moves: Sequence[tuple[Pool, Pool]],
+    changes: Mapping[str, Any],
+    samples: StackSamples,
+    judges: tuple[PoolEvaluator, PoolEvaluator],
+) -> list[EntryChange]:
+    """Compare the entries in use, worst first; those that state the same are compared once."""
+    known: dict[tuple[Any, ...], EntryChange | None] = {}
+    found = []
+    for entry in entries:
+        if entry.status not in STATUSES_IN_USE:
+            continue
+        key = (entry.status, entry.gpus, *entry.components.items())
+        if key not in known:
+            known[key] = _compare_entry(entry, moves, changes, samples, judges)
+        if one := known[key]:
+            found.append(replace(one, entry=entry.name))
+    return sorted(found, key=_sort_key)
 
 
 def _sort_key(entry: EntryChange) -> tuple[int, int, str]:

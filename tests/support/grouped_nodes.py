@@ -16,6 +16,7 @@ def group_views(views: Iterable[NodeView], snapshot: Snapshot, **asked: Any) -> 
     listed = list(views)
     fleet = [
         ComparedNodes(
+            view.row.driver,
             tuple(kind["gpu"] for kind in view.row.gpus),
             view.standing,
             {(view.row.cluster, view.row.name): view.row.since},

@@ -6,15 +6,17 @@ Only the vendors' facts count here: entries can be edited and canaries run, phys
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Branch
-from compatgate.core.matrix import Matrix
+from compatgate.core.matrix import ANY_TARGET, Matrix
 from compatgate.core.plan.result import DriverFrontier, FrontierRow
 from compatgate.core.reevaluation import Reevaluator
 from compatgate.core.request import Policy, Pool, Target, change_pool, change_stack
@@ -26,6 +28,11 @@ from compatgate.core.versions import Version
 MAX_PAIRS = 400
 """Pairs of stack and pool that a frontier asks about each driver release."""
 _MAX_REASONS = 4
+_MAX_KNOWN = 10_000
+"""Most answers by the facts that plans share."""
+_MAX_SHARED = 4
+"""Most different waivers and days whose answers are kept."""
+_encode = msgspec.json.Encoder().encode
 
 
 class Placed(Struct, frozen=True):
@@ -36,8 +43,17 @@ class Placed(Struct, frozen=True):
     pool: Pool
 
 
+_Judged = tuple[int, tuple[str, ...]]
+"""Rank of the worst finding, and the rules that give it."""
+_shared: WeakKeyDictionary[Facts, dict[tuple[bytes, str], dict[bytes, _Judged]]] = (
+    WeakKeyDictionary()
+)
+
+
 class FactsEvaluator:
     """Evaluates stacks by the vendors' facts alone; equal questions are evaluated once.
+
+    Plans for targets that the same waivers cover share their answers of a day.
 
     Args:
         target: its name and waivers count; its policy does not.
@@ -48,16 +64,33 @@ class FactsEvaluator:
 
     def __init__(self, target: str, facts: Facts, matrix: Matrix, now: datetime) -> None:
         self._where = Target(target, (), Policy())
-        self._evaluate = Reevaluator(facts, Matrix(matrix.revision, None, matrix.waivers), now)
+        waivers = [one for one in matrix.waivers if {target, ANY_TARGET} & {*one.targets}]
+        self._evaluate = Reevaluator(facts, Matrix(matrix.revision, None, waivers), now)
+        day = now.astimezone(UTC).date().isoformat()
+        self._known = _share_answers(facts, _encode(waivers), day)
 
-    def __call__(self, stack: Stack, pool: Pool) -> tuple[int, tuple[str, ...]]:
+    def __call__(self, stack: Stack, pool: Pool) -> _Judged:
         """Return the rank of the worst finding (as `OUTCOME_RANK`), and the rules that give it."""
         alike = replace(pool, name="pool", count=1)
-        verdict = self._evaluate(stack, replace(self._where, pools=(alike,)))
-        said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
-        worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
-        rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
-        return worst, tuple(rules) if worst >= OUTCOME_RANK["unknown"] else ()
+        key = _encode((stack, alike))
+        if (known := self._known.get(key)) is None:
+            verdict = self._evaluate(stack, replace(self._where, pools=(alike,)))
+            said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
+            worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
+            rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
+            known = (worst, tuple(rules) if worst >= OUTCOME_RANK["unknown"] else ())
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = known
+        return known
+
+
+def _share_answers(facts: Facts, waivers: bytes, day: str) -> dict[bytes, _Judged]:
+    """Return the answers known so far: facts, waivers and day decide, whatever the target."""
+    known = _shared.setdefault(facts, {})
+    if (waivers, day) not in known and len(known) >= _MAX_SHARED:
+        known.clear()
+    return known.setdefault((waivers, day), {})
 
 
 def find_frontier(
@@ -82,8 +115,9 @@ def find_frontier(
         replace(one, stack=change_stack(one.stack, changes), pool=_change(one.pool, changes, facts))
         for one in pairs[:MAX_PAIRS]
     ]
+    alike = _join_alike(kept)
     rows = [
-        _make_row(branch, kept, judge, _releases(branch, facts))
+        _make_row(branch, alike, judge, _releases(branch, facts))
         for branch in facts.driver_branches.branches.values()
         if branch.last is not None
     ]
@@ -102,6 +136,23 @@ def _spread(pairs: Iterable[Placed]) -> list[Placed]:
     return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
+class _Alike(Struct, frozen=True):
+    """Equal stacks on the same pool, with all their subjects."""
+
+    stack: Stack
+    pool: Pool
+    subjects: set[str]
+
+
+def _join_alike(placed: Iterable[Placed]) -> list[_Alike]:
+    """Join the subjects of equal stacks on the same pool, in the order of the first of each."""
+    found: dict[bytes, _Alike] = {}
+    for one in placed:
+        key = _encode((one.stack, one.pool))
+        found.setdefault(key, _Alike(one.stack, one.pool, set())).subjects.add(one.subject)
+    return list(found.values())
+
+
 def _change(pool: Pool, changes: Mapping[str, Any], facts: Facts) -> Pool:
     others = {name: value for name, value in changes.items() if name != "driver"}
     return change_pool(pool, others, facts.gpus)
@@ -115,14 +166,14 @@ def _releases(branch: Branch, facts: Facts) -> list[Version]:
 
 
 def _make_row(
-    branch: Branch, kept: Sequence[Placed], judge: FactsEvaluator, releases: Sequence[Version]
+    branch: Branch, kept: Sequence[_Alike], judge: FactsEvaluator, releases: Sequence[Version]
 ) -> FrontierRow:
     newest = releases[-1]
     lost, open_, why = _ask(kept, judge, newest)
-    subjects = {one.subject for one in kept}
+    subjects = {name for one in kept for name in one.subjects}
     first = None
     if not lost and not open_:
-        first = next(v for v in releases if not any(_ask(kept, judge, v)[:2])).text
+        first = next(v for v in releases if _all_work(kept, judge, v)).text
     return FrontierRow(
         branch.branch,
         branch.type,
@@ -137,8 +188,15 @@ def _make_row(
     )
 
 
+def _all_work(kept: Iterable[_Alike], judge: FactsEvaluator, driver: Version) -> bool:
+    return all(
+        judge(one.stack, replace(one.pool, driver=driver))[0] < OUTCOME_RANK["unknown"]
+        for one in kept
+    )
+
+
 def _ask(
-    kept: Sequence[Placed], judge: FactsEvaluator, driver: Version
+    kept: Iterable[_Alike], judge: FactsEvaluator, driver: Version
 ) -> tuple[set[str], set[str], dict[str, None]]:
     """Return the subjects that fail on a driver, those that are unknown, and the reasons."""
     lost: set[str] = set()
@@ -147,8 +205,8 @@ def _ask(
     for one in kept:
         rank, rules = judge(one.stack, replace(one.pool, driver=driver))
         if rank >= OUTCOME_RANK["fail"]:
-            lost.add(one.subject)
+            lost |= one.subjects
         elif rank >= OUTCOME_RANK["unknown"]:
-            open_.add(one.subject)
+            open_ |= one.subjects
         why |= {f"{one.pool.name}: {rule}": None for rule in rules}
     return lost, open_, why

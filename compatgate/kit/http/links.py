@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from flask import current_app, request
 from werkzeug.routing import MapAdapter
@@ -14,6 +15,8 @@ HOOKS_PREFIX = "/hooks"
 
 UI_PREFIX = "/ui"
 
+_CURRENT = "compatgate.current_page"
+"""Where a request keeps the address of its page, and the query parameters."""
 _DEPTH = 2
 """Slashes of ``/ui/targets``: nothing is above it but home."""
 
@@ -31,8 +34,11 @@ def link(*parts: Any, **query: Any) -> str:
 
 def current_page_link(**changes: Any) -> str:
     """Return the current page with changed query parameters; None removes one."""
-    query = {**request.args.to_dict(), **changes}
-    return f"{page_without_query()}{encode_query(query)}"
+    known = request.environ.get(_CURRENT)
+    if known is None:  # a page has as many of these links as it has cells
+        known = request.environ[_CURRENT] = (page_without_query(), request.args.to_dict())
+    path, query = known
+    return f"{path}{encode_query({**query, **changes})}"
 
 
 def other_parameters(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
@@ -71,8 +77,15 @@ def api_link(*parts: Any, **query: Any) -> str:
 
 def encode_query(query: dict[str, Any]) -> str:
     """Return ``?a=b``, or empty text without parameters."""
-    given = {key: value for key, value in query.items() if value not in (None, "")}
-    return f"?{urlencode(given)}" if given else ""
+    given = [
+        f"{_quote(key)}={_quote(str(value))}"
+        for key, value in query.items()
+        if value is not None and value != ""
+    ]
+    return f"?{'&'.join(given)}" if given else ""
+
+
+_quote = lru_cache(maxsize=8192)(quote_plus)
 
 
 def local_path(place: str | None) -> str | None:

@@ -38,7 +38,7 @@ _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
 _COLUMNS = (
     Column("decided_at", "Decided", "time"),
-    Column("target", "Target"),
+    Column("target", "Target", "name"),
     Column("verdict", "Verdict", "badge"),
     Column("allowed", "Answer", "badge"),
     Column("reason", "Deciding rule"),

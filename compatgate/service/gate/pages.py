@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from flask import request
 from msgspec import Meta
+from msgspec.structs import replace
 
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
@@ -155,6 +156,8 @@ _CHANGE_COLUMNS = (
     Column("why", "Why"),
     Column("fix", "Fix"),
 )
+_MAX_CHANGES = 100
+"""Pairs that the page shows, the worst ones first; an export has them all."""
 _NO_CHANGES = EmptyNotice(
     "No entries in use on this target.",
     "Blessed and deprecated entries are evaluated before and after the change.",
@@ -200,7 +203,7 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         except CompatgateError as error:
             problem = error
     target = snapshot.targets.get(query.target)
-    context = {
+    context: dict[str, Any] = {
         "query": query,
         "targets": sorted(snapshot.documents),
         "target": target,
@@ -211,8 +214,12 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         "problem": problem,
         "tally": _count_changes(found) if found else {},
         "pick": lambda **more: _what_if_link(query, **more),
+        "left_out": 0,
     }
     table = _change_table(query, found) if found else None
+    if table and query.format is None and len(table.rows) > _MAX_CHANGES:
+        context["left_out"] = len(table.rows) - _MAX_CHANGES
+        table = replace(table, rows=table.rows[:_MAX_CHANGES])
     return HtmlPage("what-if.html", "What if", context, table, problem.status if problem else 200)
 
 

@@ -116,9 +116,9 @@ def build_table(
     columns = list_cell_columns(snapshot, asked.columns, wanted)
     down = tuple(_complete_row(row, snapshot) for row in rows[asked.top : asked.top + asked.height])
     across = tuple(columns[asked.left : asked.left + asked.width])
-    deadline = time.monotonic() + seconds
+    asker = _Asker(snapshot, now, time.monotonic() + seconds)
     cells = tuple(
-        tuple(_answer(row, text, column, snapshot, now, deadline) for column in across)
+        tuple(asker.answer(row, text, column) for column in across)
         for row, text in ((row, _identify(row)) for row in down)
     )
     pending = any(cell is None for line in cells for cell in line)
@@ -219,7 +219,7 @@ def _places(snapshot: Snapshot) -> list[Place]:
 
 def find_answer(row: StackRow, column: CellColumn, snapshot: Snapshot, now: datetime) -> CellAnswer:
     """Return the answer of one cell, however long it takes."""
-    found = _answer(row, _identify(row), column, snapshot, now, float("inf"))
+    found = _Asker(snapshot, now, float("inf")).answer(row, _identify(row), column)
     return found or CellAnswer("unknown", why="the cell could not be answered")
 
 
@@ -228,40 +228,54 @@ def _identify(row: StackRow) -> bytes:
     return msgspec.json.encode(row.stack.to_json()) if row.stack else b""
 
 
-def _answer(
-    row: StackRow,
-    stack: bytes,
-    column: CellColumn,
-    snapshot: Snapshot,
-    now: datetime,
-    deadline: float,
-) -> CellAnswer | None:
-    if column.unusable:
-        return CellAnswer("unknown", why=column.unusable, target=column.key)
-    if row.stack is None:
-        return CellAnswer("unknown", why="; ".join(row.open))
-    cache = _caches.get(snapshot.matrix)
-    if cache is None:
-        cache = _caches.setdefault(snapshot.matrix, BoundedCache(_CACHE_BYTES))
-    moment = format_moment(now)
-    whole = (snapshot.facts.digest, stack, "", column.identity)
-    joined = cache.peek(whole) if column.identity else None
-    if joined is not None and not (joined.valid_until and joined.valid_until <= moment):
+class _Asker:
+    """Answers cells of one snapshot at one moment, from the cache where they are known."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime, deadline: float) -> None:
+        self._snapshot, self._now, self._deadline = snapshot, now, deadline
+        self._moment = format_moment(now)
+        self._facts = snapshot.facts.digest
+        cache = _caches.get(snapshot.matrix)
+        if cache is None:
+            cache = _caches.setdefault(snapshot.matrix, BoundedCache(_CACHE_BYTES))
+        self._cache = cache
+
+    def answer(self, row: StackRow, stack: bytes, column: CellColumn) -> CellAnswer | None:
+        """Return the answer of a cell; None: it is new, and the time is over."""
+        if column.unusable:
+            return CellAnswer("unknown", why=column.unusable, target=column.key)
+        if row.stack is None:
+            return CellAnswer("unknown", why="; ".join(row.open))
+        whole = (self._facts, stack, "", column.identity)
+        joined = self._look_up(whole) if column.identity else None
+        if joined is not None:
+            return joined
+        found: list[CellAnswer] = []
+        for target in column.targets:
+            pools = tuple(pool.name for pool in target.pools)
+            key = (self._facts, stack, target.name, pools)
+            answer = self._look_up(key)
+            if answer is None:
+                if time.monotonic() > self._deadline:
+                    return None
+                answer = answer_cell(
+                    row.stack,
+                    target,
+                    facts=self._snapshot.facts,
+                    matrix=self._snapshot.matrix,
+                    now=self._now,
+                )
+                self._cache.put(key, answer, _ANSWER_BYTES + len(answer.why) * 2)
+            found.append(answer)
+        joined = join_answers(found)
+        if column.identity:
+            size = _ANSWER_BYTES + len(joined.why) * 2 + 60 * len(column.identity)
+            self._cache.put(whole, joined, size)
         return joined
-    found: list[CellAnswer] = []
-    for target in column.targets:
-        pools = tuple(pool.name for pool in target.pools)
-        key = (snapshot.facts.digest, stack, target.name, pools)
-        answer = cache.peek(key)
-        if answer is None or (answer.valid_until and answer.valid_until <= moment):
-            if time.monotonic() > deadline:
-                return None
-            answer = answer_cell(
-                row.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now
-            )
-            cache.put(key, answer, _ANSWER_BYTES + len(answer.why) * 2)
-        found.append(answer)
-    joined = join_answers(found)
-    if column.identity:
-        cache.put(whole, joined, _ANSWER_BYTES + len(joined.why) * 2 + 60 * len(column.identity))
-    return joined
+
+    def _look_up(self, key: _CacheKey) -> CellAnswer | None:
+        """Return an answer that is known and still valid."""
+        found = self._cache.peek(key)
+        if found is None or (found.valid_until and found.valid_until <= self._moment):
+            return None
+        return found

@@ -69,11 +69,12 @@ def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
     cell: dict[str, Any] | None = None
     table: Table | None = None
     try:
-        found = build_table(snapshot, asked, clock.now(), _SECONDS)
-        if query.row and query.column:
-            cell = _explain_cell(ask, snapshot, found)
         if query.format is not None:
-            table = _export_table(snapshot, asked, found)
+            table = _export_table(snapshot, asked)
+        else:
+            found = build_table(snapshot, asked, clock.now(), _SECONDS)
+        if found and query.row and query.column:
+            cell = _explain_cell(ask, snapshot, found)
     except BadInput as problem:
         if query.format is not None:
             raise
@@ -104,13 +105,14 @@ def _section_links(query: CellsQuery, found: CellTable) -> dict[str, str | None]
     }
 
 
-def _export_table(snapshot: Snapshot, asked: CellSection, found: CellTable) -> Table:
+def _export_table(snapshot: Snapshot, asked: CellSection) -> Table:
     """Return the whole filtered table for export: one line per cell.
 
     Raises:
         BadInput: it has too many cells for one request.
     """
-    size = found.rows_total * found.columns_total
+    counted = build_table(snapshot, replace(asked, height=0, width=0), clock.now())
+    size = counted.rows_total * counted.columns_total
     if size > _MAX_EXPORTED:
         hint = f"filter rows or columns until at most {_MAX_EXPORTED:,} cells are left"
         raise BadInput("too many cells to export", field="q", value=f"{size:,} cells", hint=hint)

@@ -6,11 +6,12 @@ The outcomes are cached for one catalog and one day.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import msgspec
 from msgspec import Struct
 
 from compatgate.core.components import sort_components
@@ -25,7 +26,9 @@ from compatgate.core.versions import natural_key
 from compatgate.service.gate.snapshot import Snapshot
 
 _MAX_FITS = 200_000
-FitKey = tuple[str, int, str, str, str, str]
+_encode = msgspec.json.Encoder().encode
+PoolKind = tuple[Any, ...]
+FitKey = tuple[str, int, PoolKind]
 
 
 class Fit(Struct, frozen=True):
@@ -47,7 +50,7 @@ class FitCache:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._known: dict[FitKey, Fit] = {}
-        self._stacks: dict[tuple[str, int], tuple[Stack | None, str]] = {}
+        self._judged: dict[tuple[bytes, PoolKind], Fit] = {}
         self._day = ""
 
     def cached(self, entry: Entry, pool: Pool) -> Fit | None:
@@ -57,7 +60,7 @@ class FitCache:
     def evaluate(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
         """Return the outcome, and cache it."""
         if (day := now.date().isoformat()) != self._day or len(self._known) > _MAX_FITS:
-            self._known, self._stacks, self._day = {}, {}, day
+            self._known, self._judged, self._day = {}, {}, day
         key = _fit_key(entry, pool)
         if found := self._known.get(key):
             return found
@@ -71,17 +74,18 @@ class FitCache:
         return fit
 
     def _stack(self, entry: Entry) -> tuple[Stack | None, str]:
-        key = (entry.name, entry.revision)
-        if key not in self._stacks:
-            found = represent(entry, self._facts)
-            self._stacks[key] = (found.stacks[0] if found.stacks else None, "; ".join(found.open))
-        return self._stacks[key]
+        found = represent(entry, self._facts)
+        return found.stacks[0] if found.stacks else None, "; ".join(found.open)
 
     def _evaluate(self, stack: Stack, pool: Pool, now: datetime) -> Fit:
-        where = Target("", (pool,))
-        verdict = evaluate(stack, where, facts=self._facts, now=now, with_fixes=False)
-        said = verdict.failing[0].message if verdict.failing else ""
-        return Fit(verdict.verdict, said)
+        """Evaluate a stack on a pool; many entries are represented by the same stack."""
+        key = (_encode(stack), pool_kind(pool))
+        if (known := self._judged.get(key)) is None:
+            where = Target("", (pool,))
+            verdict = evaluate(stack, where, facts=self._facts, now=now, with_fixes=False)
+            said = verdict.failing[0].message if verdict.failing else ""
+            known = self._judged[key] = Fit(verdict.verdict, said)
+        return known
 
 
 @cache
@@ -91,9 +95,15 @@ def shared_fit_cache(facts: Facts) -> FitCache:
 
 
 def _fit_key(entry: Entry, pool: Pool) -> FitKey:
+    return (entry.name, entry.revision, pool_kind(pool))
+
+
+def pool_kind(pool: Pool) -> PoolKind:
+    """Return all that the vendors' facts may depend on of a pool; hashable."""
     sku = pool.gpu.sku if pool.gpu else ""
     driver = pool.driver.text if pool.driver else ""
-    return (entry.name, entry.revision, sku, driver, pool.os, pool.cpu)
+    node = tuple(pool.node.items()) if pool.node else ()
+    return (sku, driver, pool.os, pool.cpu, pool.platform, pool.sharing, node)
 
 
 SpotStatus = Literal[
@@ -127,19 +137,23 @@ class MapColumn:
     ) -> None:
         self.key, self.label, self.note, self.unusable = key, label, note, unusable
         self.places = tuple(places)
-        self._by_target: dict[str, list[MapPlace]] = {}
-        alike: dict[tuple[object, ...], MapPlace] = {}
+        self._by_target: dict[str, list[tuple[PoolKind, MapPlace]]] = {}
+        alike: dict[PoolKind, MapPlace] = {}
         for place in self.places:
-            self._by_target.setdefault(place.target, []).append(place)
-            pool = place.pool
-            sku, driver = pool.gpu and pool.gpu.sku, pool.driver and pool.driver.text
-            alike.setdefault((sku, driver, pool.os, pool.cpu), place)
+            kind = pool_kind(place.pool)
+            self._by_target.setdefault(place.target, []).append((kind, place))
+            alike.setdefault(kind, place)
         self.kinds = tuple(alike.values())
-        """One place for each GPU, driver and system; equal places have equal results."""
+        """One place for each kind of pool; equal places have equal results."""
 
-    def of(self, target: str) -> Sequence[MapPlace]:
-        """Return the places of one target."""
-        return self._by_target.get(target, ())
+    def of(self, targets: Iterable[str]) -> Iterable[MapPlace]:
+        """Return a place of these targets for each kind of pool: the first."""
+        known = self._by_target
+        found: dict[PoolKind, MapPlace] = {}
+        for target in targets:
+            for kind, place in known.get(target, ()):
+                found.setdefault(kind, place)
+        return found.values()
 
 
 class MapRow(Struct, frozen=True):
@@ -215,11 +229,8 @@ def evaluate_pair(
 
 
 def _matching_places(entry: Entry, column: MapColumn) -> Iterator[MapPlace]:
-    if ANY_TARGET in entry.targets:
-        named: Iterable[MapPlace] = column.kinds
-    else:
-        named = (place for name in entry.targets for place in column.of(name))
-    for place in named:
+    everywhere = ANY_TARGET in entry.targets
+    for place in column.kinds if everywhere else column.of(entry.targets):
         if entry.is_for(place.pool):
             yield place
 

@@ -21,8 +21,8 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.admission.matching import TARGET, match_targets
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.nodes.reports import NOTHING_SEEN, SeenNode
-from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.reports import NOTHING_SEEN, SeenNode, read_seen_node
+from compatgate.service.nodes.repository import NodeRow, NodeTraits
 
 _ADMITTING_STATES = ("blessed", "deprecated")
 _NAMED = 5
@@ -76,17 +76,23 @@ class NodeProfile(Struct, frozen=True):
     seen: SeenNode
 
     @classmethod
-    def read(cls, row: NodeRow, seen: SeenNode, keys: Iterable[str]) -> NodeProfile:
-        """Return the profile of a stored node.
+    def read(cls, row: NodeTraits, keys: Sequence[str]) -> NodeProfile:
+        """Return the profile of a stored node; it is on a hot path.
 
         Args:
             row: the node.
-            seen: its platform and parts that count.
             keys: of the labels that targets select by.
         """
-        gpus = tuple(kind["gpu"] for kind in row.gpus)
-        labels = tuple(row.labels.get(key) for key in keys)
-        return cls(row.driver, gpus, _name_target(row.target, row.labels), labels, seen)
+        named = (row.target or "").strip()
+        labels: Mapping[str, str] = {}
+        if keys or (not row.target and TARGET in row.labels):
+            labels = _decode_labels(row.labels)
+            named = _name_target(row.target, labels)
+        values = tuple(labels.get(key) for key in keys)
+        return cls(row.driver, row.gpus, named, values, read_seen_node(row.witnesses))
+
+
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def _name_target(stated: str | None, labels: Mapping[str, str]) -> str:

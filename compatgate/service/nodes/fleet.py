@@ -7,32 +7,34 @@ once; a question reads from the database only what changed since the question be
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
+from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.nodes import repository as nodes
+from compatgate.service.nodes.changes import NodeChanges
 from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison, NodeProfile
-from compatgate.service.nodes.reports import seen_node
-from compatgate.service.nodes.repository import NodeKey, NodeRow
+from compatgate.service.nodes.repository import NodeKey, NodeTraits
 
-DISORDER = timedelta(minutes=5)
-"""Clocks of gates may differ by so much, and a report may be stored so late."""
-_BATCH = 500
+_BATCH = 2_000
 
 
 class ComparedNodes(Struct, frozen=True):
     """Equal nodes, compared with the matrix.
 
     Attributes:
+        driver: that counts; None: not known.
         gpus: SKUs that count.
         nodes: since when each is as it is.
     """
 
+    driver: str | None
     gpus: tuple[str, ...]
     standing: NodeComparison
     nodes: Mapping[NodeKey, datetime]
@@ -54,7 +56,7 @@ class ComparedNodes(Struct, frozen=True):
             stale_nodes: every node whose last report is old.
         """
         if sku is not None and sku not in self.gpus:
-            return ComparedNodes(self.gpus, self.standing, {})
+            return replace(self, nodes={})
         if cluster is None and stale is None:
             return self
         kept = {
@@ -62,14 +64,7 @@ class ComparedNodes(Struct, frozen=True):
             for key, since in self.nodes.items()
             if cluster in (None, key[0]) and stale in (None, key in stale_nodes)
         }
-        return ComparedNodes(self.gpus, self.standing, kept)
-
-
-class _Place(Struct, frozen=True):
-    """Where a node is kept, and when the gate stored it so."""
-
-    profile: NodeProfile
-    changed_at: datetime | None
+        return replace(self, nodes=kept)
 
 
 class Fleet:
@@ -79,9 +74,9 @@ class Fleet:
         self._database = database
         self._lock = threading.Lock()
         self._keys: tuple[str, ...] | None = None
-        self._places: dict[NodeKey, _Place] = {}
+        self._changes = NodeChanges()
+        self._profiles: dict[NodeKey, NodeProfile] = {}
         self._groups: dict[NodeProfile, dict[NodeKey, datetime]] = {}
-        self._latest: datetime | None = None
         self._matrix: MatrixComparer | None = None
         self._standings: dict[NodeProfile, NodeComparison] = {}
 
@@ -100,7 +95,7 @@ class Fleet:
             if self._matrix is not matrix:
                 self._matrix, self._standings = matrix, {}
             yield [
-                ComparedNodes(profile.gpus, self._compare(profile), members)
+                ComparedNodes(profile.driver, profile.gpus, self._compare(profile), members)
                 for profile, members in self._groups.items()
             ]
 
@@ -113,55 +108,47 @@ class Fleet:
 
     def _sync(self, keys: tuple[str, ...]) -> None:
         """Read what changed; everything where other labels decide about targets than before."""
+        began = clock.now()
         with self._database.reading() as session:
             if self._keys != keys:
                 self._read_all(session, keys)
-                return
-            since = self._latest - DISORDER if self._latest else None
-            moments = nodes.changes_since(session, since)
-            changed = [key for key, at in moments.items() if self._is_new(key, at)]
-            self._replace(nodes.load_nodes_of(session, changed).values(), keys)
-            if nodes.count_nodes(session) != len(self._places):
-                for key in self._places.keys() - nodes.node_keys(session):
-                    self._drop(key)
-                    del self._places[key]
-            self._note_latest(moments.values())  # last: a failed reading is repeated
-
-    def _is_new(self, key: NodeKey, at: datetime | None) -> bool:
-        known = self._places.get(key)
-        return known is None or known.changed_at != at
+            else:
+                found = self._changes.find(session)
+                self._replace(nodes.load_traits(session, found.changed), keys)
+                self._drop(found.gone)
+        self._changes.looked(began)  # last: a failed reading is repeated
 
     def _read_all(self, session: Session, keys: tuple[str, ...]) -> None:
-        self._keys, self._places, self._groups, self._latest = None, {}, {}, None
-        cursor = None
-        while True:
-            part = nodes.list_nodes(session, cursor=cursor, limit=_BATCH)
-            self._replace(part.items, keys)
-            self._note_latest(row.changed_at for row in part.items)
-            cursor = part.next
-            if cursor is None:
-                break
+        self._keys, self._profiles, self._groups = None, {}, {}
+        self._changes = NodeChanges()
+        after: NodeKey | None = None
+        while part := nodes.list_traits(session, after, _BATCH):
+            self._replace(part, keys)
+            after = (part[-1].cluster, part[-1].name)
         self._keys = keys
 
-    def _replace(self, rows: Iterable[NodeRow], keys: tuple[str, ...]) -> None:
+    def _replace(self, rows: Sequence[NodeTraits], keys: tuple[str, ...]) -> None:
         for row in rows:
             key = (row.cluster, row.name)
-            self._drop(key)
-            profile = NodeProfile.read(row, seen_node(row.witnesses), keys)
+            profile = NodeProfile.read(row, keys)
+            self._leave_group(key)
             self._groups.setdefault(profile, {})[key] = row.since
-            self._places[key] = _Place(profile, row.changed_at)
+            self._profiles[key] = profile
+        self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
 
-    def _note_latest(self, moments: Iterable[datetime | None]) -> None:
-        known = [at for at in (self._latest, *moments) if at is not None]
-        self._latest = max(known, default=None)
+    def _drop(self, keys: Iterable[NodeKey]) -> None:
+        for key in keys:
+            self._leave_group(key)
+            self._profiles.pop(key, None)
+            self._changes.drop([key])
 
-    def _drop(self, key: NodeKey) -> None:
+    def _leave_group(self, key: NodeKey) -> None:
         """Take a node out of its group; a group without nodes goes, too."""
-        known = self._places.get(key)
-        if known is None:
+        profile = self._profiles.get(key)
+        if profile is None:
             return
-        members = self._groups[known.profile]
-        del members[key]
+        members = self._groups[profile]
+        members.pop(key, None)
         if not members:
-            del self._groups[known.profile]
-            self._standings.pop(known.profile, None)
+            del self._groups[profile]
+            self._standings.pop(profile, None)

@@ -10,25 +10,26 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from typing import TypedDict
+
+import msgspec
 
 from compatgate.errors import CompatgateError
+from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.changes import NodeChanges
+from compatgate.service.nodes.repository import NodeKey, NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 
 LOOK_SECONDS = 5.0
 """How old the nodes in memory may be, in seconds; a report to this process counts at once."""
 _FIRST_SECONDS = 1.0
-_DISORDER = timedelta(minutes=5)
-"""Clocks of gates may differ by so much, and a report may be stored so late."""
 _BATCH = 500
 _log = logging.getLogger("compatgate.nodes")
 
@@ -39,8 +40,7 @@ class NodeInventory:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._index: NodeIndex | None = None
-        self._seen: dict[tuple[str, str], datetime | None] = {}
-        self._latest: datetime | None = None
+        self._changes = NodeChanges()
         self._looked = float("-inf")
         self._failing = False
         self._waited = False
@@ -129,41 +129,29 @@ class NodeInventory:
         if index is None or index.is_wasteful:
             self._read_all()
             return
-        changed: list[KnownNode] = []
+        began = clock.now()
         with self._database.reading() as session:
-            since = self._latest - _DISORDER if self._latest else None
-            moments = nodes.changes_since(session, since)
-            new = {key: at for key, at in moments.items() if self._seen.get(key, _NEVER) != at}
-            for cluster, names in _by_cluster(new):
-                changed += map(known_node, nodes.load_nodes(session, cluster, names).values())
-            count = nodes.count_nodes(session)
-            gone = self._seen.keys() | new.keys()
-            gone = gone - nodes.node_keys(session) if count != len(gone) else set()
-        if changed or gone:
-            index.replace(changed, gone)
-            self._note(new)
-            for key in gone:
-                self._seen.pop(key, None)
+            found = self._changes.find(session)
+            rows = nodes.load_traits(session, found.changed)
+        if rows or found.gone:
+            index.replace(map(known_node, rows), found.gone)
+            self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
+            self._changes.drop(found.gone)
+        self._changes.looked(began)
 
     def _read_all(self) -> None:
-        index = NodeIndex()
-        self._seen, self._latest = {}, None
-        cursor = None
+        index, changes, began = NodeIndex(), NodeChanges(), clock.now()
+        after: NodeKey | None = None
         while True:
             with self._database.reading() as session:
-                part = nodes.list_nodes(session, cursor=cursor, limit=_BATCH)
-            index.replace(map(known_node, part.items))
-            self._note({(row.cluster, row.name): row.changed_at for row in part.items})
-            cursor = part.next
-            if cursor is None:
+                rows = nodes.list_traits(session, after, _BATCH)
+            if not rows:
                 break
-        self._index = index
-
-    def _note(self, moments: dict[tuple[str, str], datetime | None]) -> None:
-        self._seen |= moments
-        latest = max((at for at in moments.values() if at), default=None)
-        if latest and (self._latest is None or latest > self._latest):
-            self._latest = latest
+            index.replace(map(known_node, rows))
+            changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
+            after = (rows[-1].cluster, rows[-1].name)
+        changes.looked(began)
+        self._changes, self._index = changes, index
 
 
 class NoInventory(NodeInventory):
@@ -182,32 +170,31 @@ class NoInventory(NodeInventory):
         return
 
 
-_NEVER = datetime.min
+class _Source(TypedDict, total=False):
+    """What placement reads of a stored report; the rest is not decoded."""
+
+    resources: dict[str, int]
 
 
-def _by_cluster(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the nodes of each cluster, in parts that one query takes."""
-    found: dict[str, list[str]] = {}
-    for cluster, name in keys:
-        found.setdefault(cluster, []).append(name)
-    for cluster, names in found.items():
-        for start in range(0, len(names), _BATCH):
-            yield cluster, names[start : start + _BATCH]
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_sources = msgspec.json.Decoder(dict[str, _Source]).decode
+_decode_taints = msgspec.json.Decoder(tuple[Taint, ...]).decode
 
 
-def known_node(row: NodeRow) -> KnownNode:
-    """Return a stored node as placement sees it."""
-    handed_out = row.witnesses.get("kubelet", {}).get("resources", {})
+def known_node(row: NodeTraits) -> KnownNode:
+    """Return a stored node as placement sees it; it is on a hot path."""
+    handed_out = _decode_sources(row.witnesses).get("kubelet", {}).get("resources", {})
     resources = tuple(name for name, count in handed_out.items() if count)
+    labels = _decode_labels(row.labels)
     return KnownNode(
         row.cluster,
         row.name,
-        {sys.intern(key): value for key, value in row.labels.items()},
+        {sys.intern(key): value for key, value in labels.items()},
         row.target or "",
-        tuple(kind["gpu"] for kind in row.gpus),
+        row.gpus,
         row.driver,
-        tuple(Taint(one["key"], one["effect"], one.get("value", "")) for one in row.taints),
+        _decode_taints(row.taints),
         # A device plugin that starts hands out nothing for a moment.
         resources or None,
-        len(row.labels) >= MAX_LABELS,
+        len(labels) >= MAX_LABELS,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -306,6 +306,22 @@ def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
     stated = {**second.get("node", {}), **first.get("node", {})}
     platform = first.get("platform") or second.get("platform")
     return SeenNode(platform, tuple((n, stated[n]) for n in NODE_COMPONENTS if n in stated))
+
+
+class _StoredSource(TypedDict, total=False):
+    """What `seen_node` reads of a stored report; the rest is not decoded."""
+
+    seen_at: str
+    platform: str | None
+    node: dict[str, str]
+
+
+_decode_sources = msgspec.json.Decoder(dict[str, _StoredSource]).decode
+
+
+def read_seen_node(stored: str) -> SeenNode:
+    """Return `seen_node` of reports as the database holds them: JSON."""
+    return seen_node(_decode_sources(stored))
 
 
 def _seen(source: Mapping[str, Any]) -> SeenNode:

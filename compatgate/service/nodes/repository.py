@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Boolean, Index, Text, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Index,
+    Text,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, Page, UtcTime, page
@@ -75,6 +88,9 @@ _JSON = ("gpus", "disagreements", "labels", "witnesses", "taints")
 _JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
 _decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
+_KEY_COLUMNS = (Node.__table__.c.cluster, Node.__table__.c.name)
+"""Plain columns: their rows cost half of those of mapped ones."""
+_CHANGED_AT = Node.__table__.c.changed_at
 
 
 def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
@@ -86,18 +102,95 @@ def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[s
 def load_nodes_of(session: Session, keys: Sequence[NodeKey]) -> dict[NodeKey, NodeRow]:
     """Return known nodes by cluster and name, of any clusters."""
     found: dict[NodeKey, NodeRow] = {}
-    for start in range(0, len(keys), _KEYS_PER_QUERY):
-        part = keys[start : start + _KEYS_PER_QUERY]
-        query = select(*_COLUMNS).where(tuple_(Node.cluster, Node.name).in_(part))
-        for row in map(_row, session.execute(query)):
+    for condition in _conditions_of(keys):
+        for row in map(_row, session.execute(select(*_COLUMNS).where(condition))):
             found[row.cluster, row.name] = row
     return found
 
 
-def list_unseen_keys(session: Session, since: datetime) -> set[NodeKey]:
-    """Return cluster and name of the nodes without a report since a time."""
-    query = select(Node.cluster, Node.name).where(Node.seen_at < since)
-    return {(cluster, name) for cluster, name in session.execute(query)}
+def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
+    """Yield conditions on parts of some nodes, each of one cluster.
+
+    SQLite reads the whole table for pairs of cluster and name.
+    """
+    by_cluster: dict[str, list[str]] = {}
+    for cluster, name in keys:
+        by_cluster.setdefault(cluster, []).append(name)
+    for cluster, names in by_cluster.items():
+        for start in range(0, len(names), _KEYS_PER_QUERY):
+            part = names[start : start + _KEYS_PER_QUERY]
+            yield and_(Node.cluster == cluster, Node.name.in_(part))
+
+
+class NodeTraits(Struct, frozen=True):
+    """What placement and drift read of a stored node; whole fleets are read so.
+
+    Attributes:
+        gpus: SKUs that count.
+        labels: as stored: JSON, and so are ``witnesses`` and ``taints``.
+    """
+
+    cluster: str
+    name: str
+    driver: str | None
+    gpus: tuple[str, ...]
+    target: str | None
+    labels: str
+    witnesses: str
+    taints: str
+    since: datetime
+    changed_at: datetime | None
+
+
+def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[NodeTraits]:
+    """Return the traits of the nodes after one, in the order of the database."""
+    query = select(*_TRAITS).order_by(*_KEY_COLUMNS).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(*after) < _KEY)
+    return [_traits(row) for row in session.execute(query)]
+
+
+def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
+    """Return the traits of some nodes; those that are not stored are left out."""
+    found: list[NodeTraits] = []
+    for condition in _conditions_of(keys):
+        found += map(_traits, session.execute(select(*_TRAITS).where(condition)))
+    return found
+
+
+_KEY = tuple_(*_KEY_COLUMNS)
+_TRAITS = tuple(Node.__table__.c[name] for name in NodeTraits.__struct_fields__)
+_GPUS = NodeTraits.__struct_fields__.index("gpus")
+
+
+def _traits(found: Any) -> NodeTraits:
+    values = list(found)
+    values[_GPUS] = _read_skus(values[_GPUS])
+    return NodeTraits(*values)
+
+
+@lru_cache(maxsize=4096)
+def _read_skus(text: str) -> tuple[str, ...]:
+    return tuple(kind["gpu"] for kind in _decode(text))
+
+
+def list_unseen_keys(
+    session: Session, since: datetime, among: Sequence[NodeKey] | None = None
+) -> set[NodeKey]:
+    """Return cluster and name of the nodes without a report since a time.
+
+    Args:
+        session: to read from.
+        since: the time.
+        among: of these only; None: of all.
+    """
+    query = select(*_KEY_COLUMNS).where(Node.__table__.c.seen_at < since)
+    if among is None:
+        return {tuple(row) for row in session.execute(query)}
+    found: set[NodeKey] = set()
+    for condition in _conditions_of(among):
+        found |= {tuple(row) for row in session.execute(query.where(condition))}
+    return found
 
 
 def find_by_name(session: Session, name: str) -> list[NodeRow]:
@@ -176,18 +269,40 @@ def list_nodes(
     return page(session, query, (Node.cluster, Node.name), _row, cursor=cursor, limit=limit)
 
 
-def changes_since(
-    session: Session, since: datetime | None
-) -> dict[tuple[str, str], datetime | None]:
+def changes_since(session: Session, since: datetime | None) -> dict[NodeKey, datetime | None]:
     """Return when what placement and drift read of nodes changed, by cluster and name.
 
     Args:
         session: to read from.
         since: at this moment or later; None: of every node with a moment.
     """
-    query = select(Node.cluster, Node.name, Node.changed_at)
+    query = select(*_KEY_COLUMNS, _CHANGED_AT)
     query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
     return {(cluster, name): at for cluster, name, at in session.execute(query)}
+
+
+def count_moments(session: Session, since: datetime | None) -> dict[datetime, int]:
+    """Return how many nodes changed at each moment.
+
+    Args:
+        session: to read from.
+        since: as of `changes_since`.
+    """
+    query = select(_CHANGED_AT, func.count()).group_by(_CHANGED_AT)
+    query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
+    return {at: count for at, count in session.execute(query) if at is not None}
+
+
+def list_changed_at(
+    session: Session, moments: Sequence[datetime]
+) -> dict[NodeKey, datetime | None]:
+    """Return the nodes that changed at certain moments, each with its moment."""
+    found: dict[NodeKey, datetime | None] = {}
+    for start in range(0, len(moments), _KEYS_PER_QUERY):
+        part = moments[start : start + _KEYS_PER_QUERY]
+        query = select(*_KEY_COLUMNS, _CHANGED_AT).where(Node.changed_at.in_(part))
+        found |= {(cluster, name): at for cluster, name, at in session.execute(query)}
+    return found
 
 
 def count_nodes(session: Session) -> int:
@@ -195,9 +310,9 @@ def count_nodes(session: Session) -> int:
     return session.execute(select(func.count()).select_from(Node)).scalar_one()
 
 
-def node_keys(session: Session) -> set[tuple[str, str]]:
+def node_keys(session: Session) -> set[NodeKey]:
     """Return cluster and name of every node."""
-    return {(cluster, name) for cluster, name in session.execute(select(Node.cluster, Node.name))}
+    return {tuple(row) for row in session.execute(select(*_KEY_COLUMNS))}
 
 
 def _row(found: Any) -> NodeRow:

@@ -144,20 +144,25 @@ class NodeViews:
             )
 
         stored = {"search": search, "cluster": cluster, "disagrees": disagrees, **self._sku(gpu)}
-        if target is not None or driver_state is not None:
-            stored["names"] = self._few_names(target, driver_state)
+        if target is not None or driver is not None or driver_state is not None:
+            stored["names"] = self._few_names(target, driver, driver_state)
         return self._list(wanted, stored, stale, cursor, limit)
 
-    def _few_names(self, target: str | None, state: DriverState | None) -> set[str] | None:
-        """Return the names of all nodes of a target whose driver has a state; None: too many.
+    def _few_names(
+        self, target: str | None, driver: str | None, state: DriverState | None
+    ) -> set[str] | None:
+        """Return the names of all nodes of a target, driver and its state; None: too many.
 
         Too many for a query are found soon by reading nodes in order.
         """
         names: set[str] = set()
         with self._fleet.compared(self._matrix()) as fleet:
             for part in fleet:
-                its_target = target is None or target in part.standing.targets
-                if its_target and state in (None, part.standing.driver):
+                if (
+                    (target is None or target in part.standing.targets)
+                    and (driver is None or is_same_driver(part.driver or "", driver))
+                    and state in (None, part.standing.driver)
+                ):
                     names.update(name for _, name in part.nodes)
                 if len(names) > _MAX_NAMES:
                     return None
@@ -188,7 +193,7 @@ class NodeViews:
         check_limit(limit)
         after = decode_cursor(cursor, (Node.cluster, Node.name)) if cursor is not None else None
         wanted = _difference_filter(target, what)
-        with self._narrowed(cluster, gpu, stale) as (fleet, _, matrix):
+        with self._narrowed(cluster, gpu, stale) as (fleet, matrix):
             return self._drift_page(fleet, matrix, wanted, after, limit)
 
     def drift_together(
@@ -207,33 +212,42 @@ class NodeViews:
         """
         check_limit(limit)
         wanted = _difference_filter(target, what)
-        with self._narrowed(cluster, gpu, stale) as (fleet, old, matrix):
+        with self._narrowed(cluster, gpu, stale) as (fleet, matrix):
+            old = self._unseen_among(fleet)
             groups = drift_groups(fleet, matrix.snapshot, stale=old, target=target, what=what)
             return groups, self._drift_page(fleet, matrix, wanted, None, limit)
 
     def group_drift(self) -> Sequence[DriftGroup]:
         """Return the groups of all drifted nodes."""
-        with self._narrowed(None, None, None) as (fleet, old, matrix):
-            return drift_groups(fleet, matrix.snapshot, stale=old)
+        with self._narrowed(None, None, None) as (fleet, matrix):
+            return drift_groups(fleet, matrix.snapshot, stale=self._unseen_among(fleet))
 
     @contextmanager
     def _narrowed(
         self, cluster: str | None, gpu: str | None, stale: bool | None
-    ) -> Iterator[tuple[Sequence[ComparedNodes], Collection[NodeKey], MatrixComparer]]:
-        """Give the nodes that filters keep, equal ones together, and the stale ones of all."""
+    ) -> Iterator[tuple[Sequence[ComparedNodes], MatrixComparer]]:
+        """Give the nodes that filters keep, equal ones together."""
         sku = sku_of(gpu, self._facts) if gpu else None
         matrix = self._matrix()
         with self._fleet.compared(matrix) as fleet:
-            with self._database.reading() as session:
-                old = nodes.list_unseen_keys(session, clock.now() - STALE_AFTER)
+            old = self._unseen() if stale is not None else ()
             yield (
                 [
                     part.narrow(cluster=cluster, sku=sku, stale=stale, stale_nodes=old)
                     for part in fleet
                 ],
-                old,
                 matrix,
             )
+
+    def _unseen_among(self, fleet: Sequence[ComparedNodes]) -> Collection[NodeKey]:
+        """Return the drifted nodes whose last report is old; of many drifted ones all that are."""
+        drifted = [key for part in fleet if part.standing.differences for key in part.nodes]
+        return self._unseen(drifted if len(drifted) <= _MAX_NAMES else None)
+
+    def _unseen(self, among: Sequence[NodeKey] | None = None) -> Collection[NodeKey]:
+        """Return the nodes whose last report is old."""
+        with self._database.reading() as session:
+            return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER, among)
 
     def _drift_page(
         self,

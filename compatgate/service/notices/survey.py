@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -74,6 +74,7 @@ class Surveyor:
         self._nodes = nodes
         self._upgrades = upgrades
         self._again: tuple[Any, dict[str, Verdict | None]] = (None, {})
+        self._impossible: tuple[Snapshot, date, conditions.ImpossibleEntries] | None = None
 
     def survey(
         self,
@@ -96,8 +97,7 @@ class Surveyor:
             releases: what is known of the facts' releases; None: do not look for new ones.
         """
         covered = set(KINDS)
-        fits = shared_fit_cache(snapshot.facts)
-        impossible = conditions.find_impossible_entries(snapshot, fits, now, seconds)
+        impossible = self._find_impossible(snapshot, now, seconds)
         if not impossible.complete:
             covered.discard("entry-impossible")
         asked = _list_questions(session, now)
@@ -129,6 +129,18 @@ class Surveyor:
             *(find_new_releases(learned, snapshot) if learned else ()),
         )
         return Survey(_with_owners(session, found, snapshot), frozenset(covered), learned)
+
+    def _find_impossible(
+        self, snapshot: Snapshot, now: datetime, seconds: float
+    ) -> conditions.ImpossibleEntries:
+        """Find the impossible entries; once all were evaluated, matrix, facts and day decide."""
+        known = self._impossible
+        if known is not None and known[0] is snapshot and known[1] == now.date():
+            return known[2]
+        fits = shared_fit_cache(snapshot.facts)
+        found = conditions.find_impossible_entries(snapshot, fits, now, seconds)
+        self._impossible = (snapshot, now.date(), found) if found.complete else None
+        return found
 
     def _verdicts(self, snapshot: Snapshot, now: datetime) -> dict[str, Verdict | None]:
         """Return the cache of today's verdicts: of this matrix, evidence and hour."""

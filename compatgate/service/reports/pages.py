@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from msgspec import Meta, Struct
 
 from compatgate.errors import BadInput
 from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.links import link
 from compatgate.service.reports.formats import arrange
 from compatgate.service.reports.service import make_report
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -45,5 +47,21 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
         sections = arrange(msgspec.to_builtins(found))
     except BadInput as error:
         problem = error
-    context = {"name": name, "query": ask.query, "sections": sections, "problem": problem}
+    context = {
+        "name": name,
+        "query": ask.query,
+        "sections": sections,
+        "problem": problem,
+        "place_of": _place_of,
+    }
     return HtmlPage("report.html", f"{name}: report", context, None, 400 if problem else 200)
+
+
+_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
+
+
+def _place_of(text: str) -> str | None:
+    """Return the page of a verdict, run or revision that a cell names; None: it is other text."""
+    found = _REFERENCE.fullmatch(text)
+    return link(_PLACES[found[1]], text.removeprefix("revision ")) if found else None

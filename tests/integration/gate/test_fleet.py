@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.schemas import Report
 from compatgate.service.nodes.service import NodeViews
 
@@ -94,3 +97,91 @@ def test_a_page_that_cannot_be_is_refused(
     with pytest.raises(BadInput) as caught:
         reader.drift(**asked)
     assert caught.value.field == field
+
+
+LABELS = (OTHER, SOUND, SOUND | {"nvidia.com/gpu.product": "NVIDIA-L4"}, {"pool": "x"})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_fleet_that_changes_at_random_is_what_each_node_says(
+    stocked: Gate, reader: NodeViews, by: Authorship, seed: int
+) -> None:
+    draw = random.Random(seed)
+    for _ in range(12):
+        cluster = draw.choice(("eu", "us"))
+        picked = draw.sample(range(40), draw.randint(1, 15))
+        named = [
+            {
+                "name": f"n{number}",
+                "labels": draw.choice(LABELS),
+                "target": draw.choice(("prod-a100", "ci-l4")),
+                "seen_at": clock.now() - timedelta(hours=draw.choice((0, 30))),
+            }
+            for number in picked
+        ]
+        tell(stocked, cluster, *named)
+        if draw.random() < 0.4:
+            stocked.nodes.remove(f"n{picked[0]}", by, cluster)
+        views = list(reader.each())
+        keys = sorted((one.row.cluster, one.row.name) for one in views)
+        for target in ("prod-a100", "ci-l4"):
+            its = [
+                (one.row.cluster, one.row.name) for one in views if target in one.standing.targets
+            ]
+            assert list(reader.keys_of(target)) == sorted(its)
+        for driver in ("550.54.15", "535.183.1", "1.2.3"):
+            its = [
+                (one.row.cluster, one.row.name)
+                for one in views
+                if is_same_driver(one.row.driver or "", driver)
+            ]
+            found = reader.list(driver=driver, limit=1000).items
+            assert [(one.row.cluster, one.row.name) for one in found] == sorted(its)
+        differing = {
+            (one.row.cluster, one.row.name): one for one in views if one.standing.differences
+        }
+        page = reader.drift(limit=1000).items
+        assert [(one.row.cluster, one.row.name) for one in page] == sorted(differing)
+        assert list(page) == [differing[key] for key in keys if key in differing]
+        for group in reader.group_drift():
+            members = [
+                one
+                for one in views
+                for found in one.standing.differences
+                if (found.target, found.what, found.have, found.declared)
+                == (group.target, group.what, group.have, group.declared)
+            ]
+            assert (group.nodes, group.stale) == (len(members), sum(one.stale for one in members))
+
+
+@pytest.mark.parametrize(("writer", "look"), [(-4, 0), (-4, 120), (120, 0), (120, -120), (0, 120)])
+def test_a_change_is_seen_whichever_clock_is_wrong(
+    stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
+) -> None:
+    real = clock.now
+
+    def shift(minutes: int) -> None:
+        monkeypatch.setattr(clock, "now", lambda: real() + timedelta(minutes=minutes))
+
+    hour = real() - timedelta(hours=1)
+    nodes = [{"name": name, "labels": SOUND, "seen_at": hour} for name in ("a", "b")]
+    tell(stocked, "eu", *nodes)
+    shift(look)
+    assert drifted(reader) == []
+    shift(writer)
+    tell(stocked, "eu", {"name": "a", "labels": OTHER})
+    shift(look)
+    assert drifted(reader) == ["eu/a"]
+    shift(0)
+    tell(stocked, "eu", {"name": "b", "labels": OTHER})
+    shift(look)
+    assert drifted(reader) == ["eu/a", "eu/b"]
+
+
+def test_a_node_that_an_older_program_stored_is_seen(stocked: Gate, reader: NodeViews) -> None:
+    tell(stocked, "eu", {"name": "a", "labels": SOUND})
+    assert drifted(reader) == []
+    tell(stocked, "eu", {"name": "b", "labels": OTHER})
+    with stocked.database.writing() as session:
+        session.execute(text("UPDATE nodes SET changed_at = NULL WHERE name = 'b'"))
+    assert drifted(reader) == ["eu/b"]

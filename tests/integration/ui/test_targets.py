@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.gate import pages as gate_pages
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import EXAMPLE, Report
@@ -178,12 +181,25 @@ def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
     assert "is not a driver branch" in wrong.text
 
 
+def test_a_long_what_if_shows_the_first_pairs_and_exports_all(pages, monkeypatch):
+    client, place = pages(), "/ui/what-if?target=staging-h100&driver=525.60.13"
+    whole = client.get(place).text
+    assert "more pair" not in whole
+    exported = client.get(f"{place}&format=csv").text
+    monkeypatch.setattr(gate_pages, "_MAX_CHANGES", 1)
+    shown = client.get(place).text
+    assert f"{len(exported.splitlines()) - 2:,} more pair" in shown
+    assert shown.count('<td class="is-') < whole.count('<td class="is-')
+    assert client.get(f"{place}&format=csv").text == exported
+
+
 def test_what_happened_on_a_target_has_a_page(pages, stocked):
     client = pages()
     assert "/ui/targets/prod-a100/report" in client.get("/ui/targets/prod-a100").text
     shown = client.get("/ui/targets/prod-a100/report").text
     for said in ("Time line", "create Target prod-a100", "changes of the matrix"):
         assert said in shown
+    assert re.search(r'<td><a href="/ui/revisions/\d+">revision \d+</a></td>', shown)
     wrong = client.get("/ui/targets/prod-a100/report?since=soon")
     assert wrong.status_code == 400
     assert "is not a time" in wrong.text

@@ -17,8 +17,8 @@ def _document(kind: str, name: str, spec: str) -> tuple[str, str, Document, int]
     return kind, name, read(kind, text), 1
 
 
-def _target(name: str, gpu: str = "L4", driver: str = "580.95.05"):
-    pool = f'{{"name": "p", "gpu": "{gpu}", "driver": "{driver}"}}'
+def _target(name: str, gpu: str = "L4", driver: str = "580.95.05", more: str = ""):
+    pool = f'{{"name": "p", "gpu": "{gpu}", "driver": "{driver}"{more}}}'
     return _document("Target", name, f'{{"pools": [{pool}]}}')
 
 
@@ -70,3 +70,30 @@ def test_an_entry_stands_on_each_target_that_it_is_for(made, facts, now):
     assert [pair.target for pair in pairs] == ["t9", "t10"]
     assert total == 3
     assert pairs[1].status == "blessed"
+
+
+def test_pools_that_differ_below_the_driver_have_their_own_outcome(made, facts, now):
+    node = ', "node": {{"kernel-modules": "{}"}}'
+    snapshot = made(
+        _target("open", gpu="V100-SXM2-32GB", more=node.format("open")),
+        _target("own", gpu="V100-SXM2-32GB", more=node.format("proprietary")),
+        _entry("e", "blessed", '"*"'),
+    )
+    fits, entry = FitCache(facts), snapshot.entries["e"]
+    pools = {name: target.pools[0] for name, target in snapshot.targets.items()}
+    said = {name: fits.evaluate(entry, pool, now) for name, pool in pools.items()}
+    assert said["open"] == FitCache(facts).evaluate(entry, pools["open"], now)
+    assert said["own"] == FitCache(facts).evaluate(entry, pools["own"], now)
+    assert "open kernel modules" in said["open"].why
+    assert said["open"] != said["own"]
+
+
+def test_entries_with_equal_components_have_the_outcome_of_each_alone(made, facts, now):
+    targets = [_target("l4"), _target("old", driver="470.256.02"), _target("v", "V100-SXM2-32GB")]
+    entries = [_entry(f"e{n}", "blessed", '"*"') for n in range(3)]
+    snapshot = made(*targets, *entries)
+    fits = FitCache(facts)
+    for entry in snapshot.entries.values():
+        for target in snapshot.targets.values():
+            alone = FitCache(facts).evaluate(entry, target.pools[0], now)
+            assert fits.evaluate(entry, target.pools[0], now) == alone

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver, parse_constraint
 from compatgate.core.plan.effects import Question, make_plan
+from compatgate.core.plan.frontier import FactsEvaluator, Placed, find_frontier
 from compatgate.core.plan.ranges import edit_entry
 from compatgate.core.plan.result import Plan, RunningStack
 from compatgate.core.plan.upgrades import resolve_upgrades
@@ -109,6 +110,48 @@ def test_the_frontier_names_the_last_branch_that_drives_a_gpu(ask: Ask) -> None:
         assert row.first is None
         assert any(why.startswith("p0: CG105") for why in row.why)
     assert not any(row.first for branch, row in rows.items() if branch < 525)
+
+
+def test_equal_stacks_in_a_frontier_answer_as_each_of_them_alone(
+    facts: Facts, now: datetime, pool_of: PoolOf
+) -> None:
+    stacks = [
+        parse_stack({"cuda": "12.1", "torch": "2.4.1+cu121"}),
+        parse_stack({"cuda": "11.8", "torch": "2.4.1+cu118"}),
+        parse_stack({"cuda": "13.0", "torch": "2.9.0+cu130"}),
+    ]
+    pools = [replace(pool_of(text), name=f"p{n}") for n, text in enumerate((A100, V100))]
+    placed = [
+        Placed(f"s{n}-{stack.components['cuda']}-{pool.name}", stack, pool)
+        for n in range(3)
+        for stack in stacks
+        for pool in pools
+    ]
+    judge = FactsEvaluator("t", facts, Matrix(), now)
+    together = find_frontier(placed, {}, judge, facts)
+    alone = [find_frontier([one], {}, judge, facts) for one in placed]
+    assert together.subjects == len(placed)
+    for place, row in enumerate(together.rows):
+        rows = [one.rows[place] for one in alone]
+        assert row.keeps == sum(one.keeps for one in rows)
+        assert row.loses == tuple(sorted(name for one in rows for name in one.loses))
+        assert row.unknown == sum(one.unknown for one in rows)
+        assert row.first is None or row.keeps == len(placed)
+
+
+def test_a_waiver_of_one_target_does_not_answer_for_another(
+    facts: Facts, now: datetime, pool_of: PoolOf
+) -> None:
+    stack = parse_stack({"cuda": "12.4", "torch": "2.4.1+cu124"})
+    pool = pool_of("driver=470.256.02,gpu=A100-SXM4-80GB")
+    before = FactsEvaluator("mine", facts, Matrix(), now)(stack, pool)
+    assert before[1]
+    rules = tuple(said.split()[0] for said in before[1])
+    waiver = Waiver("w", rules, ("mine",), "team", "moves soon", now.date().isoformat())
+    matrix = Matrix(2, None, [waiver])
+    assert FactsEvaluator("mine", facts, matrix, now)(stack, pool)[0] < before[0]
+    assert FactsEvaluator("other", facts, matrix, now)(stack, pool) == before
+    assert FactsEvaluator("mine", facts, Matrix(3), now)(stack, pool) == before
 
 
 def test_framework_releases_are_counted_before_and_after(ask: Ask) -> None:

@@ -235,3 +235,23 @@ def test_what_was_measured_counts_before_what_an_entry_allows(ask: Ask) -> None:
     run = measured(components={c: parse_version(c, text) for c, text in components.items()})
     found = ask({"driver": "535.216.01"}, entry(**TORCH), evidence=(run, measured(finished=1)))
     assert found.entries[0].pools[0].stack == components
+
+
+def test_entries_that_state_the_same_change_as_each_of_them_alone(ask: Ask) -> None:
+    narrow = {**TORCH, "driver": ">=535,<536"}
+    entries = [entry(f"open-{n}", **TORCH) for n in range(3)]
+    entries += [entry(f"narrow-{n}", **narrow) for n in range(2)]
+    entries += [entry("kept", "deprecated", **TORCH), entry("left", "candidate", **TORCH)]
+    entries += [replace(entry("l4", **TORCH), gpus=("L4",)), entry("none", driver=">=535")]
+    together = ask({"driver": "580.95.05"}, *entries)
+    alone = {one.entry: one for e in entries for one in ask({"driver": "580.95.05"}, e).entries}
+    assert {one.entry for one in together.entries} == alone.keys()
+    assert "left" not in alone
+    for one in together.entries:
+        assert (one.status, one.open) == (alone[one.entry].status, alone[one.entry].open)
+        assert [(p.pool, p.stack) for p in one.pools] == [
+            (p.pool, p.stack) for p in alone[one.entry].pools
+        ]
+    changes = {one.entry: one.change for one in together.entries}
+    assert changes["open-0"] == changes["open-1"] == changes["open-2"]
+    assert changes["narrow-0"] == changes["narrow-1"]
