@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from ui_axe import violations
 
 OLD, NEW = "535.183.01", "580.95.05"
 Api = Callable[..., Any]
@@ -86,9 +87,7 @@ def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):
     expect(page.get_by_role("button", name="Start wave 1")).to_be_visible()
 
 
-def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(
-    racks, open_page, api, violations
-):
+def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(racks, open_page, api):
     body = {"name": "racks-580", "target": racks, "driver": NEW, "reason": "fixes Xid 119"}
     api("POST", "upgrades", body)
     watching = open_page("upgrades/racks-580", signed_in=True)
