@@ -12,7 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, StorageState, sync_playwright
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    StorageState,
+    sync_playwright,
+)
 from playwright.sync_api import Error as PlaywrightError
 
 PATIENCE_MS = 30_000
@@ -114,6 +121,21 @@ def _is_renewed(page: Page) -> bool:
     except PlaywrightError:
         return False
     return True
+
+
+def reach(page: Page, wanted: Locator) -> None:
+    """Go to a place with the key Tab alone; it is looked up once, and again once it is replaced."""
+    wanted.wait_for()
+    place = wanted.element_handle()
+    for _ in range(200):
+        reached = place.evaluate("e => e.isConnected ? e === document.activeElement : null")
+        if reached:
+            return
+        if reached is None:
+            place = wanted.element_handle()
+        else:
+            page.keyboard.press("Tab")
+    raise AssertionError("the key Tab does not lead there")
 
 
 class Watched:

@@ -13,8 +13,9 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 from ui_axe import violations
+from ui_browser import reach
 
 OLD, NEW = "535.183.01", "580.95.05"
 Api = Callable[..., Any]
@@ -62,15 +63,6 @@ def racks(api: Api) -> Iterator[str]:
     for node in nodes:
         api("DELETE", f"nodes/{node['name']}?cluster=racks&reason=over")
     api("DELETE", "targets/racks?reason=over")
-
-
-def reach(page: Page, wanted: Locator) -> None:
-    """Go to a place with the key Tab alone."""
-    for _ in range(150):
-        page.keyboard.press("Tab")
-        if wanted.evaluate("e => e === document.activeElement"):
-            return
-    raise AssertionError("the key Tab does not lead there")
 
 
 def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from ui_axe import dark_violations, violations
+from ui_browser import reach
 from ui_pictures import take_picture
 from ui_runs import PASSED, SLOWER
 
@@ -58,7 +59,7 @@ class Walk:
 
     def press(self, wanted: Locator, *, follows: bool = True) -> None:
         """Press a button, or follow a link; wait for the page that ``follows``."""
-        self._reach(wanted)
+        reach(self.page, wanted)
         if follows:
             with self.page.expect_navigation():
                 self._act("Enter")
@@ -67,7 +68,7 @@ class Walk:
 
     def fill(self, wanted: Locator, text: str) -> None:
         """Type into a field, in place of what it holds; a text of many lines is pasted."""
-        self._reach(wanted)
+        reach(self.page, wanted)
         self.page.keyboard.press("ControlOrMeta+a")
         self.actions += 1
         if "\n" in text:
@@ -77,7 +78,7 @@ class Walk:
 
     def choose(self, wanted: Locator, label: str) -> None:
         """Choose from a list by the beginning of a label."""
-        self._reach(wanted)
+        reach(self.page, wanted)
         self.actions += 1
         self.page.keyboard.type(label)
 
@@ -89,14 +90,6 @@ class Walk:
     def _act(self, key: str) -> None:
         self.actions += 1
         self.page.keyboard.press(key)
-
-    def _reach(self, wanted: Locator) -> None:
-        wanted.wait_for()
-        for _ in range(200):
-            if wanted.evaluate("e => e === document.activeElement"):
-                return
-            self.page.keyboard.press("Tab")
-        raise AssertionError("the key Tab does not lead there")
 
 
 def test_an_entry_is_blessed_after_its_canary(tried, open_page):
