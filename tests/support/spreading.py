@@ -75,7 +75,7 @@ SHARED = {
     "plain_engine": "engines",
     "toolkit": "compilers",
     "running_slurm": "slurm",
-    "open_page": "browser",
+    "chromium": "browser",
     "database_with_runs": "pages",
     "running_issuer": "issuer",
 }

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from catalogue import own_cache
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Page,
-    StorageState,
-    expect,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, Page, expect
+from ui_axe import axe_script
+from ui_browser import LOOK, PATIENCE_MS, Chromium, Watched, program
 from ui_site import fill, workloads_of
 
 ROOT = Path(__file__).parents[3]
-_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+HERE = Path(__file__).parent
 
 
 class Site:
@@ -63,104 +56,92 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert process.wait(20) == 0
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium; ``COMPATGATE_TEST_CHROMIUM`` names the program.
-
-    It ends with its file: as long as it is there, no other test can have an event loop.
-    """
-    program = os.environ.get("COMPATGATE_TEST_CHROMIUM") or next(
-        (found for name in _NAMES if (found := shutil.which(name))), None
-    )
-    if program is None:
-        reason = "no Chromium: install chromium-headless-shell, or set COMPATGATE_TEST_CHROMIUM"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-        running = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield running
-        running.close()
+_running: list[Chromium] = []
 
 
-Opened = Callable[..., Page]
-PATIENCE_MS = 30_000
-"""For what a browser is to show: another process of tests may want both cores."""
-expect.set_options(timeout=PATIENCE_MS)
-
-
-@pytest.fixture(scope="module")
-def signed_in_state(browser: Browser, site: Site) -> StorageState:
-    """Cookies of a browser in which the administrator signed in."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(site.at("sign-in"))
-    page.get_by_label("Token").fill(site.admin)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(site.at(""))
-    state = context.storage_state()
-    context.close()
-    return state
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """The program."""
+    return program()
 
 
 @pytest.fixture
-def open_page(browser: Browser, site: Site, signed_in_state: StorageState) -> Iterator[Opened]:
+def chromium(chromium_path: str, site: Site) -> Chromium:
+    """Chromium, where the administrator has signed in."""
+    if not _running:
+        _running.append(Chromium(chromium_path))
+    running = _running[0]
+    if running.signed_in is None:
+        page = running.page(signed_in=False)
+        page.goto(site.at("sign-in"))
+        page.get_by_label("Token").fill(site.admin)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(site.at(""))
+        running.signed_in = page.context.storage_state()
+        running.tidy()
+    return running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """End Chromium after the last test of this folder: no other test could have an event loop."""
+    yield
+    if _running and (nextitem is None or not nextitem.path.is_relative_to(HERE)):
+        _running.pop().stop()
+
+
+@pytest.fixture
+def browser(chromium: Chromium) -> Browser:
+    """For contexts of one test."""
+    return chromium.browser
+
+
+Opened = Callable[..., Page]
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture
+def open_page(chromium: Chromium, site: Site) -> Iterator[Opened]:
     """Opens pages; a console error, or an error of a script, fails the test.
 
     ``signed_in`` uses the administrator's token; ``expected`` are parts of lines of the console
     that the test provokes; other options are those of a browser context.
     """
-    contexts, wrong = [], []
+    contexts, watched = [], Watched()
 
     def open_(
         path: str, *, signed_in: bool = False, expected: tuple[str, ...] = (), **options
     ) -> Page:
-        def note(message: ConsoleMessage) -> None:
-            fine = any(part in message.text for part in ("status of 4", *expected))
-            if message.type in ("error", "warning") and not fine:
-                wrong.append(message.text)
-
-        options.setdefault("viewport", {"width": 1440, "height": 900})
-        options.setdefault("reduced_motion", "reduce")  # colours are looked at right after a change
-        if signed_in:
-            options["storage_state"] = signed_in_state
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
+        if options:
+            state = chromium.signed_in if signed_in else None
+            contexts.append(chromium.browser.new_context(**LOOK | options, storage_state=state))
+            page = contexts[-1].new_page()
+        else:
+            page = chromium.page(signed_in=signed_in)
         page.set_default_timeout(PATIENCE_MS)
-        page.on("console", note)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        watched.watch(page, expected)
         page.goto(site.at(path))
         return page
 
     yield open_
     for context in contexts:
         context.close()
-    assert wrong == []
-
-
-COLOURS = ["color-contrast", "link-in-text-block"]
-"""The rules of axe-core that look at colours: only they can find another thing in dark mode."""
-_RUN = """
-async rules => {
-    const options = {resultTypes: ["violations"], ...(rules.length ? {runOnly: rules} : {})};
-    return (await axe.run(document, options)).violations
-}"""
+    chromium.tidy()
+    watched.leave()
+    assert watched.wrong == []
 
 
 @pytest.fixture
-def violations() -> Callable[..., list[str]]:
-    """What axe-core finds on a page that is serious or critical, as lines."""
+def look_at(chromium: Chromium, site: Site) -> Iterator[Opened]:
+    """Goes to a page in a tab that is there, for tests that only look: else as ``open_page``."""
+    watched = Watched()
 
-    def find(page: Page, *, colours_only: bool = False) -> list[str]:
-        if page.evaluate("typeof axe") == "undefined":
-            page.evaluate(Axe().axe_script)
-        return [
-            f"{one['id']}: {one['help']}: {node['html'][:160]}"
-            for one in page.evaluate(_RUN, COLOURS if colours_only else [])
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
+    def go(path: str, *, signed_in: bool = False, scripts: bool = True) -> Page:
+        tab = chromium.tab(signed_in=signed_in, scripts=scripts, begin=axe_script())
+        watched.watch(tab)
+        tab.goto(site.at(path))
+        return tab
 
-    return find
+    yield go
+    watched.leave()
+    assert watched.wrong == []

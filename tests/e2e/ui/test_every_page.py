@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from ui_axe import dark_violations, narrow_violations, violations
+from ui_browser import PHONE
 from ui_pictures import PICTURES, take_picture
 from ui_runs import PASSED, QUEUED, SICK, SLOWER
 
@@ -89,23 +91,22 @@ PAGES = [
 """Paths below ``/ui/``, as an administrator sees them."""
 
 
-PHONE = {"width": 390, "height": 844}
-
-
 @pytest.mark.parametrize("path", PAGES)
-def test_it_is_accessible_in_light_and_dark_and_fits_a_phone(open_page, violations, path):
-    page = open_page(path, signed_in=path != "sign-in", color_scheme="light")
+def test_it_is_accessible_in_light_and_dark_and_on_a_phone(look_at, path):
+    page = look_at(path, signed_in=path != "sign-in")
     take_picture(page, PICTURES.get(path))
-    assert violations(page) == []
+    assert violations(page) == [], "light"
     page.emulate_media(color_scheme="dark")
-    assert violations(page, colours_only=True) == []
+    assert dark_violations(page) == [], "dark"
     page.set_viewport_size(PHONE)
+    page.wait_for_function("innerWidth === 390")
     width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(width) == 0
+    assert narrow_violations(page) == [], "on a phone"
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if "?" not in path])
-def test_it_can_be_read_without_scripts(open_page, path):
-    page = open_page(path, java_script_enabled=False, signed_in=path != "sign-in")
+def test_it_can_be_read_without_scripts(look_at, path):
+    page = look_at(path, scripts=False, signed_in=path != "sign-in")
     assert page.locator("main h1").is_visible()
     assert page.locator("main").inner_text().strip()

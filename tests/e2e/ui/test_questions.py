@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, Route, expect
+from ui_axe import violations
 
 POOL = "driver=580.95.05&gpu=A100-SXM4-80GB"
 STACK = "torch=2.4.1+cu124"
@@ -47,7 +48,7 @@ class Held:
         self.routes = []
 
 
-def test_a_refused_question_takes_the_place_of_the_answer_before(open_page, violations):
+def test_a_refused_question_takes_the_place_of_the_answer_before(open_page):
     page = open_page(ANSWERED)
     answers = page.locator("#answers")
     expect(answers).to_contain_text("Allowed")
@@ -61,9 +62,7 @@ def test_a_refused_question_takes_the_place_of_the_answer_before(open_page, viol
     expect(answers.get_by_role("alert")).to_have_count(0)
 
 
-def test_one_entry_in_the_palette_is_answered_and_the_next_one_leaves_no_old_answer(
-    open_page, violations
-):
+def test_one_entry_in_the_palette_is_answered_and_the_next_one_leaves_no_old_answer(open_page):
     page = open_page("entries")
     page.keyboard.press("/")
     page.keyboard.type("torch 2.4 cu124 @ prod-a100")
@@ -118,7 +117,7 @@ def test_a_question_that_is_too_long_is_refused_where_its_answer_would_be(open_p
     expect(page.locator("#answers")).not_to_contain_text("Allowed")
 
 
-def test_a_server_that_is_away_leaves_no_answer(open_page, violations):
+def test_a_server_that_is_away_leaves_no_answer(open_page):
     page = open_page(ANSWERED, expected=AWAY)
     page.context.set_offline(True)
     ask(page, "torch=2.7.0+cu128")

@@ -13,7 +13,9 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
+from ui_axe import violations
+from ui_browser import reach
 
 OLD, NEW = "535.183.01", "580.95.05"
 Api = Callable[..., Any]
@@ -63,15 +65,6 @@ def racks(api: Api) -> Iterator[str]:
     api("DELETE", "targets/racks?reason=over")
 
 
-def reach(page: Page, wanted: Locator) -> None:
-    """Go to a place with the key Tab alone."""
-    for _ in range(150):
-        page.keyboard.press("Tab")
-        if wanted.evaluate("e => e === document.activeElement"):
-            return
-    raise AssertionError("the key Tab does not lead there")
-
-
 def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):
     page = open_page(f"targets/{racks}/plan?driver={NEW}", signed_in=True)
     reach(page, page.get_by_role("link", name="Create an upgrade from this plan"))
@@ -86,9 +79,7 @@ def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):
     expect(page.get_by_role("button", name="Start wave 1")).to_be_visible()
 
 
-def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(
-    racks, open_page, api, violations
-):
+def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(racks, open_page, api):
     body = {"name": "racks-580", "target": racks, "driver": NEW, "reason": "fixes Xid 119"}
     api("POST", "upgrades", body)
     watching = open_page("upgrades/racks-580", signed_in=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ui_axe import violations
 from ui_pictures import take_picture
 from werkzeug.serving import make_server
 
@@ -45,7 +46,7 @@ def link(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
-def test_why_i_was_denied_is_no_click_away(browser, violations, link, scheme, width):
+def test_why_i_was_denied_is_no_click_away(browser, link, scheme, width):
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
     )
