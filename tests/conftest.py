@@ -22,6 +22,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 pytest_plugins = [
     "prepared",
     "url_rules",
+    "statements",
     "catalogue",
     "spreading",
     "image_registry",

@@ -147,6 +147,8 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
 
 
 Schema = dict[str, Any]
+_COMMON = "common.schema.json"
+"""The schema of what several files share, as references name it."""
 
 
 def schema_folder() -> str:
@@ -197,19 +199,53 @@ def schema_errors(
         document: parsed content.
         partial: accept missing sections.
     """
-    from jsonschema import Draft202012Validator
-    from referencing import Registry, Resource
-
-    schema = _optional_sections(read_schema(source)) if partial else read_schema(source)
-    common = Resource.from_contents(read_schema("common"))
-    registry: Any = Registry().with_resource("common.schema.json", common)
-    validator = Draft202012Validator(schema, registry=registry)
+    schema, validator = _validator(source, partial)
     for error in validator.iter_errors(document):
         yield (
             natural_path(document, list(error.absolute_path), schema),
             error.instance,
             _reason(error),
         )
+
+
+@lru_cache(maxsize=128)
+def _validator(source: str, partial: bool) -> tuple[Schema, Any]:
+    """Return the schema of a fact file, and its validator."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
+    schema, common = read_schema(source), read_schema("common")
+    if partial:
+        schema = _optional_sections(schema)
+    inlined = _inline_references(schema, {"#": schema, _COMMON: common}, "#")
+    registry: Any = Registry().with_resource(_COMMON, Resource.from_contents(common))
+    return schema, Draft202012Validator(inlined, registry=registry)
+
+
+def _inline_references(node: Any, files: dict[str, Schema], here: str) -> Any:
+    """Replace references by what they name: to look each up costs as much as to validate by it.
+
+    One beside a description stays, as errors are explained by the description of what it names.
+
+    Args:
+        node: a part of a schema.
+        files: schemas by how a reference names them.
+        here: the name of the schema that the part is in.
+    """
+    if isinstance(node, list):
+        return [_inline_references(part, files, here) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if not isinstance(reference := node.get("$ref"), str):
+        return {key: _inline_references(part, files, here) for key, part in node.items()}
+    file, _, pointer = reference.partition("#")
+    file = file or here
+    if len(node) > 1:
+        return {**node, "$ref": f"{file.removesuffix('#')}#{pointer}"}
+    found: Any = files[file]
+    for key in pointer.strip("/").split("/"):
+        found = found[key]
+    return _inline_references(found, files, file)
 
 
 def _optional_sections(schema: Schema) -> Schema:

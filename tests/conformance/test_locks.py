@@ -98,11 +98,29 @@ def bumped(text: str, name: str) -> str:
     return "".join(parts)
 
 
+def shortened(text: str, names: tuple[str, ...]) -> str:
+    """Return a lock of uv without the files of other packages, most of it: it is read often.
+
+    Another lock stays as it is: pylock.toml must list the files of every package.
+    """
+    if "[[packages]]" in text:
+        return text
+    parts = []
+    for block in re.split(r"(?m)^(?=\[\[package)", text):
+        found = re.search(r'^name = "([^"]+)"', block, re.MULTILINE)
+        if found and found[1] not in names:
+            block = re.sub(r"(?m)^wheels = \[\n(    .*\n)*\]\n", "", block)
+        parts.append(block)
+    return "".join(parts)
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if form(r) != "requirements.txt"], ids=name_of)
 def test_two_locks_that_differ_in_one_gpu_package_are_two_stacks(row, read):
-    text = path_of(row["lock"]).read_text()
-    ours = parse_stack(read(row["lock"])).to_json()
-    for name in (*row["judged"], *row.get("open", ()), *row.get("options", ())):
+    names = (*row["judged"], *row.get("open", ()), *row.get("options", ()))
+    text = shortened(path_of(row["lock"]).read_text(), names)
+    ours = parse_stack(read(row["lock"], text)).to_json()
+    assert ours == parse_stack(read(row["lock"])).to_json()
+    for name in names:
         other = bumped(text, name)
         assert other != text, name
         assert parse_stack(read(row["lock"], other)).to_json() != ours, name

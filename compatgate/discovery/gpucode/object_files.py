@@ -88,7 +88,7 @@ class SectionView(RawIOBase):
         if self._at + count <= len(self._head):
             data = self._head[self._at : self._at + count]
         elif self._source.seekable:
-            self._source.seek(offset)
+            self._source.seek(offset, count)
             data = self._source.read(count)
         else:
             data = self._source.known(offset, count)

@@ -122,9 +122,19 @@ class Source:
             self._advance(taken)
             count -= taken
 
-    def seek(self, offset: int) -> None:
-        """Go to an offset of a seekable file."""
-        self.position, self._buffer, self._start = offset, b"", 0
+    def seek(self, offset: int, wanted: int | None = None) -> None:
+        """Go to an offset of a seekable file.
+
+        Args:
+            offset: from the file's first byte.
+            wanted: number of bytes that are read there, if known: they may be in the buffer.
+        """
+        start = self._start + offset - self.position
+        if wanted is not None and 0 <= start <= len(self._buffer) - wanted:
+            self._start = start
+        else:
+            self._buffer, self._start = b"", 0
+        self.position = offset
 
     def find(self, pattern: bytes, end: int | None, base: int) -> int | None:
         """Go to the next ``pattern`` at a multiple of 8 bytes from ``base``, or to the end.
