@@ -63,29 +63,16 @@ def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requir
 
 def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
     name, have = requirement.name, requirement.have
-    message = f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
-    loads = name == "torch" and _is_of_pinned_minor(package, requirement)
-    if loads:
-        message += ": installers refuse that, and what was compiled for one patch loads with others"
     return Problem(
-        "warn" if loads else "fail",
+        "fail",
         name,
-        message + describe_assumption(package),
+        f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
+        + describe_assumption(package),
         have=have.text,
         need=requirement.spec,
         source=source_of(package),
         candidates=lambda: requirement.candidates(),
     )
-
-
-_PINNED = re.compile(r"==\s*(?P<minor>\d+\.\d+)\.\d+")
-
-
-def _is_of_pinned_minor(package: GpuPackage, requirement: Requirement) -> bool:
-    """Tell whether an extension pins a patch of the minor that the stack has (CG413)."""
-    have = format_parts(requirement.have.major_minor)
-    pinned = _PINNED.fullmatch(requirement.spec)
-    return bool(pinned and pinned["minor"] == have == package.built_for_torch)
 
 
 def check_torch(context: RuleContext) -> RuleAnswer:

@@ -109,8 +109,7 @@ def package_requires(context: RuleContext) -> RuleAnswer:
 
     Pins and ranges are read from the metadata of the wheel. Installers hold them unless they were
     told not to (``--no-deps``, an override, two installs after each other); what was linked or
-    compiled against another release then fails when it is loaded. An extension that pins another
-    patch of the stack's own torch minor warns: it was compiled for that minor.
+    compiled against another release then fails when it is loaded.
 
     Example: ``xformers`` 0.0.35 asks for torch 2.10.0; with torch 2.9.1 it is another ABI.
 
