@@ -15,7 +15,7 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
-from compatgate.core.stack import canonical_key, parse_stack_text
+from compatgate.core.stack import canonical_key, is_repeated, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import read_text
 
@@ -203,7 +203,7 @@ def read_stack(texts: Iterable[str]) -> dict[str, Any]:
     stack: dict[str, Any] = {}
     for text in texts:
         for name, value in _parse_field("stack", text).items():
-            if canonical_key(name) in map(canonical_key, stack):
+            if any(is_repeated(name, other) for other in stack):
                 problem = f"{canonical_key(name)} is stated twice"
                 raise BadInput(problem, field=f"stack.{name}", hint="name each component once")
             stack[name] = value

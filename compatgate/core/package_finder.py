@@ -17,7 +17,10 @@ from compatgate.core.package_wheels import (
     find_labelled_record,
     find_record,
     gpus_of_record,
+    has_new_abi,
     names_cuda,
+    release_label,
+    released_record,
 )
 from compatgate.core.packages import GpuPackage
 from compatgate.core.request import Cpu, Os
@@ -33,6 +36,7 @@ _MAX_FINDERS = 64
 """Number of cached platforms."""
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
+_AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
 
@@ -90,6 +94,7 @@ class PackageFinder:
                     if name in facts.frameworks or facts.has_records(name, version)
                 ]
             ),
+            cuda.text if (cuda := stack.components.get("cuda")) else "",
             tuple(stack.wheels.items()),
             tuple(stack.code.items()),
         )
@@ -111,13 +116,20 @@ class PackageFinder:
 
     def of_stack(self, stack: Stack, name: str) -> GpuPackage:
         """Return a part of a stack with its record."""
-        version = stack.versions[name]
+        version, wheel = stack.versions[name], stack.wheels.get(name)
+        code = stack.code.get(name, ())
         if name in stack.measured:
-            return self.installed(name, version, stack.code.get(name, ()), stack.measured[name])
-        return self.find(name, version, stack.wheels.get(name), stack.code.get(name, ()))
+            return self.installed(name, version, code, stack.measured[name])
+        label = "" if wheel or code or version.local else self._label_beside_torch(stack, name)
+        return self.find(name, version, wheel, code, label)
 
     def find(
-        self, name: str, version: Version, wheel: Wheel | None = None, stated: tuple[Arch, ...] = ()
+        self,
+        name: str,
+        version: Version,
+        wheel: Wheel | None = None,
+        stated: tuple[Arch, ...] = (),
+        label: str = "",
     ) -> GpuPackage:
         """Return a package with the record of the wheel that it is assumed to be.
 
@@ -126,13 +138,34 @@ class PackageFinder:
             version: version with its local label.
             wheel: known properties of the file.
             stated: GPU code that the asker states for it.
+            label: label of the project's own wheel that its installer fetches.
         """
-        key = (self._platform.key, name, version.text, wheel, stated)
+        key = (self._platform.key, name, version.text, wheel, stated, label)
         found = self.caches.packages.peek(key)
         if found is None:
-            found = self._look_up(name, version, wheel, stated)
+            found = self._look_up(name, version, wheel, stated, label)
             self.caches.packages.put(key, found, _PACKAGE_BYTES)
         return found
+
+    def _label_beside_torch(self, stack: Stack, name: str) -> str:
+        """Return the label of the wheel that a package's installer fetches for the stack's torch.
+
+        Empty where the project has none, or where torch, its CUDA or its C++ ABI is not known.
+        """
+        torch, table = stack.components.get("torch"), self._facts.framework("torch")
+        said = self._facts.statements(name)
+        if torch is None or table is None or not any(one.wheels for one in said):
+            return ""
+        from compatgate.core.stack_facts import find_framework
+
+        match = find_framework("torch", torch, stack.components.get("cuda"), table)
+        cuda = match.build.cuda if match.build and match.published else None
+        new_abi = has_new_abi(table, torch, cuda, self._platform)
+        if cuda is None or new_abi is None:
+            return ""
+        about = [one for one in said if covers_release(one, stack.versions[name])]
+        platform = self._platform
+        return release_label(about, torch, cuda[0], new_abi=new_abi, platform=platform) or ""
 
     def installed(
         self, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
@@ -157,7 +190,12 @@ class PackageFinder:
         return found
 
     def _look_up(
-        self, name: str, version: Version, wheel: Wheel | None, stated: tuple[Arch, ...]
+        self,
+        name: str,
+        version: Version,
+        wheel: Wheel | None,
+        stated: tuple[Arch, ...],
+        label: str,
     ) -> GpuPackage:
         facts, platform = self._facts, self._platform
         recorded = facts.recorded_name(name, version.cuda)
@@ -168,6 +206,10 @@ class PackageFinder:
         said = tuple(one for one in facts.statements(recorded) if covers_release(one, version))
         if fitting is None and names_cuda(version):
             fitting = find_labelled_record(facts, recorded, version, said, platform)
+        if fitting is None and (label or version.local) and not stated:
+            released = released_record(name, version, label or version.local, said, platform)
+            why = f"the wheel is taken to be its project's {version.public}+{label}"
+            fitting = (released, why if label else _AS_BUILT) if released else None
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -182,6 +224,7 @@ class PackageFinder:
             file=(wheel.file if wheel else None) or "",
             gpus=named or gpus_of_record(record),
             on_request=record is not None and facts.is_measured(record),
+            fetched=record is not None and bool(label),
         )
 
 

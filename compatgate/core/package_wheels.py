@@ -15,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.records import Library, Record, Statement
+from compatgate.core.facts.frameworks import Framework
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.facts.records import Library, ProjectWheels, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.request import Cpu, Os
@@ -61,13 +63,17 @@ def runtime_major(name: str) -> int | None:
 
 def covers_release(statement: Statement, version: Version) -> bool:
     """Tell whether a statement is about a release."""
+    return _is_within(statement.versions, version)
+
+
+def _is_within(spec: str, version: Version) -> bool:
     # Imported here: only packages that have statements need it, and the import is slow.
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
 
     try:
-        return SpecifierSet(statement.versions).contains(Pep440(version.public), prereleases=True)
+        return SpecifierSet(spec).contains(Pep440(version.public), prereleases=True)
     except InvalidVersion:
         return False
 
@@ -285,3 +291,112 @@ def _ptx_toolkit(code: Sequence[Arch], version: Version) -> str | None:
     """Return the toolkit that makes the PTX: the label's."""
     has_ptx = any(one.kind == "ptx" for one in code)
     return format_parts(version.cuda) if has_ptx and version.cuda else None
+
+
+_RELEASE_LABEL = re.compile(
+    r"cu(?P<cuda>\d{2,3})torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>true|false)", re.IGNORECASE
+)
+
+
+def released_record(
+    name: str, version: Version, label: str, statements: Sequence[Statement], platform: Platform
+) -> Record | None:
+    """Make the record of a wheel that a project attaches to its release, from its workflow.
+
+    Its label says the CUDA major, the torch and the C++ ABI (``cu12torch2.8cxx11abiTRUE``), the
+    workflow the GPU code. Nobody read this wheel: the record has no file name and no digest.
+
+    Args:
+        name: normalised name of the package.
+        version: version of the package.
+        label: the wheel's label.
+        statements: statements about this release.
+        platform: the pool's platform; None is returned where the project has no wheel for it.
+    """
+    match = _RELEASE_LABEL.fullmatch(label)
+    wheels = _find_wheels(statements, label, platform) if match else None
+    if match is None or wheels is None:
+        return None
+    cxx11 = match["abi"].lower() == "true" if wheels.new_abi is None else wheels.new_abi
+    library = Library(
+        path="",
+        needs=(f"libcudart.so.{match['cuda'][:2]}",),
+        sass={one.name: 1 for one in wheels.code if one.kind == "sass"},
+        ptx={one.name: 1 for one in wheels.code if one.kind == "ptx"},
+        units=1,
+        torch=TorchAbi(cxx11=cxx11, symbols=1),
+    )
+    return Record(
+        name, version.text, wheel="", libraries=(library,), built_for_torch=match["torch"]
+    )
+
+
+def release_label(
+    statements: Sequence[Statement],
+    torch: Version,
+    cuda_major: int,
+    *,
+    new_abi: bool,
+    platform: Platform,
+) -> str | None:
+    """Return the label of the wheel that a package's installer fetches beside a torch.
+
+    Args:
+        statements: statements about the package's release.
+        torch: the torch that is installed.
+        cuda_major: CUDA major of that torch.
+        new_abi: whether that torch has the new C++ ABI.
+        platform: the pool's platform.
+    """
+    wanted = (str(cuda_major), format_parts(torch.major_minor), str(new_abi).upper())
+    return next(
+        (
+            label
+            for one in statements
+            for wheels in one.wheels
+            for label in wheels.labels
+            if (match := _RELEASE_LABEL.fullmatch(label))
+            if (match["cuda"][:2], match["torch"], match["abi"]) == wanted
+            if _is_wheel_for(wheels, platform)
+        ),
+        None,
+    )
+
+
+def _find_wheels(
+    statements: Sequence[Statement], label: str, platform: Platform
+) -> ProjectWheels | None:
+    """Return the row of a label; labels are equal whatever their case (PEP 440)."""
+    for one in statements:
+        for wheels in one.wheels:
+            there = any(label.lower() == known.lower() for known in wheels.labels)
+            if there and _is_wheel_for(wheels, platform):
+                return wheels
+    return None
+
+
+def _is_wheel_for(wheels: ProjectWheels, platform: Platform) -> bool:
+    """Tell whether wheels of a project are for a platform; its workflows build for Linux."""
+    python = platform.python
+    if platform.os == "windows" or wheels.cpu not in (None, platform.cpu):
+        return False
+    return not (python and wheels.pythons) or format_parts(python.major_minor) in wheels.pythons
+
+
+def has_new_abi(
+    table: Framework, version: Version, cuda: Pair | None, platform: Platform
+) -> bool | None:
+    """Tell whether a framework's wheel has the new C++ ABI of libstdc++; None where not known.
+
+    Args:
+        table: the framework.
+        version: its version, of a published wheel.
+        cuda: the CUDA that the wheel is built for.
+        platform: the pool's platform.
+    """
+    if not table.new_abi or cuda is None or platform.os == "windows" or platform.cpu != "x86_64":
+        return None
+    return any(
+        _is_within(one.versions, version) and (not one.cuda or cuda in one.cuda)
+        for one in table.new_abi
+    )

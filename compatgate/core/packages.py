@@ -44,6 +44,8 @@ class GpuPackage(Struct, frozen=True, dict=True):
         file: name of its wheel, where it is known.
         gpus: vendor of the GPUs that it is for, where known and not NVIDIA, ``AMD``.
         on_request: the record is not in the catalog: the wheel was measured on request.
+        fetched: the record is that of the wheel that the package's installer fetches beside the
+            stack's torch.
     """
 
     name: str
@@ -58,6 +60,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     file: str = ""
     gpus: str = ""
     on_request: bool = False
+    fetched: bool = False
 
     @lazy_property
     def is_known(self) -> bool:

@@ -523,7 +523,7 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
         return False
     if issue.cpus and pool.cpu not in issue.cpus:
         return False
-    have = stack.components
+    have = stack.versions
     if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
         return False
     for name in issue.components:  # most issues are told apart by this alone
@@ -537,5 +537,5 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
 
 def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:
     """Tell whether a component has a label that names no CUDA build (``+nv25.02``)."""
-    versions = [stack.components[name] for name in issue.components if name in stack.components]
+    versions = [stack.versions[name] for name in issue.components if name in stack.versions]
     return any(version.local and version.cuda is None for version in versions)

@@ -176,7 +176,7 @@ def _read_parts(body: Mapping[str, Any]) -> _Parts:
     """Sort the keys of a body into components, packages and special keys."""
     check_count(len(body), MAX_KEYS, "keys")
     parts = _Parts()
-    for key, value in body.items():
+    for key, value in _join_jaxlib(body).items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
         name = _normalise_key(key)
@@ -186,6 +186,30 @@ def _read_parts(body: Mapping[str, Any]) -> _Parts:
             continue
         _read_version(parts, key, value)
     return parts
+
+
+def is_repeated(name: str, other: str) -> bool:
+    """Tell whether two keys of a stack state one part twice; JAX and its jaxlib do not."""
+    if {_normalise_key(name), _normalise_key(other)} == {"jax", "jaxlib"}:
+        return False
+    return canonical_key(name) == canonical_key(other)
+
+
+def _join_jaxlib(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Join jaxlib with the JAX beside it, as ``pip list`` shows both; each alone names JAX.
+
+    The version is that of JAX, which may be a patch ahead. The label that says the CUDA is that of
+    jaxlib (``jaxlib=0.4.28+cuda12.cudnn89``).
+    """
+    names = {_normalise_key(key): key for key in body if isinstance(key, str)}
+    if not {"jax", "jaxlib"} <= names.keys():
+        return body
+    jax, jaxlib = body[names["jax"]], body[names["jaxlib"]]
+    if not (isinstance(jax, str) and isinstance(jaxlib, str)):
+        return body
+    label = "" if "+" in jax else "".join(jaxlib.partition("+")[1:])
+    rest = {key: value for key, value in body.items() if key != names["jaxlib"]}
+    return rest | {names["jax"]: jax + label}
 
 
 def _read_version(parts: _Parts, key: str, value: Any) -> None:
@@ -334,11 +358,16 @@ def complete_stack(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Sta
 
 
 def find_labelled_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
-    """Return the newest CUDA in frameworks' version labels (``torch=2.9.1+cu130``)."""
+    """Return the newest CUDA in frameworks' version labels (``torch=2.9.1+cu130``).
+
+    A label that also names a torch (``flash-attn=2.6.0+cu122torch2.4cxx11abiFALSE``) is that of an
+    extension, which runs with every CUDA of its major: beside a torch it does not say the CUDA.
+    """
     labels = [
         version.cuda
         for name, version in stack.versions.items()
         if name in frameworks and version.cuda and len(version.cuda) == 2
+        if not ("torch" in stack.components and "torch" in version.local)
     ]
     return parse_version("cuda", format_parts(max(labels))) if labels else None
 

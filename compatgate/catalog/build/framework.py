@@ -20,7 +20,15 @@ from compatgate.catalog.build.values import (
     sort_releases,
     version,
 )
-from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
+from compatgate.core.facts.frameworks import (
+    Build,
+    Framework,
+    KnownIssue,
+    KnownIssues,
+    NewAbi,
+    Pin,
+    Release,
+)
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.matrix import parse_constraint
@@ -38,6 +46,10 @@ def framework(document: Record) -> Framework:
         releases,
         os=tuple(document.get("os", _SYSTEMS)),
         cpu_only_os=tuple(document.get("cpu_only_os", ())),
+        new_abi=tuple(
+            NewAbi(one["versions"], pairs(one.get("cuda", ())))
+            for one in document.get("cxx11_abi", {}).get("new", ())
+        ),
     )
 
 

@@ -169,7 +169,13 @@ def _statement(row: Record) -> Statement:
         requires=tuple(row.get("requires") or ()),
         torch_wheels=tuple(row.get("torch_wheels") or ()),
         wheels=tuple(
-            ProjectWheels(tuple(one["labels"]), _code(one["code"]), one.get("cpu"))
+            ProjectWheels(
+                tuple(one["labels"]),
+                _code(one["code"]),
+                one.get("cpu"),
+                tuple(one.get("python") or ()),
+                one.get("cxx11_abi"),
+            )
             for one in row.get("wheels") or ()
         ),
     )

@@ -164,6 +164,18 @@ class Release(Struct, frozen=True, dict=True):
         return tuple(sorted(self.builds, key=lambda build: (not build.listed, not build.default)))
 
 
+class NewAbi(Struct, frozen=True):
+    """Wheels for Linux x86_64 whose C++ symbols are those of libstdc++'s new ABI.
+
+    Attributes:
+        versions: releases that it concerns (PEP 440).
+        cuda: CUDA of the builds concerned; empty: all.
+    """
+
+    versions: str
+    cuda: tuple[Pair, ...] = ()
+
+
 class Framework(Struct, frozen=True, dict=True):
     """A table of one framework, ``framework/torch``; releases ascending by version."""
 
@@ -173,6 +185,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Operating systems with GPU builds."""
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
+    new_abi: tuple[NewAbi, ...] = ()
+    """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 
     @lazy_property
     def by_version(self) -> dict[Version, Release]:

@@ -192,14 +192,18 @@ class ProjectWheels(Struct, frozen=True):
     """GPU code of the wheels that a project builds for its own index.
 
     Attributes:
-        labels: version labels of the wheels, ``cu118``.
+        labels: version labels of the wheels, ``cu118`` or ``cu12torch2.8cxx11abiTRUE``.
         code: GPU code that its build script makes.
         cpu: processor of the wheels for Linux; None for every processor.
+        pythons: Python versions with wheels; empty where they are not known.
+        new_abi: whether they have the new C++ ABI whatever their labels say; None: as these say.
     """
 
     labels: tuple[str, ...]
     code: tuple[Arch, ...]
     cpu: Literal["x86_64", "aarch64"] | None = None
+    pythons: tuple[str, ...] = ()
+    new_abi: bool | None = None
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):

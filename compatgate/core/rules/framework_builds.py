@@ -242,7 +242,7 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
                 context, found, "conda's build" if found.conda else "this build"
             )
     if build is None:
-        return NOT_APPLICABLE
+        return _check_every_build(context, found, device)
     if build.plugins and (problems := _check_plugins(context, found, build, device)):
         return problems
     if build.sass is not None:
@@ -250,6 +250,16 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
     return _report_unknown_code(context, found, build.kind)
+
+
+def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> RuleAnswer:
+    """Judge a release whose build is not known: it fails where every build excludes the GPU."""
+    builds = found.release.preferred if found.release and context.cuda is None else ()
+    minimums = [build.minimum_capability for build in builds]
+    lowest = [minimum for minimum in minimums if minimum is not None]
+    if not lowest or len(lowest) < len(minimums) or device >= min(lowest):
+        return NOT_APPLICABLE
+    return _check_minimum(context, found, builds[0], device, min(lowest))
 
 
 def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:

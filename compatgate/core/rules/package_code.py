@@ -28,6 +28,7 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
+    report_not_checked,
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
@@ -37,7 +38,17 @@ def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
     carries = context.facts.packages.carries
     still = [one for one in context.packages if one.is_open and carries(one.name) != "options"]
-    return [_report_open(context, one) for one in still if not is_excluded(context, one)] or PASS
+    found = [_report_open(context, one) for one in still if not is_excluded(context, one)]
+    return [*found, *_report_fetched(context)] or PASS
+
+
+def _report_fetched(context: RuleContext) -> Iterator[Problem]:
+    """Say which packages are taken to be the wheels that their installers fetch."""
+    for package in context.packages:
+        if package.fetched:
+            message = f"{package.title}: {package.assumed}; one that was compiled where it was "
+            message += "installed was not checked"
+            yield from report_not_checked(package.name, message)
 
 
 def _report_open(context: RuleContext, package: GpuPackage) -> Problem:

@@ -13,7 +13,7 @@ from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import CudaComponents, Link
 from compatgate.core.facts.records import Record
 from compatgate.core.package_requirements import Requirement, is_pinned_with, requirements_of
-from compatgate.core.package_wheels import names_cuda
+from compatgate.core.package_wheels import has_new_abi, names_cuda
 from compatgate.core.packages import GpuPackage
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -101,7 +101,8 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
             return PASS
         return [_report_undefined(package, record, torch, source_of(package))]
     if built_for == format_parts(torch.major_minor):
-        return PASS
+        problem = _check_cxx_abi(context, package, torch)
+        return [problem] if problem else PASS
     optional = context.facts.packages.is_optional(package.name)
     if built_for is None:
         if is_pinned_with(package, "torch", context.packages, context.stack):
@@ -141,6 +142,29 @@ def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version)
         have=package.version.text,
         need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
         source=source_of(package),
+    )
+
+
+def _check_cxx_abi(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
+    """Report an extension whose C++ symbols are those of another ABI than torch's."""
+    found = next((one for one in context.built if one.name == "torch"), None)
+    if found is None or found.build is None or not found.published:
+        return None
+    ours = has_new_abi(found.table, torch, found.build.cuda, package.platform)
+    theirs = {abi.cxx11 for abi in package.torch_abis if abi.cxx11 is not None and not abi.stable}
+    if ours is None or not theirs or ours in theirs:
+        return None
+    old, new = "the old C++ ABI (cxx11abiFALSE)", "the new C++ ABI (cxx11abiTRUE)"
+    message = f"{package.title} was compiled for {old if ours else new}, torch {torch} has "
+    message += new if ours else old
+    return Problem(
+        "warn" if context.facts.packages.is_optional(package.name) else "fail",
+        package.name,
+        message + describe_assumption(package),
+        have=package.version.text,
+        need=f"a build of {package.name} for {new if ours else old}",
+        source=source_of(package),
+        candidates=lambda: other_releases(context, package),
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
+from compatgate.core.stack import complete_stack, parse_stack, parse_stack_text, update_stack
 from compatgate.errors import BadInput
 
 FULL = {
@@ -240,3 +240,21 @@ def test_removing_everything_is_refused():
 def test_a_change_to_what_is_not_a_component_is_refused():
     with pytest.raises(BadInput, match="did you mean cudnn"):
         update_stack(parse_stack({"cuda": "12.4"}), {"cudn": "9.1.0"})
+
+
+@pytest.mark.parametrize(
+    ("body", "jax"),
+    [
+        ({"jax": "0.5.2", "jaxlib": "0.5.1"}, "0.5.2"),
+        ({"jaxlib": "0.4.28+cuda12.cudnn89", "jax": "0.4.28"}, "0.4.28+cuda12.cudnn89"),
+        ({"jaxlib": "0.5.1"}, "0.5.1"),
+    ],
+)
+def test_jaxlib_beside_jax_is_the_same_part_and_its_label_counts(body, jax):
+    assert str(parse_stack(body).components["jax"]) == jax
+
+
+def test_the_label_of_an_extension_says_no_cuda_beside_a_torch():
+    extension = {"flash-attn": "2.6.3+cu123torch2.4cxx11abiFALSE"}
+    assert "cuda" not in complete_stack(parse_stack({"torch": "2.4.0", **extension})).components
+    assert str(complete_stack(parse_stack(extension)).components["cuda"]) == "12.3"
