@@ -247,7 +247,10 @@ class Search:
             return
         name = template.parts[depth]
         constraints = template.constraints.get(name, ())
-        for choice in self._ordered(name, chosen, constraints):
+        choices = self._ordered(name, chosen, constraints)
+        if not care.parts:  # a near miss has as few parts as possible that are refused anywhere
+            choices = sorted(choices, key=self._fails_alone)
+        for choice in choices:
             self._steps -= 1
             if self.exhausted:
                 return

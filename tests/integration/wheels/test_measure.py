@@ -288,7 +288,7 @@ def test_with_whole_all_bytes_are_read_and_compared(server, measure):
         ("gpu-pkg>=1.0", "is not a release of a package"),
         ("gpu-pkg==1.*", "is not a release of a package"),
         ("ftp://x.example/a-1.0-py3-none-any.whl", "is not the URL of a wheel"),
-        ("no-such-file-1.0-py3-none-any.whl", "no such file"),
+        ("no-such-file-1.0-py3-none-any.whl", "the file does not exist"),
     ],
 )
 def test_what_names_no_wheel_is_an_error_that_says_what_would(measure, what, message):
