@@ -66,9 +66,10 @@ class CompletedQuestion(NamedTuple):
     alone: bool = False
 
 
-CACHE_SIZE = 4096
-CACHE_BYTES = 32 * MIB
-"""Estimated bytes of all values of a cache."""
+CACHE_SIZE = 8192
+CACHE_BYTES = 64 * MIB
+"""Estimated bytes of all answers: a pipeline asks again about thousands of images."""
+_ASSESSMENT_BYTES = 32 * MIB
 _LARGEST_QUESTION = 64 * 1024
 _HOUR = 3600.0
 T = TypeVar("T")
@@ -188,7 +189,9 @@ class Decider:
     """
 
     def __init__(self) -> None:
-        self._assessed: SnapshotCache[_Assessment] = SnapshotCache(_assessment_size)
+        self._assessed: SnapshotCache[_Assessment] = SnapshotCache(
+            _assessment_size, most_bytes=_ASSESSMENT_BYTES
+        )
         self.clear = self._assessed.clear
 
     def decide(
