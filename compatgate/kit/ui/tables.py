@@ -185,6 +185,8 @@ def _export_value(value: Any) -> Any:
     return value
 
 
+SHOWN_ROWS = 50
+"""Rows of a page of a list: a browser shows twice as many too slowly."""
 MAX_EXPORTED_ROWS = 10_000
 """Maximum number of exported rows; the file's last line says when more exist."""
 
@@ -218,7 +220,7 @@ def is_export() -> bool:
 
 
 def fetch_rows(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
-    """Return a page of a list; for an export all rows, up to `EXPORTED`.
+    """Return a page of a list; for an export all rows, up to `MAX_EXPORTED_ROWS`.
 
     Args:
         fetch: one of the gate's lists.
@@ -226,7 +228,7 @@ def fetch_rows(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: A
         filters: for ``fetch``.
     """
     if not is_export():
-        return fetch(cursor=cursor, **filters)
+        return fetch(cursor=cursor, limit=SHOWN_ROWS, **filters)
     items: list[Any] = []
     for part in pages(fetch, **filters):
         items += part.items

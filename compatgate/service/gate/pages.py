@@ -156,7 +156,7 @@ _CHANGE_COLUMNS = (
     Column("why", "Why"),
     Column("fix", "Fix"),
 )
-_MAX_CHANGES = 100
+_MAX_CHANGES = 50
 """Pairs that the page shows, the worst ones first; an export has them all."""
 _NO_CHANGES = EmptyNotice(
     "No entries in use on this target.",

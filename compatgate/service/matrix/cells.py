@@ -77,7 +77,7 @@ class CellSection(Struct, frozen=True):
     q: str = ""
     top: int = 0
     left: int = 0
-    height: int = 50
+    height: int = 40
     width: int = 24
 
 

@@ -40,7 +40,7 @@ def test_the_drifted_node(open_page):
 
 def test_nodes_are_found_as_one_types_and_kept_as_a_file(open_page):
     page = open_page("nodes")
-    expect(page.locator("#nodes tbody tr")).to_have_count(100)
+    expect(page.locator("#nodes tbody tr")).to_have_count(50)
     page.locator("main").get_by_label("Name").press_sequentially("gpu-01")
     expect(page.locator("#nodes tbody tr")).to_have_count(10)
     page.get_by_label("Sources disagree").select_option("yes")
