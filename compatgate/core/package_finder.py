@@ -152,9 +152,12 @@ class PackageFinder:
 
         Empty where the project has none, or where torch, its CUDA or its C++ ABI is not known.
         """
-        torch, table = stack.components.get("torch"), self._facts.framework("torch")
-        said = self._facts.statements(name)
-        if torch is None or table is None or not any(one.wheels for one in said):
+        torch = stack.components.get("torch")
+        said = self._facts.statements(name) if torch else ()
+        if torch is None or not any(one.wheels for one in said):
+            return ""
+        table = self._facts.framework("torch")
+        if table is None:
             return ""
         from compatgate.core.stack_facts import find_framework
 

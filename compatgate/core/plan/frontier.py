@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.evaluate import assess
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Branch
 from compatgate.core.matrix import ANY_TARGET, Matrix
 from compatgate.core.plan.result import DriverFrontier, FrontierRow
-from compatgate.core.reevaluation import Reevaluator
 from compatgate.core.request import Policy, Pool, Target, change_pool, change_stack
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.rules import BY_ID
@@ -65,7 +65,8 @@ class FactsEvaluator:
     def __init__(self, target: str, facts: Facts, matrix: Matrix, now: datetime) -> None:
         self._where = Target(target, (), Policy())
         waivers = [one for one in matrix.waivers if {target, ANY_TARGET} & {*one.targets}]
-        self._evaluate = Reevaluator(facts, Matrix(matrix.revision, None, waivers), now)
+        self._facts, self._now = facts, now
+        self._matrix = Matrix(matrix.revision, None, waivers)
         day = now.astimezone(UTC).date().isoformat()
         self._known = _share_answers(facts, _encode(waivers), day)
 
@@ -74,7 +75,15 @@ class FactsEvaluator:
         alike = replace(pool, name="pool", count=1)
         key = _encode((stack, alike))
         if (known := self._known.get(key)) is None:
-            verdict = self._evaluate(stack, replace(self._where, pools=(alike,)))
+            where = replace(self._where, pools=(alike,))
+            verdict = assess(
+                stack,
+                where,
+                facts=self._facts,
+                matrix=self._matrix,
+                now=self._now,
+                with_fixes=False,
+            )
             said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
             worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
             rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
