@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from typing import NamedTuple
 
 from large_site import DECISIONS, ENTRIES, NODES, TARGETS, fill
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from ui_browser import find_chromium
 from ui_runs import PASSED, QUEUED, SLOWER
 
 from compatgate.catalog import open_library
@@ -180,7 +180,7 @@ def main(only: str = "", keep: str | None = None, measures: Sequence[str] = MEAS
         paths = [path.format(**names) for path in addresses() if only in path]
         pages = [path for path in paths if "format=csv" not in path]
         with _served(folder, database) as (url, secret), sync_playwright() as playwright:
-            program = os.environ.get("COMPATGATE_TEST_CHROMIUM") or _chromium()
+            program = find_chromium()
             arguments = ["--no-sandbox"] if os.getuid() == 0 else []
             browser = playwright.chromium.launch(executable_path=program, args=arguments)
             cookies = _sign_in(browser, url, secret)
@@ -245,11 +245,6 @@ def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
     finally:
         server.terminate()
         server.wait(30)
-
-
-def _chromium() -> str | None:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 def _sign_in(browser: Browser, url: str, secret: str) -> list[dict[str, object]]:

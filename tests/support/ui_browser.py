@@ -32,11 +32,16 @@ LOOK: dict[str, Any] = {
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
-def program() -> str:
+def find_chromium() -> str | None:
     """Find Chromium; ``COMPATGATE_TEST_CHROMIUM`` names another one."""
-    found = os.environ.get("COMPATGATE_TEST_CHROMIUM") or next(
+    return os.environ.get("COMPATGATE_TEST_CHROMIUM") or next(
         (found for name in _NAMES if (found := shutil.which(name))), None
     )
+
+
+def program() -> str:
+    """Return Chromium; without any, skip the test, or fail it in CI."""
+    found = find_chromium()
     if found is None:
         reason = "no Chromium: install chromium-headless-shell, or set COMPATGATE_TEST_CHROMIUM"
         if os.environ.get("CI"):

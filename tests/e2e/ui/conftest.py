@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogue import own_cache
@@ -145,3 +148,22 @@ def look_at(chromium: Chromium, site: Site) -> Iterator[Opened]:
     yield go
     watched.leave()
     assert watched.wrong == []
+
+
+Api = Callable[..., Any]
+
+
+@pytest.fixture
+def api(site: Site) -> Api:
+    """Asks the gate over REST as the administrator."""
+
+    def ask(method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {site.admin}", "Content-Type": "application/json"}
+        data = json.dumps(body).encode() if body else None
+        request = urllib.request.Request(
+            f"{site.url}/api/v1/{path}", data=data, method=method, headers=headers
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    return ask

@@ -5,8 +5,6 @@ An action is a click, a key that acts, or a field that is filled.
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -19,22 +17,6 @@ from ui_browser import reach
 
 OLD, NEW = "535.183.01", "580.95.05"
 Api = Callable[..., Any]
-
-
-@pytest.fixture
-def api(site) -> Api:
-    """Asks the gate over REST as the administrator."""
-
-    def ask(method: str, path: str, body: object = None) -> Any:
-        headers = {"Authorization": f"Bearer {site.admin}", "Content-Type": "application/json"}
-        data = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(
-            f"{site.url}/api/v1/{path}", data=data, method=method, headers=headers
-        )
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-
-    return ask
 
 
 @pytest.fixture

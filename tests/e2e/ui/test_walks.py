@@ -6,9 +6,7 @@ leads to a page, or a field that is filled; going there with the key Tab is none
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,22 +22,6 @@ from ui_runs import PASSED, SLOWER
 SMI = Path(__file__).parents[2] / "fixtures/nvidia_smi/list-and-table.txt"
 DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}
 Api = Callable[..., Any]
-
-
-@pytest.fixture
-def api(site) -> Api:
-    """Asks the gate over REST as the administrator."""
-
-    def ask(method: str, path: str, body: object = None) -> Any:
-        headers = {"Authorization": f"Bearer {site.admin}", "Content-Type": "application/json"}
-        data = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(
-            f"{site.url}/api/v1/{path}", data=data, method=method, headers=headers
-        )
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-
-    return ask
 
 
 @pytest.fixture
