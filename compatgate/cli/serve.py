@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_PEER_CONNECTIONS,
         metavar="N",
         help="connections that one client address may have to each process; a further connection"
-        " closes the longest idle one (default: {_PEER_CONNECTIONS})",
+        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
     )
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))
