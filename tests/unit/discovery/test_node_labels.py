@@ -175,6 +175,8 @@ def test_a_node_whose_gpus_are_not_named_is_no_pool(
         ('{"items":' * 5000, "JSON"),
         ("[" * 100_000, "JSON"),
         ("a: &a [*a]", "neither"),
+        ("- &a [{gpu: x}, {gpu: y}]\n- [*a, *a, *a]", "aliases are not supported"),
+        ("- " * 70 + "x", "nested too deeply"),
     ],
 )
 def test_what_holds_no_nodes_is_refused(text: str, problem: str, facts: Facts) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.errors import NotFound
-from compatgate.kit.kubernetes import ObjectMissing, ServerBusy, retry_request
+from compatgate.kit.kubernetes import ObjectMissing, ServerBusy, error_text, retry_request
 
 PAUSES = (1.0, 2.0)
 
@@ -65,3 +65,16 @@ def test_a_refusal_is_not_asked_about_again() -> None:
     with pytest.raises(NotFound):
         server.answer()
     assert not server.slept
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"kind": "Status", "message": "no such\\nnode"}', "no such node"),
+        (b"bad gateway", "bad gateway"),
+        (b"[" * 5000, "[" * 1000),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_any_body_of_a_refusal_becomes_one_short_line(body: bytes, said: str) -> None:
+    assert error_text(body) == said
