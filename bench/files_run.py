@@ -1,7 +1,8 @@
 """Size of the package, and how many of its files an operation runs.
 
-A file counts as run when one of its functions or classes is called; importing it alone does not
-count. Loaded files are those that the process has imported by the end.
+A file counts as run when one of its functions is called for the operation. What an import runs
+(bodies of classes, decorators) does not count, nor do the gate's own threads, which work from time
+to time whatever is asked. Loaded files are those that the process has imported by the end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,16 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parents[1] / "compatgate"
+OWN_THREADS = (
+    "notices",
+    "anchor",
+    "checkpoint",
+    "database-watch",
+    "outages",
+    "refusals",
+    "figures",
+)
+"""Names of threads that a gate begins for its own work."""
 HEAD = "| operation | files run | files loaded |\n|---|---|---|"
 POOL = "driver=535.104.05,gpu=A100-SXM4-80GB"
 STACK = "torch=2.4.1+cu121,cudnn=9.1.0"
@@ -58,11 +69,16 @@ def main() -> list[str]:
 def recording() -> Iterator[set[str]]:
     """Collect the files whose functions run, in this thread and in those that begin."""
     found: set[str] = set()
+    thread = threading.local()
 
     def note(frame: Any, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_name != "<module>":
-            found.add(code.co_filename)
+        imports = frame.f_code.co_name == "<module>"
+        if event == "call":
+            thread.imports = getattr(thread, "imports", 0) + imports
+            if not thread.imports and not threading.current_thread().name.startswith(OWN_THREADS):
+                found.add(frame.f_code.co_filename)
+        elif event == "return" and imports:
+            thread.imports -= 1
 
     threading.setprofile(note)
     sys.setprofile(note)

@@ -36,8 +36,8 @@ def decode_strict(raw: bytes) -> Any:
     other JSON is read a second time, object by object.
 
     Raises:
-        KeyTwice: an object has a key twice.
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: not JSON; see `NOT_JSON`.
+        DuplicateKeyError: an object has a key twice.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: see `DECODE_ERRORS`.
     """
     value = _decode(raw)
     if not _is_reproduced(value, raw):
@@ -49,7 +49,7 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object from its members, for `json.loads`.
 
     Raises:
-        KeyTwice: a key appears twice.
+        DuplicateKeyError: a key appears twice.
     """
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -89,6 +89,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overrides", metavar="FILE", help="file with requirement overrides, for uv --overrides"
     )
+    _add_indexes(parser)
+    parser.add_argument(
+        "--tries",
+        metavar="N",
+        type=int,
+        default=5,
+        help="number of stacks to try, 1 to 20 (default: 5)",
+    )
+    add_wheel_options(parser)
+    add_decider_options(
+        parser.add_argument_group("decider (default: the facts; for --target the database)")
+    )
+    parser.add_argument("options", metavar="-- OPTION", nargs="*", help="options for uv")
+
+
+def _add_indexes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--build-index",
         metavar="[LABEL=]URL",
@@ -104,18 +120,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="conda channel, instead of the channels in the file; may be repeated",
     )
-    parser.add_argument(
-        "--tries",
-        metavar="N",
-        type=int,
-        default=5,
-        help="number of stacks to try, 1 to 20 (default: 5)",
-    )
-    add_wheel_options(parser)
-    add_decider_options(
-        parser.add_argument_group("decider (default: the facts; for --target the database)")
-    )
-    parser.add_argument("options", metavar="-- OPTION", nargs="*", help="options for uv")
 
 
 def run(args: argparse.Namespace) -> int:

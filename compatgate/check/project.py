@@ -142,8 +142,9 @@ def read_project_text(file: Path) -> str:
 def _read_pyproject(text: str, path: str) -> tuple[list[Requirement], str]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"is not TOML: {error}", field="--in", value=path) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInput(f"is not TOML: {reason}", field="--in", value=path) from None
     project: Any = document.get("project")
     if not isinstance(project, dict):
         hint = "uv resolves the dependencies of [project]"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
+    from compatgate.discovery.lockfiles.interface import PackageOrigin
     from compatgate.discovery.probe import Probe
 
 
@@ -93,47 +94,100 @@ def read_questions(
 
     asked = target_pools if args.target else None
     platforms = read_platforms(where.pools, asked, where.changes, facts().gpus)
-    shown: dict[str, Any] = {}
-    image: dict[str, str] = {}
-    if args.image:
-        from compatgate.check.stack_sources import read_image_stack
-
-        shown, image = read_image_stack(args.image, platforms, facts())
-    built = _read_dockerfile(args, platforms, facts) if args.dockerfile else None
+    reader = _StackReader(args, where.stack, platforms, facts)
     questions: list[Question] = []
     notes = list(where.notes)
     for lock in args.lock or [None]:
-        stack, places, origins = where.stack, {}, {}
+        read = reader.read(lock)
+        if read is None:
+            notes.append(f"skipped {lock}: it has no GPU components")
+            continue
+        file = lock if lock and len(args.lock) > 1 else ""
+        bodies = _bodies(args, where, read.stack, reader.image)
+        questions.append(Question(bodies, file, read.places, read.records))
+        notes += read.notes
+    return Questions(tuple(questions), tuple(notes))
+
+
+class _ReadStack(NamedTuple):
+    """The stack of one lockfile, joined with all other sources of the command."""
+
+    stack: dict[str, Any]
+    places: Mapping[str, Place]
+    records: tuple[Record, ...]
+    notes: Sequence[str]
+
+
+class _StackReader:
+    """Reads the image and the Dockerfile once, and joins them with each lockfile.
+
+    Args:
+        args: arguments of ``compatgate check``.
+        stated: stack of options and probe.
+        platforms: platforms of the question.
+        facts: function that loads the facts.
+
+    Attributes:
+        image: the image, as a request names it; empty without one.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        stated: dict[str, Any],
+        platforms: Platforms,
+        facts: Callable[[], Facts],
+    ) -> None:
+        self._args, self._stated = args, stated
+        self._platforms, self._facts = platforms, facts
+        self._detected: dict[str, Any] = {}
+        self.image: dict[str, str] = {}
+        if args.image:
+            from compatgate.check.stack_sources import read_image_stack
+
+            self._detected, self.image = read_image_stack(args.image, platforms, facts())
+        self._built = _read_dockerfile(args, platforms, facts) if args.dockerfile else None
+
+    def read(self, lock: str | None) -> _ReadStack | None:
+        """Return the stack of a lockfile, or without one; None: the lockfile is to be skipped."""
+        args = self._args
+        stack: dict[str, Any] = self._stated
+        places: Mapping[str, Place] = {}
+        origins: Mapping[str, PackageOrigin] = {}
         if lock or args.sbom:
             from compatgate.check.stack_sources import read_files
 
-            written = read_files(lock, args.sbom, platforms, stack, facts().packages)
+            written = read_files(lock, args.sbom, self._platforms, stack, self._facts().packages)
             others = args.sbom or args.image or args.dockerfile
             if written.unrelated and args.skip_unrelated and not others:
-                notes.append(f"skipped {lock}: it has no GPU components")
-                continue
+                return None
             stack, places, origins = written.stack, written.places, written.origins
         if args.image:
             from compatgate.discovery.stated_stack import prefer_detected
 
-            stack = prefer_detected(shown, stack, "the image")
-        if built:
+            stack = prefer_detected(self._detected, stack, "the image")
+        if self._built:
             from compatgate.discovery.stated_stack import prefer_stated
 
-            stack = prefer_stated(built.stack, stack, args.dockerfile)
-            places = {**built.places, **places}
-        file = lock if lock and len(args.lock) > 1 else ""
-        records: tuple[Record, ...] = ()
-        if args.read_wheels or args.cached_wheels:
-            from compatgate.check.wheels import read_wheels
+            stack = prefer_stated(self._built.stack, stack, args.dockerfile)
+            places = {**self._built.places, **places}
+        return self._with_records(stack, places, origins)
 
-            read = read_wheels(
-                stack, origins, platforms.all, facts(), network=not args.cached_wheels
-            )
-            stack, records = read.stack, read.records
-            notes += read.notes
-        questions.append(Question(_bodies(args, where, stack, image), file, places, records))
-    return Questions(tuple(questions), tuple(notes))
+    def _with_records(
+        self,
+        stack: dict[str, Any],
+        places: Mapping[str, Place],
+        origins: Mapping[str, PackageOrigin],
+    ) -> _ReadStack:
+        """Add the records of wheels that the command may read."""
+        args = self._args
+        if not (args.read_wheels or args.cached_wheels):
+            return _ReadStack(stack, places, (), ())
+        from compatgate.check.wheels import read_wheels
+
+        network = not args.cached_wheels
+        read = read_wheels(stack, origins, self._platforms.all, self._facts(), network=network)
+        return _ReadStack(read.stack, places, read.records, read.notes)
 
 
 def _check_dockerfile_options(args: argparse.Namespace) -> None:

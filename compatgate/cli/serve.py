@@ -9,6 +9,8 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from compatgate.cli import serve_access, serve_far, serve_options
 from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
     from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.web.call import Settings
     from compatgate.service.web.server import Prepared
 
 _PEER_CONNECTIONS = 512
@@ -63,20 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=8080,
         help="port to listen on; 0 picks a free one (default: 8080)",
     )
-    add(
-        "--workers",
-        type=bounded_count,
-        default=1,
-        metavar="N",
-        help="number of processes (default: 1)",
-    )
-    add(
-        "--threads",
-        type=bounded_count,
-        default=32,
-        metavar="N",
-        help="concurrent requests per process and kind: questions, hooks, others (default: 32)",
-    )
+    _add_processes(parser)
     add_database(parser)
     serve_options.add_commit(parser)
     outages = parser.add_argument_group("outages of the database")
@@ -103,32 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scopes that need no token, or none"
         f" (default: {_LOOPBACK_SCOPES} on a loopback address, else none)",
     )
-    add(
-        "--max-request-size",
-        type=_size,
-        default=1024**2,
-        metavar="BYTES",
-        help="largest request body, for example 512k or 8m (default: 1m)",
-    )
-    add(
-        "--connections-per-address",
-        type=bounded_count,
-        default=_PEER_CONNECTIONS,
-        metavar="N",
-        help="connections that one client address may have to each process; a further connection"
-        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
-    )
+    _add_limits(parser)
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))
-    parser.add_argument_group("canary runs").add_argument(
-        "--canary-image",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="images that submitted runs may test, like registry.example/team/*, or none; may be"
-        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
-        " loopback address, none on others)",
-    )
+    _add_canary_images(parser)
     serve_access.add_access(parser.add_argument_group("callers"))
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
     serve_access.add_verdict_links(parser.add_argument_group("verdicts without a token"))
@@ -141,6 +109,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     serve_options.add_logging(parser)
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers",
+        type=bounded_count,
+        default=1,
+        metavar="N",
+        help="number of processes (default: 1)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=bounded_count,
+        default=32,
+        metavar="N",
+        help="concurrent requests per process and kind: questions, hooks, others (default: 32)",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-request-size",
+        type=_size,
+        default=1024**2,
+        metavar="BYTES",
+        help="largest request body, for example 512k or 8m (default: 1m)",
+    )
+    parser.add_argument(
+        "--connections-per-address",
+        type=bounded_count,
+        default=_PEER_CONNECTIONS,
+        metavar="N",
+        help="connections that one client address may have to each process; a further connection"
+        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
+    )
+
+
+def _add_canary_images(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument_group("canary runs").add_argument(
+        "--canary-image",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="images that submitted runs may test, like registry.example/team/*, or none; may be"
+        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
+        " loopback address, none on others)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -162,7 +177,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from compatgate.service.web.app import create_front
-    from compatgate.service.web.call import Settings
     from compatgate.service.web.server import (
         ServerOptions,
         is_loopback,
@@ -172,41 +186,17 @@ def _serve(args: argparse.Namespace) -> int:
     )
 
     logs.configure(args.log_format, args.log_level)
-    given = _scopes(args.anonymous)
-    commit = serve_options.commit_of(args)
-    tls, admission = serve_options.tls_pair(args), serve_options.admission_options(args)
-    public_url = serve_options.public_url(args)
-    signing = serve_signing.read_signing(args, public_url)
-    identity = serve_options.identity_settings(args)
-    verdict_links = serve_access.verdict_links(args, public_url, far=serve_far.is_far(args))
-    listener = listen(args.host, args.port)
-    nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
-    overlays = None if args.facts is None else tuple(args.facts)
-    images, wheels = image_settings(args), wheel_settings(args)
-    under_test = _canary_images(args, local=is_loopback(listener))
-    settings = Settings(
-        nobody or frozenset(),
-        args.max_request_size,
-        overlays=overlays,
-        max_listeners=args.threads // 2,
-        admission=admission,
-        hook_secrets=serve_options.hook_secrets(args),
-        public_url=public_url,
-        signing=signing,
-        access_log=args.access_log,
-        metric_targets=args.metrics_targets,
-        certificate=tls,
-        identity=identity,
-        failed=serve_access.failed_rate(args),
-        rate=serve_access.request_rate(args),
-        sessions=serve_access.session_limits(args),
-        notices=serve_options.notice_options(args, public_url),
-        verdict_links=verdict_links,
-    )
+    settings, commit = _read_settings(args), serve_options.commit_of(args)
     proxies = serve_access.trusted_proxies(args)
-    url = url_of(listener, args.host, secure=tls is not None)
-    open_gate = _prepare(args, overlays, images, wheels, under_test, commit)
-    _warn(settings.anonymous, url, local=is_loopback(listener))
+    images, wheels = image_settings(args), wheel_settings(args)
+    listener = listen(args.host, args.port)
+    local = is_loopback(listener)
+    if args.anonymous is None and local:
+        settings = replace(settings, anonymous=_scopes(_LOOPBACK_SCOPES))
+    under_test = _canary_images(args, local=local)
+    url = url_of(listener, args.host, secure=settings.certificate is not None)
+    open_gate = _prepare(args, settings.overlays, images, wheels, under_test, commit)
+    _warn(settings.anonymous, url, local=local)
 
     def announce() -> None:
         token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
@@ -217,7 +207,12 @@ def _serve(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
     options = ServerOptions(
-        listener, args.workers, args.log_level, tls, proxies, args.connections_per_address
+        listener,
+        args.workers,
+        args.log_level,
+        settings.certificate,
+        proxies,
+        args.connections_per_address,
     )
     status = serve(
         options,
@@ -226,6 +221,32 @@ def _serve(args: argparse.Namespace) -> int:
         announce,
     )
     return BadInput.exit_code if status else 0
+
+
+def _read_settings(args: argparse.Namespace) -> Settings:
+    """Read the settings of the application; callers without a token may do nothing by default."""
+    from compatgate.service.web.call import Settings
+
+    public_url = serve_options.public_url(args)
+    return Settings(
+        frozenset() if args.anonymous is None else _scopes(args.anonymous),
+        args.max_request_size,
+        overlays=None if args.facts is None else tuple(args.facts),
+        max_listeners=args.threads // 2,
+        admission=serve_options.admission_options(args),
+        hook_secrets=serve_options.hook_secrets(args),
+        public_url=public_url,
+        signing=serve_signing.read_signing(args, public_url),
+        access_log=args.access_log,
+        metric_targets=args.metrics_targets,
+        certificate=serve_options.tls_pair(args),
+        identity=serve_options.identity_settings(args),
+        failed=serve_access.failed_rate(args),
+        rate=serve_access.request_rate(args),
+        sessions=serve_access.session_limits(args),
+        notices=serve_options.notice_options(args, public_url),
+        verdict_links=serve_access.verdict_links(args, public_url, far=serve_far.is_far(args)),
+    )
 
 
 def _prepare(
@@ -307,11 +328,9 @@ def _share_figures(workers: int) -> str | None:
     return os.environ[_FIGURES]
 
 
-def _scopes(text: str | None) -> frozenset[str] | None:
+def _scopes(text: str) -> frozenset[str]:
     from compatgate.service.tokens.service import parse_scopes
 
-    if text is None:
-        return None
     try:
         return frozenset() if text in _NO_SCOPES else parse_scopes(text)
     except BadInput as error:

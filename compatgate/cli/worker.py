@@ -60,6 +60,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " SQLite, none with PostgreSQL)",
     )
     add("--name", default=_name(), help="name of this worker (default: host name and process)")
+    _add_course(parser)
+    add(
+        "--metrics-port",
+        type=port,
+        metavar="PORT",
+        help="port for Prometheus metrics, without a token (default: none)",
+    )
+    add(
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address for the metrics (default: 127.0.0.1)",
+    )
+    add_log_format(parser, level="info")
+
+
+def _add_course(parser: argparse.ArgumentParser) -> None:
+    """Add the options on when runs start, repeat and end."""
+    add = parser.add_argument
     add(
         "--concurrency",
         type=bounded_count,
@@ -95,19 +114,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds before a retry after a host failure; each retry waits four times longer"
         " (default: 15)",
     )
-    add(
-        "--metrics-port",
-        type=port,
-        metavar="PORT",
-        help="port for Prometheus metrics, without a token (default: none)",
-    )
-    add(
-        "--metrics-host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address for the metrics (default: 127.0.0.1)",
-    )
-    add_log_format(parser, level="info")
 
 
 def run(args: argparse.Namespace) -> int:

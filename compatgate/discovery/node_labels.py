@@ -33,6 +33,8 @@ from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of the largest accepted file; 5,000 nodes with their images are 150 MB of JSON."""
+_MAX_LEVELS = 64
+"""Nesting of a YAML text."""
 LARGEST_YAML = 32 * 1024 * 1024
 MAX_NODES = 100_000
 _LONGEST_VALUE = 256
@@ -128,12 +130,33 @@ def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
     if len(text) > LARGEST_YAML:
         raise BadInput("is too long for YAML", field=origin, hint="give JSON")
     try:
-        # Keep every value as text: the driver 550.10 is not the number 550.1.
-        for document in yaml.load_all(text, Loader=yaml.BaseLoader):
+        for document in load_plain_yaml(text):
             yield from _parse_document(document, origin)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = " ".join(str(error).split())[:200]
         raise BadInput(f"is neither YAML nor labels: {where}", field=origin, hint=_HINT) from None
+
+
+def load_plain_yaml(text: str) -> list[Any]:
+    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1.
+
+    Raises:
+        yaml.YAMLError: the text is not YAML.
+        ValueError: it is nested too deeply, or has aliases, which tools do not write and which can
+            stand for millions of values.
+    """
+    import yaml
+
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases are not supported")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_LEVELS:
+            raise ValueError("nested too deeply")
+    return list(yaml.load_all(text, Loader=loader))
 
 
 def _parse_document(document: Any, origin: str) -> Iterator[Node]:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
+from compatgate.strict_json import DECODE_ERRORS
 
 RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Pauses between retries, in seconds."""
@@ -168,7 +169,7 @@ def error_text(body: Any) -> str:
     try:
         status = msgspec.json.decode(body or b"")
         message = status.get("message") if isinstance(status, dict) else None
-    except (msgspec.DecodeError, TypeError):
+    except (*DECODE_ERRORS, TypeError):
         message = body.decode(errors="replace") if isinstance(body, bytes) else body
     return " ".join(str(message or "").split())[:1000]
 

@@ -2,7 +2,7 @@
 
 A group runs in one process, one test after the other, so that its server is started once and its
 tests see nobody else's work. `GROUPS` is by path, as the process that hands out work knows nothing
-else; tests/unit/test_spreading.py holds it to the fixtures of `SHARED`.
+else; tests/unit/support/test_spreading.py holds it to the fixtures of `SHARED`.
 """
 
 from __future__ import annotations

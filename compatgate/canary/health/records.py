@@ -189,7 +189,7 @@ def _is_quoted(prefix: str) -> bool:
 def _json(raw: bytes) -> Any:
     try:
         return json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw.strip(b'"').decode("utf-8", "replace")
 
 
@@ -218,7 +218,7 @@ def _read_objects(piece: bytes) -> Iterator[Record]:
     for match in _OBJECT.finditer(piece):
         try:
             found = json.loads(match[0])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         any_read = True
         yield from _read_fields(found)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from compatgate.discovery.node_labels import load_plain_yaml
 from compatgate.errors import BadInput
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -63,30 +64,11 @@ def _parse_yaml(text: str, origin: str) -> list[Any]:
 
     if len(text) > LARGEST_YAML_OBJECTS:
         raise BadInput("is too long for YAML", field=origin, hint="give JSON")
-    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        _check_shape(yaml, text, loader)
-        # Keep every value as text: the driver 550.10 is not the number 550.1.
-        return list(yaml.load_all(text, Loader=loader))
+        return load_plain_yaml(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = " ".join(str(error).split())[:200]
         raise BadInput(f"is not YAML: {where}", field=origin, hint=_OBJECTS_HINT) from None
-
-
-def _check_shape(yaml: Any, text: str, loader: Any) -> None:
-    """Refuse deep nesting and aliases before the objects are built.
-
-    Raises:
-        ValueError: the text is nested too deeply, or has aliases, which these tools never write.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases are not supported")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > 64:
-            raise ValueError("nested too deeply")
 
 
 def _flatten(document: Any, origin: str) -> Iterator[Body]:

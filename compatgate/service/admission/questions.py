@@ -125,50 +125,81 @@ def make_questions(
         BadInput: an annotation of ours is malformed, or the object has too many containers or
             stated components; names the field.
     """
-    asked: dict[bytes, Question] = {}
-    remarks: list[str] = []
-    containers = keys = 0
-    every = find_pods(document, kind, kinds)
-    known_claims = StatedClaims(claims, kinds, namespace)
-    if not every.complete:
-        remarks.append(
+    maker = _QuestionMaker(kind, namespace, kinds, known, claims)
+    found = find_pods(document, kind, kinds)
+    if not found.complete:
+        maker.remarks.append(
             f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
         )
-    for pod in every.pods:
-        containers += count_containers(pod)
-        check_count(containers, MAX_CONTAINERS, "containers", "request.object")
-        found = list(gpu_containers(pod, kinds, known_claims))
+    for pod in found.pods:
+        maker.add_pod(pod)
+    return Questions(tuple(maker.asked.values()), tuple(dict.fromkeys(maker.remarks)))
+
+
+class _QuestionMaker:
+    """Collects the questions and remarks about the pods of one object; see `make_questions`."""
+
+    def __init__(
+        self,
+        kind: PodKind,
+        namespace: str,
+        kinds: Kinds,
+        known: Callable[[], PlacementMatrix],
+        claims: KnownClaims,
+    ) -> None:
+        self.asked: dict[bytes, Question] = {}
+        self.remarks: list[str] = []
+        self._kind, self._namespace, self._kinds = kind, namespace, kinds
+        self._known = known
+        self._claims = StatedClaims(claims, kinds, namespace)
+        self._containers = self._stated_keys = 0
+
+    def add_pod(self, pod: Pod) -> None:
+        """Add the questions of a pod, if it asks for GPUs."""
+        self._containers += count_containers(pod)
+        check_count(self._containers, MAX_CONTAINERS, "containers", "request.object")
+        found = list(gpu_containers(pod, self._kinds, self._claims))
         if not found:
-            continue
-        matrix, stated = known(), _stated_stack(pod)
-        keys += len(stated)
-        check_count(keys, MAX_STATED, "components in all stacks", f"annotation {STACK_ANNOTATION}")
+            return
+        matrix, stated = self._known(), _stated_stack(pod)
+        self._stated_keys += len(stated)
+        field = f"annotation {STACK_ANNOTATION}"
+        check_count(self._stated_keys, MAX_STATED, "components in all stacks", field)
         requested = {resource for one in found for resource in one.resources}
         tolerated = {resource for one in found for resource in one.requested}
-        asks_for = (requested, tolerated)
-        workload = _workload(pod, namespace, matrix, asks_for, is_pod=kind.pod)
+        is_pod = self._kind.pod
+        workload = _workload(pod, self._namespace, matrix, (requested, tolerated), is_pod=is_pod)
         places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:
-            remarks += _remarks(container, stated, is_pod=kind.pod)
-            if container.image or stated or kind.pod:
+            self.remarks += _remarks(container, stated, is_pod=is_pod)
+            if container.image or stated or is_pod:
                 asks = replace(workload, resources=container.resources, image=container.image)
                 if asks not in places:
                     places[asks] = list(place_workload(asks, matrix))
-                    remarks += _warn_other_targets(asks, matrix)
+                    self.remarks += _warn_other_targets(asks, matrix)
                 for place in places[asks]:
-                    if kind.scope == "Cluster" and place.target is None and not place.finding:
-                        remarks.append(_NO_NAMESPACE)
-                        continue
-                    counts = accepts_stated(place, matrix)
-                    if stated and not counts:
-                        remarks.append(_ignored_stack(place))
-                    counted = stated if counts else {}
-                    _add_question(asked, _question(place, container, pod, counted))
+                    self._add(place, container, pod, stated, matrix)
         if declines_gpus(pod):
-            remarks.append(
+            self.remarks.append(
                 f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
             )
-    return Questions(tuple(asked.values()), tuple(dict.fromkeys(remarks)))
+
+    def _add(
+        self,
+        place: Placement,
+        container: Container,
+        pod: Pod,
+        stated: Mapping[str, Any],
+        matrix: PlacementMatrix,
+    ) -> None:
+        """Add the question about a container at one place."""
+        if self._kind.scope == "Cluster" and place.target is None and not place.finding:
+            self.remarks.append(_NO_NAMESPACE)
+            return
+        counts = accepts_stated(place, matrix)
+        if stated and not counts:
+            self.remarks.append(_ignored_stack(place))
+        _add_question(self.asked, _question(place, container, pod, stated if counts else {}))
 
 
 def new_questions(new: Questions, old: Questions) -> Questions:

@@ -283,28 +283,7 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds that the API server waits, 1 to 30 (default: 10)",
     )
-    group.add_argument(
-        "--exclude-namespace",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="namespace to skip in admission and audit; may be repeated",
-    )
-    group.add_argument(
-        "--namespaces",
-        choices=("all", "opt-in", "opt-out"),
-        default="all",
-        help="namespaces to ask about: all, only those labelled compatgate.dev/admission=enabled,"
-        " or all but those labelled compatgate.dev/admission=disabled (default: all)",
-    )
-    group.add_argument(
-        "--operator-namespace",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="namespace of the GPU Operator, whose pods request GPUs; these pods are not checked"
-        " or audited; may be repeated (default: gpu-operator)",
-    )
+    _add_namespaces(group)
     group.add_argument(
         "--ca",
         metavar="FILE",
@@ -330,6 +309,31 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         help="also print a ValidatingAdmissionPolicy, which needs no gate: the API server warns"
         " about or denies GPU pods with malformed or contradicting annotations, and pods that"
         " mount /dev/nvidia*",
+    )
+
+
+def _add_namespaces(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--exclude-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="namespace to skip in admission and audit; may be repeated",
+    )
+    group.add_argument(
+        "--namespaces",
+        choices=("all", "opt-in", "opt-out"),
+        default="all",
+        help="namespaces to ask about: all, only those labelled compatgate.dev/admission=enabled,"
+        " or all but those labelled compatgate.dev/admission=disabled (default: all)",
+    )
+    group.add_argument(
+        "--operator-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="namespace of the GPU Operator, whose pods request GPUs; these pods are not checked"
+        " or audited; may be repeated (default: gpu-operator)",
     )
 
 

@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  compatgate nodes drift"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for each in (*_add_lists(actions), *_add_single(actions), *_add_reports(actions)):
+        add_place(each)
+        add_format(each)
+
+
+def _add_lists(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
     listed = actions.add_parser("list", help="list nodes")
     drift = actions.add_parser("drift", help="list nodes that differ from their targets")
     for each in (listed, drift):
@@ -53,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(DriftKind),
         help="property that differs: driver, gpu, platform, or a part like fabric-manager",
     )
+    for each in (listed, drift):
+        add_limit(each)
+    return listed, drift
+
+
+def _add_single(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
     show = actions.add_parser("show", help="show a node with the reports of each source")
     remove = actions.add_parser("remove", help="remove a node that no longer exists")
     remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
@@ -61,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "--cluster", metavar="NAME", help="cluster, if several have a node with this name"
         )
+    return show, remove
+
+
+def _add_reports(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
     report = actions.add_parser("report", help="report driver, GPUs, parts and settings of a node")
     report.add_argument(
         "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
@@ -88,11 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     imported.add_argument(
         "--dry-run", action="store_true", help="print the result without storing it"
     )
-    for each in (listed, drift):
-        add_limit(each)
-    for each in (listed, drift, show, remove, report, imported):
-        add_place(each)
-        add_format(each)
+    return report, imported
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,10 @@ from compatgate.service.reports.timeline import (
 )
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.snapshot import Snapshot
 
 DAYS = 7
 """A report without a beginning covers so many days."""
@@ -54,14 +57,7 @@ def make_report(
     left_out: list[str] = []
     nodes = _list_nodes(gate, target, left_out)
     with gate.database.reading() as session:
-        if (
-            target not in snapshot.documents
-            and not revisions.list_changes(session, "Target", target, limit=1).items
-        ):
-            hint = suggest_name(target, snapshot.documents)
-            raise NotFound(
-                f"there is no target {target!r}", field="target", value=target, hint=hint
-            )
+        _require_target(session, target, snapshot)
         changes = read_changes(session, target, since, until, left_out)
         found = collect_questions(session, target, since, until, snapshot, now)
         runs, run_line = run_events(session, target, since, until, left_out)
@@ -90,6 +86,15 @@ def make_report(
         snapshot.revision,
         snapshot.facts.digest,
     )
+
+
+def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
+    """Refuse the name of a target that neither exists nor existed."""
+    if target in snapshot.documents:
+        return
+    if not revisions.list_changes(session, "Target", target, limit=1).items:
+        hint = suggest_name(target, snapshot.documents)
+        raise NotFound(f"there is no target {target!r}", field="target", value=target, hint=hint)
 
 
 def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, str]]:

@@ -41,7 +41,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
-    made = actions.add_parser("create", help="propose an upgrade, with waves from its plan")
+    made = _add_create(actions)
+    listed = actions.add_parser("list", help="list upgrades, newest first")
+    listed.add_argument("--state", choices=STATES, help="only this state")
+    listed.add_argument("--target", metavar="NAME", help="only upgrades of this target")
+    add_limit(listed)
+    shown = actions.add_parser("show", help="show waves, open requirements and history")
+    decided = _add_decisions(actions)
+    stopped = actions.add_parser("stop", help="hold every wave until someone resumes the upgrade")
+    resumed = actions.add_parser("resume", help="resume a stopped upgrade")
+    rolled = actions.add_parser(
+        "roll-back", help="end an upgrade; every wave must return to the former driver"
+    )
+    left = actions.add_parser("leave-out", help="exclude nodes from an upgrade")
+    for one in (made, stopped, resumed, rolled, left):
+        add_authorship(one)
+    every = [made, shown, *decided, stopped, resumed, rolled, left]
+    for one in every:
+        one.add_argument("name", metavar="UPGRADE", help="name of the upgrade")
+    left.add_argument("nodes", nargs="+", metavar="NODE", help="CLUSTER/NAME, or a unique name")
+    return [*every, listed]
+
+
+def _add_create(actions: Any) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = actions.add_parser(
+        "create", help="propose an upgrade, with waves from its plan"
+    )
     made.add_argument("--target", required=True, metavar="NAME", help="target to upgrade")
     made.add_argument(
         "--driver",
@@ -72,11 +97,11 @@ def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
         metavar="LABEL",
         help="node label whose value names a rack (default: known topology labels)",
     )
-    listed = actions.add_parser("list", help="list upgrades, newest first")
-    listed.add_argument("--state", choices=STATES, help="only this state")
-    listed.add_argument("--target", metavar="NAME", help="only upgrades of this target")
-    add_limit(listed)
-    shown = actions.add_parser("show", help="show waves, open requirements and history")
+    return made
+
+
+def _add_decisions(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
+    """Add what starts a wave, and what approves an upgrade."""
     asked = actions.add_parser(
         "may-start", help="start a wave if allowed, and hold it for the caller"
     )
@@ -95,19 +120,7 @@ def _add_upgrades(actions: Any) -> list[argparse.ArgumentParser]:
         one.add_argument(
             "--author", metavar="NAME", help="author of the change (default: your user name)"
         )
-    stopped = actions.add_parser("stop", help="hold every wave until someone resumes the upgrade")
-    resumed = actions.add_parser("resume", help="resume a stopped upgrade")
-    rolled = actions.add_parser(
-        "roll-back", help="end an upgrade; every wave must return to the former driver"
-    )
-    left = actions.add_parser("leave-out", help="exclude nodes from an upgrade")
-    for one in (made, stopped, resumed, rolled, left):
-        add_authorship(one)
-    every = [made, shown, asked, agreed, taken, stopped, resumed, rolled, left]
-    for one in every:
-        one.add_argument("name", metavar="UPGRADE", help="name of the upgrade")
-    left.add_argument("nodes", nargs="+", metavar="NODE", help="CLUSTER/NAME, or a unique name")
-    return [*every, listed]
+    return asked, agreed, taken
 
 
 def _add_calendar(actions: Any) -> list[argparse.ArgumentParser]:

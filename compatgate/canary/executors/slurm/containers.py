@@ -235,7 +235,7 @@ def _read_config(bundle: Path, image: str) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
     if not isinstance(root, str):
         raise BadInput(f"{path} names no root", field="image")

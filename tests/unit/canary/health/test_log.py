@@ -37,6 +37,12 @@ def version(driver: str | None) -> Version | None:
 # --- size and damage ------------------------------------------------------------------------
 
 
+def test_a_message_beside_a_value_of_absurd_depth_is_read(facts: Facts) -> None:
+    nested = "[" * 2000 + "]" * 2000
+    found = events(f'{{"lines": [{{"MESSAGE": "{OFF}", "more": {nested}}}', facts)
+    assert [event.xid for event in found] == [79]
+
+
 class Endless:
     """A log of so many bytes that is never in memory."""
 
