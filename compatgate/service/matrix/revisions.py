@@ -189,6 +189,16 @@ def _change_row(edit: Edit, revision: int) -> dict[str, Any]:
 
 def read_versions_at(session: Session, number: int) -> Iterator[DocumentVersion]:
     """Yield every document at a revision."""
+    return _read_versions(session, _select_versions_at(number))
+
+
+def read_texts_at(session: Session, number: int) -> Iterator[tuple[Kind, str, str, int]]:
+    """Yield kind, name and stored text of every document at a revision, and its own revision."""
+    for row in session.execute(_select_versions_at(number).execution_options(yield_per=5000)):
+        yield row.kind, row.name, row.after, row.revision
+
+
+def _select_versions_at(number: int) -> Any:
     newest = (
         select(
             DocumentChange.kind,
@@ -207,7 +217,7 @@ def read_versions_at(session: Session, number: int) -> Iterator[DocumentVersion]
         & (DocumentChange.name == newest.c.name)
         & (DocumentChange.revision == newest.c.revision),
     )
-    return _read_versions(session, query.where(DocumentChange.after.is_not(None)))
+    return query.where(DocumentChange.after.is_not(None))
 
 
 def read_versions_since(session: Session, number: int) -> Iterator[DocumentVersion]:
