@@ -30,7 +30,7 @@ from compatgate.service.matrix.cells import (
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 HEIGHT, WIDTH = 50, 24
-_SECONDS = 0.08
+_SECONDS = 0.05
 _MAX_EXPORTED = 20_000
 _Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Word = Annotated[str, Meta(max_length=400)]
