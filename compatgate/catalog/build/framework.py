@@ -46,6 +46,7 @@ def framework(document: Record) -> Framework:
         releases,
         os=tuple(document.get("os", _SYSTEMS)),
         cpu_only_os=tuple(document.get("cpu_only_os", ())),
+        loads_cuda=document.get("loads_cuda", False),
         new_abi=tuple(
             NewAbi(one["versions"], pairs(one.get("cuda", ())))
             for one in document.get("cxx11_abi", {}).get("new", ())

@@ -185,6 +185,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Operating systems with GPU builds."""
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
+    loads_cuda: bool = False
+    """Its wheels bring no CUDA library: they load those of the stack."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 

@@ -83,12 +83,20 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return _make_problem(found, "warn", message, source=build.source)
     stated = context.stack.get("cuda")
     if stated and found.version.cuda and build.cuda_major != stated.major:
-        message = (
-            f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
-            f"{stated}: two CUDA majors in one process"
-        )
-        return _make_problem(found, "warn", message, source=build.source)
+        return _report_other_major(context, found, build, stated)
     return PASS
+
+
+def _report_other_major(
+    context: RuleContext, found: FrameworkMatch, build: Build, stated: Version
+) -> RuleAnswer:
+    major = build.cuda_major
+    if found.table.loads_cuda and major not in context.cuda_packages:
+        message = f"{found.title} loads libraries of CUDA {major}, the stack states CUDA {stated}"
+        need = f"a build for CUDA {stated.major}, or CUDA {major}"
+        return _make_problem(found, "fail", message, need=need, source=build.source)
+    message = f"{found.title} brings CUDA {major}, the stack states CUDA {stated}: two CUDA majors"
+    return _make_problem(found, "warn", f"{message} in one process", source=build.source)
 
 
 def _make_problem(

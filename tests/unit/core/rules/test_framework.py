@@ -137,6 +137,15 @@ def test_two_cuda_majors_in_one_process_are_said(stack, ask):
     assert "two CUDA majors" in message(verdict, "CG401")
 
 
+@pytest.mark.parametrize(
+    "stack", ["cupy-cuda11x=13.3.0,cuda=12.4", "cupy-cuda12x=13.3.0,cuda=11.8"]
+)
+def test_a_wheel_that_brings_no_cuda_loads_that_of_the_stack(stack, ask):
+    verdict = ask(POOL, stack)
+    assert said(verdict, "CG401") == ["fail"]
+    assert "loads libraries of CUDA" in message(verdict, "CG401")
+
+
 def test_a_wheel_needs_the_driver_of_its_own_cuda_whatever_the_base_image_has(ask):
     verdict = ask("driver=535.104.05,gpu=A100-SXM4-80GB", "torch=2.9.1+cu130,cuda=12.1")
     assert said(verdict, "CG101") == ["fail"]
