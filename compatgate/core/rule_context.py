@@ -530,6 +530,8 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
         return False
     if issue.cpus and pool.cpu not in issue.cpus:
         return False
+    if issue.os and not {pool.os, "windows" if pool.os == "windows" else "linux"} & set(issue.os):
+        return False
     have = stack.versions
     if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
         return False

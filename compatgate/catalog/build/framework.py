@@ -204,6 +204,7 @@ def _issue(record: Record) -> KnownIssue:
         source=record_source(record),
         capabilities=pairs(record.get("capabilities")),
         cpus=tuple(record.get("cpus") or ()),
+        os=tuple(record.get("os") or ()),
         wheels=record.get("wheels", False),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),

@@ -203,6 +203,7 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
+        os: operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
@@ -218,6 +219,7 @@ class KnownIssue(Struct, frozen=True):
     source: Source
     capabilities: tuple[Pair, ...] = ()
     cpus: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
     wheels: bool = False
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
