@@ -158,7 +158,7 @@ def measure_round(
     address = ("127.0.0.1", server.port)
     figures = drive(address, requests, connections=connections, seconds=seconds)
     took = server.cpu_seconds() - before
-    return Round(figures, 1e6 * took / len(figures.latencies))
+    return Round(figures, 1e6 * took / figures.answered)
 
 
 def measure(seconds: float, rounds: int, other: Path | None) -> list[str]:

@@ -3,7 +3,8 @@
 ``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]
 [--connections 16]``, and on PostgreSQL ``--database URL [--decision-commit sync|async]``.
 ``--against COMMIT|DIR`` compares with the server of another tree instead. ``--access-log`` is the
-option of ``serve``; the lines go to a file.
+option of ``serve``; the lines go to a file. ``--generator wrk`` sends the load by wrk (Debian's),
+which leaves more of the machine to the server.
 
 The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
 the same server, workers and threads. Rounds alternate, ratios are taken round by round, and what is
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import sys
@@ -30,7 +32,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from load import Figures, drive, post
+from load import Figures, drive, drive_with_wrk, post
 from served import Served, served, tree_of
 
 if TYPE_CHECKING:
@@ -128,6 +130,8 @@ LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
     "new stacks": lambda number: new_stacks(MOST * number),
 }
 """What is sent, by name; given the number of the round."""
+PREPARED = {"empty": 1, "one question": 1, "1,000 questions": 1000}
+"""Requests of a load that repeats them."""
 
 
 def serve(
@@ -194,10 +198,15 @@ def serve(
         )
 
 
-def measure(port: int, what: str, number: int, seconds: float, connections: int) -> Figures:
+def measure(
+    port: int, what: str, number: int, seconds: float, connections: int, generator: str
+) -> Figures:
     """One round; called in a process of its own."""
-    requests = LOADS[what](number)
-    return drive(("127.0.0.1", port), requests, connections=connections, seconds=seconds)
+    address, requests = ("127.0.0.1", port), LOADS[what](number)
+    if generator == "wrk":
+        most, whole = PREPARED.get(what, MOST), math.ceil(seconds)
+        return drive_with_wrk(address, requests, connections=connections, seconds=whole, most=most)
+    return drive(address, requests, connections=connections, seconds=seconds)
 
 
 @dataclass
@@ -222,11 +231,18 @@ def rounds(
         for number, name in itertools.product(range(-1, args.rounds), what):
             for server, kept in zip(servers, found, strict=True):
                 before = server.cpu_seconds()
-                asked = (server.port, name, number + 1, args.seconds, args.connections)
+                asked = (
+                    server.port,
+                    name,
+                    number + 1,
+                    args.seconds,
+                    args.connections,
+                    args.generator,
+                )
                 figures = pool.apply(measure, asked)
                 took = server.cpu_seconds() - before
                 if number >= 0:
-                    kept[name].append(Round(figures, 1e6 * took / len(figures.latencies)))
+                    kept[name].append(Round(figures, 1e6 * took / figures.answered))
     return found
 
 
@@ -279,6 +295,7 @@ def main(arguments: Sequence[str] = ()) -> str:
         help="of PostgreSQL (an SQLite file); with --against, a second one for the other tree",
     )
     parser.add_argument("--decision-commit", choices=("sync", "async"), default="sync")
+    parser.add_argument("--generator", choices=("python", "wrk"), default="python")
     parser.add_argument("--access-log", choices=("off", "errors", "all"), default="errors")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)

@@ -115,7 +115,7 @@ def main() -> int:
                 warm = memory(server)
                 print(f"warm: {warm:.1f} MiB after {total:,} questions", flush=True)
             figures = drive(address, asked, connections=args.connections, seconds=_STEP_SECONDS)
-            total += len(figures.latencies)
+            total += figures.answered
             used = memory(server)
             highest = max(highest, used) if warm else 0.0
             print(f"{now + _STEP_SECONDS / 60:6.2f} min {total:9,} questions {used:8.1f} MiB",

@@ -164,6 +164,9 @@ def _judge_place(
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
     known = (run for suite in suites for run in evidence.get((suite, pool.gpu.sku), ()))
     about = [run for run in known if run.counts_for(policy) and is_run_of_entry(run, entry, pool)]
+    where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
+    if not about:
+        return [], [NeededRun(*where, suite) for suite in suites]
     groups: dict[_Measured, dict[str | None, _Pools]] = {}
     for (measured, content, suite), runs in _group_runs(about, entry).items():
         pooled = pool_runs(
@@ -175,7 +178,6 @@ def _judge_place(
         )
         if pooled is not None:
             groups.setdefault(measured, {}).setdefault(content, {})[suite] = pooled
-    where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
     failed = [
         NeededRun(*where, suite, pooled.failed[0].id)
         for contents in groups.values()

@@ -366,16 +366,22 @@ def make_explicit(document: Document) -> Document:
 
 
 def _drop_empty(value: Any) -> Any:
+    """Return plain data without empty values; every document passes here, so it asks little."""
     if isinstance(value, dict):
-        cleaned = {key: _drop_empty(item) for key, item in value.items()}
-        return {
-            key: item
-            for key, item in cleaned.items()
-            if item not in (None, {}, []) and not (key == "reason" and item == "")
-        }
-    if isinstance(value, list | tuple):
-        return [_drop_empty(item) for item in value]
-    return value
+        kept = {}
+        for key, item in value.items():
+            if isinstance(item, _CONTAINERS):
+                item = _drop_empty(item)
+                if not item:
+                    continue
+            elif item is None or (item == "" and key == "reason"):
+                continue
+            kept[key] = item
+        return kept
+    return [_drop_empty(item) if isinstance(item, _CONTAINERS) else item for item in value]
+
+
+_CONTAINERS = (dict, list, tuple)
 
 
 Action = Literal["create", "change", "delete"]

@@ -216,6 +216,7 @@ def _package(record: Record) -> KnownPackage:
         gpus=record.get("gpus") or "",
         note=record.get("note") or "",
         exact_before=parse_version(record["name"], exact_before) if exact_before else None,
+        extra=record.get("extra") or "",
     )
 
 

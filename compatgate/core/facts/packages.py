@@ -35,6 +35,7 @@ class KnownPackage(Struct, frozen=True):
         gpus: vendor of the GPUs that it is for, where that is not NVIDIA, ``AMD``.
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
+        extra: extra without which it does nothing on GPUs: its requirements always count.
     """
 
     name: str
@@ -44,6 +45,7 @@ class KnownPackage(Struct, frozen=True):
     gpus: str = ""
     note: str = ""
     exact_before: Version | None = None
+    extra: str = ""
 
 
 class NamePattern(Struct, frozen=True):
@@ -79,6 +81,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Return the vendor of the GPUs that a package is for; empty for NVIDIA or unknown."""
         known = self.by_name.get(name)
         return known.gpus if known else ""
+
+    def extra_of(self, name: str) -> str:
+        """Return the extra that a package needs on GPUs; empty: none."""
+        known = self.by_name.get(name)
+        return known.extra if known else ""
 
     def wants_exact_cuda(self, name: str, version: Version) -> bool:
         """Tell whether a release loads only the library for the stack's exact CUDA."""

@@ -36,10 +36,15 @@ from compatgate.core.versions import Version, format_parts
 
 def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
-    carries = context.facts.packages.carries
-    still = [one for one in context.packages if one.is_open and carries(one.name) != "options"]
+    still = [one for one in context.packages if one.is_open and not _needs_no_record(context, one)]
     found = [_report_open(context, one) for one in still if not is_excluded(context, one)]
     return [*found, *_report_fetched(context)] or PASS
+
+
+def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether no release of a package has GPU code, or only what single features compile."""
+    carries = context.facts.packages.carries(package.name)
+    return carries == "options" or (carries == "nothing" and not package.unread)
 
 
 def _report_fetched(context: RuleContext) -> Iterator[Problem]:

@@ -50,7 +50,8 @@ def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requir
 
     Installed frameworks have metadata, too; CG402, CG403 and CG406 judge the parts in their tables.
     """
-    asked = requirements_of(package, context.stack)
+    extra = context.facts.packages.extra_of(package.name)
+    asked = requirements_of(package, context.stack, extra)
     if not (asked and package.installed):
         return asked
     found = next((one for one in context.built if one.name == package.name), None)

@@ -349,6 +349,14 @@ def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
     """Note the error that a request is answered with."""
     if (note := note_of(environ)) is not None:
         note.error, note.status = error, error.status
+        _forget_frames(error)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Free a noted error from its frames, which know the note: only garbage collection would."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def install_problems(app: Flask) -> None:

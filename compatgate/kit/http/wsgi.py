@@ -10,13 +10,13 @@ import io
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit import tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy
+from compatgate.kit.http.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -86,9 +86,8 @@ class Lane:
 
     def __init__(self, app: WSGIApplication, name: str, threads: int) -> None:
         self._app = app
-        self._name = name
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, name)
+        self._pool = ThreadPool(threads, name)
         self._running = 0
 
     def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
@@ -100,8 +99,7 @@ class Lane:
         if self._running >= self._threads + MAX_WAITING:
             what = f"{self._running} requests wait already"
             raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, tracing.carry(function), *arguments)
+        future = self._pool.start(tracing.carry(function), *arguments)
         self._running += 1
         future.add_done_callback(self._end)
         return future

@@ -136,7 +136,7 @@ def make_table(
     Raises:
         BadInput: there is no such column.
     """
-    cells = [tuple(v if isinstance(v, Cell) else Cell(v) for v in row) for row in rows]
+    cells = [[v if isinstance(v, Cell) else Cell(v) for v in row] for row in rows]
     table = Table(name, tuple(columns), cells, empty, following, sort, label)
     return _sorted(table) if sort else table
 
@@ -176,13 +176,11 @@ def to_csv(table: Table) -> str:
 
 
 def _export_value(value: Any) -> Any:
+    if isinstance(value, str):  # most are
+        return f"'{value}" if value.startswith(_FORMULA) else value
     if value is None:
         return ""
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
+    return iso(value) if isinstance(value, datetime) else value
 
 
 SHOWN_ROWS = 50

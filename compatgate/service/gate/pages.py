@@ -157,7 +157,7 @@ _CHANGE_COLUMNS = (
     Column("fix", "Fix"),
 )
 _MAX_CHANGES = 50
-"""Pairs that the page shows, the worst ones first; an export has them all."""
+"""Entries and pairs that the page shows, the worst ones first; an export has them all."""
 _NO_CHANGES = EmptyNotice(
     "No entries in use on this target.",
     "Blessed and deprecated entries are evaluated before and after the change.",
@@ -211,6 +211,7 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         "drivers": list(_list_drivers(ask.gate.facts)),
         "cudas": _list_series(ask.gate.facts),
         "found": found,
+        "entries": found.entries[:_MAX_CHANGES] if found else (),
         "problem": problem,
         "tally": _count_changes(found) if found else {},
         "pick": lambda **more: _what_if_link(query, **more),

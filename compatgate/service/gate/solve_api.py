@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
 from compatgate.kit.http.replies import Reply
@@ -29,8 +32,7 @@ def solve(call: Call[NoQuery]) -> Reply:
     logged. The work is limited: `complete` is false where the search ended at its limit.
     """
     question = call.document()
-    named = question.get("targets") or [question.get("target")]
-    call.principal.require_targets([name for name in named if isinstance(name, str)])
+    call.principal.require_targets(_named_targets(question))
     snapshot = call.gate.snapshot()
     found = answer_question(
         question,
@@ -41,3 +43,9 @@ def solve(call: Call[NoQuery]) -> Reply:
     )
     degraded = call.gate.degraded()
     return Reply(found if degraded is None else {**found, "degraded": degraded.to_json()})
+
+
+def _named_targets(question: Mapping[str, Any]) -> list[str]:
+    """Return the targets that a question names; whatever else stands there is refused later."""
+    named = question.get("targets") or [question.get("target")]
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []

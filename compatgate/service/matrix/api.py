@@ -94,7 +94,9 @@ def diff_revisions(call: Call[DiffFrom]) -> Reply:
     """Compare a revision with an older one."""
     newer: int = call.args["number"]
     older = max(newer - 1, 0) if call.query.older is None else call.query.older
-    changes: list[Any] = [c.to_json() for c in call.gate.matrix.diff(older, newer)]
+    changes: list[Any] = [
+        edit.to_change().to_json() for edit in call.gate.matrix.diff(older, newer)
+    ]
     return Reply({"older": older, "newer": newer, "changes": changes})
 
 

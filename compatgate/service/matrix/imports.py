@@ -17,6 +17,7 @@ from compatgate.documents.specs import (
     KINDS,
     Change,
     Document,
+    Kind,
     TargetDoc,
     compare_document,
     compare_documents,
@@ -31,8 +32,10 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import (
     Consent,
     Edit,
+    decode_edit,
     make_revision,
     read_documents_at,
+    read_texts_at,
     require_revision,
 )
 from compatgate.service.waivers import service as waiver_limits
@@ -184,15 +187,34 @@ def export_documents(session: Session, revision: int | None) -> list[dict[str, A
         ]
 
 
-def diff_revisions(session: Session, older: int, newer: int | None) -> list[Change]:
-    """Return the changes between two revisions; None: the stored matrix."""
+def diff_revisions(session: Session, older: int, newer: int | None) -> list[Edit]:
+    """Return the edits between two revisions, by kind, then by name; None: the stored matrix.
+
+    Only documents whose texts differ are read.
+    """
     with pause_garbage_collection():
-        return compare_documents(_load_documents(session, older), _load_documents(session, newer))
+        old, new = _load_texts(session, older), _load_texts(session, newer)
+        keys = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
+        keys.sort(key=lambda key: (KINDS.index(key[0]), key[1]))
+        edits = [decode_edit(key[0], old.get(key), new.get(key)) for key in keys]
+        return [edit for edit in edits if edit.before != edit.after]
 
 
 def diff_with_files(session: Session, imported: Sequence[Document]) -> list[Change]:
     """Return the changes from the stored matrix to the imported one."""
     return compare_documents(_load_documents(session, None), imported)
+
+
+def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str], str]:
+    if revision is None:
+        return {
+            (kind, name): text
+            for kind in KINDS
+            for name, text, _ in documents.read_texts(session, kind)
+        }
+    if revision != 0:
+        require_revision(session, revision)
+    return {(kind, name): text for kind, name, text, _ in read_texts_at(session, revision)}
 
 
 def _load_documents(session: Session, revision: int | None) -> list[Document]:

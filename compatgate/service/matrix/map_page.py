@@ -6,14 +6,17 @@ Only the cells on the page are evaluated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.components import is_framework, label_of, sort_components
-from compatgate.core.matrix import Entry, EntryStatus
+from compatgate.core.matrix import Entry, EntryStatus, Matrix
 from compatgate.core.request import Target
 from compatgate.core.versions import natural_key
 from compatgate.kit import clock
@@ -33,6 +36,7 @@ from compatgate.service.matrix.pairs import (
     evaluate_pair,
     format_constraints,
     list_pairs,
+    list_places,
     make_target_column,
     shared_fit_cache,
 )
@@ -121,7 +125,9 @@ def list_columns(snapshot: Snapshot, by: ColumnKind, search: str = "") -> list[M
     return sorted(found, key=lambda column: natural_key(column.key))
 
 
-def _entry_matches(entry: Entry, words: Iterable[str]) -> bool:
+def _entry_matches(entry: Entry, words: Sequence[str]) -> bool:
+    if not words:
+        return True
     text = f"{entry.name} {format_constraints(entry)} {entry.reason}".casefold()
     return all(word in text for word in words)
 
@@ -169,7 +175,7 @@ def _place_columns(targets: Iterable[Target], by: ColumnKind) -> list[MapColumn]
                 key = pool.gpu.sku if pool.gpu else NO_CONSTRAINT
             else:
                 key = pool.driver.text if pool.driver else NO_CONSTRAINT
-            groups.setdefault(key, []).append(MapPlace(target.name, pool))
+            groups.setdefault(key, []).extend(list_places(target, (pool,)))
     return [
         MapColumn(key, key, ", ".join(dict.fromkeys(p.target for p in places)), tuple(places))
         for key, places in groups.items()
@@ -202,6 +208,12 @@ class MapSection(Struct, frozen=True):
     width: int = 30
 
 
+_SpotKey = tuple[tuple[str, date, MapSection], str, str]
+_SPOTS_BYTES, _SPOT_BYTES = 8 * MIB, 400
+_spots: WeakKeyDictionary[Matrix, BoundedCache[_SpotKey, Spot]] = WeakKeyDictionary()
+"""The spots of a state of the matrix; rows and columns with a filter are others than without."""
+
+
 def build_map(
     snapshot: Snapshot, asked: MapSection, fits: FitCache, now: datetime, seconds: float
 ) -> HeatMap:
@@ -219,9 +231,19 @@ def build_map(
     down = tuple(all_rows[asked.top : asked.top + asked.height])
     across = tuple(all_columns[asked.left : asked.left + asked.width])
     deadline = time.monotonic() + seconds
-    spots = tuple(
-        tuple(_evaluate_spot(row, column, fits, now, deadline) for column in across) for row in down
-    )
+    known = _spots.setdefault(snapshot.matrix, BoundedCache(_SPOTS_BYTES))
+    about = (fits.digest, now.date(), replace(asked, top=0, left=0, height=0, width=0))
+
+    def find(row: MapRow, column: MapColumn) -> Spot:
+        key = (about, row.key, column.key)
+        spot = known.peek(key)
+        if spot is None:
+            spot = _evaluate_spot(row, column, fits, now, deadline)
+            if not spot.pending:
+                known.put(key, spot, _SPOT_BYTES)
+        return spot
+
+    spots = tuple(tuple(find(row, column) for column in across) for row in down)
     pending = any(spot.pending for line in spots for spot in line)
     return HeatMap(down, across, spots, len(all_rows), len(all_columns), pending)
 
@@ -244,7 +266,7 @@ def _evaluate_spot(
 
 HEIGHT, WIDTH = 60, 30
 """Rows and columns on a page: a phone can draw 1,800 cells and a slow line can carry them."""
-_EVALUATION_SECONDS = 0.08
+_EVALUATION_SECONDS = 0.05
 _MAX_PAIRS = 40
 _Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Word = Annotated[str, Meta(max_length=200)]

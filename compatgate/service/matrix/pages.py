@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -318,22 +319,22 @@ def show_difference(ask: PageRequest[RevisionRange]) -> HtmlPage:
     last = ask.gate.snapshot().revision
     newer = last if ask.query.newer is None else ask.query.newer
     older = max(newer - 1, 0) if ask.query.older is None else ask.query.older
-    changes = ask.gate.matrix.diff(older, newer)
+    edits = ask.gate.matrix.diff(older, newer)
+    part = _slice_changes(edits, ask.query.skip)
     context = {
         "older": older,
         "newer": newer,
         "last": last,
-        **_slice_changes(changes, ask.query.skip),
+        **part,
+        "changes": [edit.to_change() for edit in part["changes"]],
     }
     return HtmlPage("revisions-diff.html", f"Revision {older} to {newer}", context)
 
 
 def _slice_changes(changes: Any, skip: int) -> dict[str, Any]:
     end = skip + DOCUMENTS_PER_PAGE
-    counts = {
-        action: sum(change.action == action for change in changes)
-        for action in ("create", "change", "delete")
-    }
+    counts = dict.fromkeys(("create", "change", "delete"), 0)
+    counts.update(Counter(change.action for change in changes))
     return {
         "changes": changes[skip:end],
         "counts": counts,

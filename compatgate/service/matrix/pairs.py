@@ -6,7 +6,7 @@ The outcomes are cached for one catalog and one day.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, get_args
@@ -45,23 +45,28 @@ class Fit(Struct, frozen=True):
 
 
 class FitCache:
-    """A cache of outcomes for one catalog and one day; any number of threads may use it."""
+    """A cache of outcomes for one catalog and one day; any number of threads may use it.
+
+    Attributes:
+        digest: of the catalog.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self.digest = facts.digest
         self._known: dict[FitKey, Fit] = {}
         self._judged: dict[tuple[bytes, PoolKind], Fit] = {}
         self._day = ""
 
-    def cached(self, entry: Entry, pool: Pool) -> Fit | None:
+    def cached(self, entry: Entry, kind: PoolKind) -> Fit | None:
         """Return the outcome if it is cached."""
-        return self._known.get(_fit_key(entry, pool))
+        return self._known.get((entry.name, entry.revision, kind))
 
     def evaluate(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
         """Return the outcome, and cache it."""
         if (day := now.date().isoformat()) != self._day or len(self._known) > _MAX_FITS:
             self._known, self._judged, self._day = {}, {}, day
-        key = _fit_key(entry, pool)
+        key = (entry.name, entry.revision, pool_kind(pool))
         if found := self._known.get(key):
             return found
         stack, why = self._stack(entry)
@@ -94,10 +99,6 @@ def shared_fit_cache(facts: Facts) -> FitCache:
     return FitCache(facts)
 
 
-def _fit_key(entry: Entry, pool: Pool) -> FitKey:
-    return (entry.name, entry.revision, pool_kind(pool))
-
-
 def pool_kind(pool: Pool) -> PoolKind:
     """Return all that the vendors' facts may depend on of a pool; hashable."""
     sku = pool.gpu.sku if pool.gpu else ""
@@ -115,10 +116,16 @@ SEVERITY: dict[SpotStatus, int] = {status: n for n, status in enumerate(get_args
 
 
 class MapPlace(Struct, frozen=True):
-    """A pool of a target."""
+    """A pool of a target, and its kind."""
 
     target: str
     pool: Pool
+    kind: PoolKind
+
+
+def list_places(target: Target, pools: Iterable[Pool]) -> list[MapPlace]:
+    """Return pools of a target as places."""
+    return [MapPlace(target.name, pool, pool_kind(pool)) for pool in pools]
 
 
 class MapColumn:
@@ -137,21 +144,22 @@ class MapColumn:
     ) -> None:
         self.key, self.label, self.note, self.unusable = key, label, note, unusable
         self.places = tuple(places)
-        self._by_target: dict[str, list[tuple[PoolKind, MapPlace]]] = {}
+        self._by_target: dict[str, dict[PoolKind, MapPlace]] = {}
         alike: dict[PoolKind, MapPlace] = {}
         for place in self.places:
-            kind = pool_kind(place.pool)
-            self._by_target.setdefault(place.target, []).append((kind, place))
-            alike.setdefault(kind, place)
+            self._by_target.setdefault(place.target, {}).setdefault(place.kind, place)
+            alike.setdefault(place.kind, place)
         self.kinds = tuple(alike.values())
         """One place for each kind of pool; equal places have equal results."""
 
     def of(self, targets: Iterable[str]) -> Iterable[MapPlace]:
         """Return a place of these targets for each kind of pool: the first."""
-        known = self._by_target
+        alike = [self._by_target[target] for target in targets if target in self._by_target]
+        if len(alike) < 2:  # most columns have one of an entry's targets, or none
+            return alike[0].values() if alike else ()
         found: dict[PoolKind, MapPlace] = {}
-        for target in targets:
-            for kind, place in known.get(target, ()):
+        for places in alike:
+            for kind, place in places.items():
                 found.setdefault(kind, place)
         return found.values()
 
@@ -194,7 +202,7 @@ def make_target_column(snapshot: Snapshot, name: str) -> MapColumn:
         return MapColumn(
             name, name, "", (), snapshot.unusable.get(name, "the target cannot be used")
         )
-    places = tuple(MapPlace(name, pool) for pool in target.pools)
+    places = list_places(target, target.pools)
     skus = dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu)
     drivers = dict.fromkeys(pool.driver.text for pool in target.pools if pool.driver)
     return MapColumn(name, name, f"{', '.join(skus)}, driver {', '.join(drivers)}", places)
@@ -221,18 +229,13 @@ def evaluate_pair(
         if not _names_target(entry, column.key):
             return None
         return Pair(entry, column.key, "unknown", why=column.unusable)
+    places = column.kinds if ANY_TARGET in entry.targets else column.of(entry.targets)
     found = [
         _evaluate_place(entry, place, fits, now, deadline)
-        for place in _matching_places(entry, column)
+        for place in places
+        if entry.is_for(place.pool)
     ]
     return max(found, key=lambda pair: (SEVERITY[pair.status], pair.open), default=None)
-
-
-def _matching_places(entry: Entry, column: MapColumn) -> Iterator[MapPlace]:
-    everywhere = ANY_TARGET in entry.targets
-    for place in column.kinds if everywhere else column.of(entry.targets):
-        if entry.is_for(place.pool):
-            yield place
 
 
 def _names_target(entry: Entry, target: str) -> bool:
@@ -254,7 +257,7 @@ def _evaluate_place(
             "elsewhere",
             why=f"the entry is for driver {driver}; {pool.name} has {have}",
         )
-    fit = fits.cached(entry, pool)
+    fit = fits.cached(entry, place.kind)
     if fit is None:
         if time.monotonic() > deadline:
             return Pair(entry, target, entry.status, open=True, why=PENDING)

@@ -17,6 +17,7 @@ from compatgate.kit.database.tables import Page
 from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+from compatgate.service.matrix.revisions import Edit
 
 T = TypeVar("T")
 
@@ -44,8 +45,8 @@ class MatrixReader:
         """
         return self._read(lambda session: imports.export_documents(session, revision))
 
-    def diff(self, older: int, newer: int | None = None) -> list[Change]:
-        """Return the changes between two revisions; None: the stored matrix.
+    def diff(self, older: int, newer: int | None = None) -> list[Edit]:
+        """Return the edits between two revisions; None: the stored matrix.
 
         Raises:
             NotFound: there is no such revision.

@@ -76,6 +76,14 @@ def load_documents(session: Session, kind: Kind) -> Iterator[tuple[Document, int
         yield decode(kind, text), revision
 
 
+def read_texts(session: Session, kind: Kind) -> Iterator[tuple[str, str, int]]:
+    """Yield name, stored text and revision of every document of a kind."""
+    model = MODELS[kind]
+    query = select(model.name, model.document, model.revision)
+    for row in session.execute(query.execution_options(yield_per=5000)):
+        yield row.name, row.document, row.revision
+
+
 def read_versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
     """Yield kind, name, content and revision of every document."""
     for kind in KINDS:

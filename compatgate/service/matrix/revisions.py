@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import exists, func, insert, select
+from sqlalchemy import exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.documents import specs as compared
@@ -189,6 +189,16 @@ def _change_row(edit: Edit, revision: int) -> dict[str, Any]:
 
 def read_versions_at(session: Session, number: int) -> Iterator[DocumentVersion]:
     """Yield every document at a revision."""
+    return _read_versions(session, _select_versions_at(number))
+
+
+def read_texts_at(session: Session, number: int) -> Iterator[tuple[Kind, str, str, int]]:
+    """Yield kind, name and stored text of every document at a revision, and its own revision."""
+    for row in session.execute(_select_versions_at(number).execution_options(yield_per=5000)):
+        yield row.kind, row.name, row.after, row.revision
+
+
+def _select_versions_at(number: int) -> Any:
     newest = (
         select(
             DocumentChange.kind,
@@ -207,7 +217,7 @@ def read_versions_at(session: Session, number: int) -> Iterator[DocumentVersion]
         & (DocumentChange.name == newest.c.name)
         & (DocumentChange.revision == newest.c.revision),
     )
-    return _read_versions(session, query.where(DocumentChange.after.is_not(None)))
+    return query.where(DocumentChange.after.is_not(None))
 
 
 def read_versions_since(session: Session, number: int) -> Iterator[DocumentVersion]:
@@ -261,6 +271,27 @@ def show_revision(session: Session, number: int) -> RevisionRow:
         .order_by(DocumentChange.id)
     )
     return _to_row(row, tuple(_to_change(one, one.action) for one in session.execute(query)))
+
+
+def read_changes_with(
+    session: Session, numbers: Collection[int], name: str, words: Collection[str]
+) -> dict[int, list[compared.Change]]:
+    """Return the changes of revisions that may concern a name, by revision, in order.
+
+    Args:
+        session: to read from.
+        numbers: of the revisions.
+        name: of a document.
+        words: JSON strings; changes whose document before or after has one are returned, too.
+    """
+    sides = (DocumentChange.before, DocumentChange.after)
+    wanted = [side.contains(word, autoescape=True) for side in sides for word in words]
+    query = select(DocumentChange.__table__).where(DocumentChange.revision.in_(numbers))
+    query = query.where(or_(DocumentChange.name == name, *wanted)).order_by(DocumentChange.id)
+    found: dict[int, list[compared.Change]] = {}
+    for row in session.execute(query):
+        found.setdefault(row.revision, []).append(_to_change(row, row.action))
+    return found
 
 
 def read_edits(session: Session, number: int) -> list[Edit]:

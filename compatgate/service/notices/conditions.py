@@ -23,7 +23,7 @@ from compatgate.core.request import CanaryPolicy, Pool, Target
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.matrix.pairs import FitCache
+from compatgate.service.matrix.pairs import FitCache, pool_kind
 from compatgate.service.runs.evidence import Freshness, assess_freshness
 from compatgate.service.runs.models import RunRow
 from compatgate.service.waivers.service import list_countdowns
@@ -158,13 +158,14 @@ def find_impossible_entries(
     groups: dict[str, dict[str, Member]] = {}
     complete = True
     for target in snapshot.targets.values():
+        kinds = [(pool, pool_kind(pool)) for pool in target.pools]
         for entry in snapshot.matrix.entries.of(target.name):
             if entry.status != "blessed":
                 continue
-            for pool in target.pools:
+            for pool, kind in kinds:
                 if not _is_on(entry, pool):
                     continue
-                fit = fits.cached(entry, pool)
+                fit = fits.cached(entry, kind)
                 if fit is None and time.monotonic() < deadline:
                     fit = fits.evaluate(entry, pool, now)
                 if fit is None:

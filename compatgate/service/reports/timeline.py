@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
@@ -45,19 +46,21 @@ def read_changes(
         until: last moment of the period.
         left_out: gets what exceeds the limit, in words.
     """
+    words = [msgspec.json.encode(name).decode() for name in (target, ANY_TARGET)]
     found: list[ReportedChangeBody] = []
     cursor, count = None, 0
     while True:
         page = revisions.list_revisions(
             session, since=since, until=until, cursor=cursor, limit=_PAGE
         )
-        for row in page.items:
-            whole = revisions.show_revision(session, row.number)
-            found += [
-                _describe_change(row, change)
-                for change in whole.changes
-                if _concerns(change, target)
-            ]
+        numbers = [row.number for row in page.items]
+        changes = revisions.read_changes_with(session, numbers, target, words)
+        found += [
+            _describe_change(row, change)
+            for row in page.items
+            for change in changes.get(row.number, ())
+            if _concerns(change, target)
+        ]
         count += len(page.items)
         cursor = page.next
         if cursor is None or count >= MAX_REVISIONS:

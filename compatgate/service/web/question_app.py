@@ -154,7 +154,10 @@ class _Question:
 
     def _evaluated(self, found: asyncio.Future[AnswerRecord]) -> None:
         try:
-            self._log(found.result())
+            if isinstance(refusal := found.exception(), Exception):
+                self._fail(refusal)  # not raised again: this frame and the error would be a cycle
+            else:
+                self._log(found.result())
         except Exception as error:
             self._fail(error)
 

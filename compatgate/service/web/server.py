@@ -6,6 +6,7 @@ keeps the processes, and uvicorn answers in each.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
 import ipaddress
@@ -323,6 +324,9 @@ _IDLE_SECONDS = 75
 """Seconds after which an idle connection is closed."""
 _STUCK_SECONDS = 120
 """Seconds after which a process with a blocked event loop is replaced."""
+_M_ARENA_MAX = -8
+"""The option of ``mallopt`` for the number of heaps, as in glibc's malloc.h."""
+_HEAPS = 2
 
 
 class ServerOptions(Struct, frozen=True):
@@ -364,6 +368,7 @@ def serve(
     """
     server = _Server(options, make_gate, make_app, announce)
     _allow_many_files()
+    _limit_heaps()
     gc.collect()
     gc.freeze()  # what is loaded now stays shared between the processes
     parent = os.getpid()
@@ -384,6 +389,13 @@ def _allow_many_files() -> None:
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _limit_heaps() -> None:
+    """Let all threads share a few heaps of glibc: each would keep what its own freed."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # musl has no such heaps
+        libc.mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class _Server(BaseApplication):  # type: ignore[misc]

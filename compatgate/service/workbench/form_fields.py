@@ -20,6 +20,8 @@ from compatgate.service.waivers.service import parse_components, split_words
 MAX_POOLS = 40
 """Pools that have fields; the YAML shows all."""
 POOL_FIELDS = ("name", "gpu", "driver", "count")
+MAX_VALUES = 2000
+"""Values in one field; a longer list belongs in the YAML."""
 _YES = "yes"
 _ROW = re.compile(rf"(pool-[0-9]{{1,2}})-(?:{'|'.join(POOL_FIELDS)})")
 _MISSING = re.compile(r"(\w+) is missing")
@@ -56,6 +58,9 @@ class FormField(Struct, frozen=True):
             BadInput: the text is not of the field's form, or the YAML has another type there.
         """
         value = self.parse(text)
+        if isinstance(value, list | dict) and len(value) > MAX_VALUES:
+            problem = f"has {len(value):,} values, and a field takes at most {MAX_VALUES:,}"
+            raise BadInput(problem, field=self.name, hint="write a longer list in the YAML")
         place: Any = document
         for depth, step in enumerate(self.path[:-1]):
             following = self.path[depth + 1]

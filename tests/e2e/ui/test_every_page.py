@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 from ui_axe import dark_violations, narrow_violations, violations
 from ui_browser import PHONE
 from ui_pictures import PICTURES, take_picture
 from ui_runs import PASSED, QUEUED, SICK, SLOWER
+from werkzeug.routing import Map, Rule
+
+from compatgate.service.routes import PAGES as PAGES_OF_GATE
 
 PAGES = [
     "",
@@ -85,10 +90,29 @@ PAGES = [
     "keys",
     "preferences",
     "facts/support-lines",
+    "proposals",
+    "proposals/{proposal}",
+    "verdicts/{verdict}",
+    "upgrades/prod-580/state",
+    "search?q=torch",
     "sign-in",
+    "sign-in/issuer",
+    "sign-in/done",
+    "signed-out",
     "no-such-page",
+    "targets/prod-a1000",
+    "verdicts/vd_mistyped",
+    "entries?search=nothing",
+    "matrix?q=nothing",
+    "matrix/cells?rows=torch&columns=driver",
+    "matrix/cells?row=torch24-cu124&column=prod-a100",
+    "matrix/cells?rows=stack&stack=troch+2.7",
+    "ask?target=prod-a100&stack=troch+2.7",
+    "what-if?target=prod-a100&driver=nothing",
 ]
-"""Paths below ``/ui/``, as an administrator sees them."""
+"""Paths below ``/ui/``, as an administrator sees them: each page, and what else it may show."""
+NO_PAGES = {"/runs/<id>/log"}
+"""What is no page: a text that is followed."""
 
 
 OVERFLOW = """
@@ -98,9 +122,36 @@ OVERFLOW = """
 """By how many pixels a page is too wide, once a frame of that size was shown: then lists fold."""
 
 
+@pytest.fixture
+def named(api) -> Iterator[Callable[[str], str]]:
+    """Puts ids into a path: those of a denial, and of a proposal that is open for the test."""
+    made: list[str] = []
+
+    def name(path: str) -> str:
+        if "{proposal}" in path:
+            pool = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
+            made.append(api("POST", "proposals", {"pools": [pool], "reason": "newer"})["id"])
+            return path.format(proposal=made[0])
+        if "{verdict}" in path:
+            denied = api("GET", "decisions?allowed=false&limit=1")["items"][0]
+            return path.format(verdict=denied["verdict_id"])
+        return path
+
+    yield name
+    for one in made:
+        api("POST", f"proposals/{one}/close", {"comment": "over"})
+
+
+def test_every_page_of_the_table_is_looked_at():
+    known = [page.path for page in PAGES_OF_GATE if page.method == "GET"]
+    rules = Map([Rule(f"/ui{path}", endpoint=path) for path in known])
+    looked_at = {rules.bind("gate").match(f"/ui/{one.partition('?')[0]}")[0] for one in PAGES}
+    assert set(known) - looked_at == NO_PAGES
+
+
 @pytest.mark.parametrize("path", PAGES)
-def test_it_is_accessible_in_light_and_dark_and_on_a_phone(look_at, path):
-    page = look_at(path, signed_in=path != "sign-in")
+def test_it_is_accessible_in_light_and_dark_and_on_a_phone(look_at, named, path):
+    page = look_at(named(path), signed_in=path != "sign-in")
     take_picture(page, PICTURES.get(path))
     assert violations(page) == [], "light"
     page.emulate_media(color_scheme="dark")
@@ -112,7 +163,7 @@ def test_it_is_accessible_in_light_and_dark_and_on_a_phone(look_at, path):
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if "?" not in path])
-def test_it_can_be_read_without_scripts(look_at, path):
-    page = look_at(path, scripts=False, signed_in=path != "sign-in")
+def test_it_can_be_read_without_scripts(look_at, named, path):
+    page = look_at(named(path), scripts=False, signed_in=path != "sign-in")
     assert page.locator("main h1").is_visible()
     assert page.locator("main").inner_text().strip()

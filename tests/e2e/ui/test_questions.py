@@ -170,6 +170,21 @@ def test_no_answer_stands_while_a_new_question_is_asked(open_page):
     expect(answers).to_contain_text("Allowed")
 
 
+def test_a_server_that_takes_three_seconds_is_waited_for(open_page):
+    page = open_page(ANSWERED)
+    held = Held(page, "/ui/ask|/ui/find")
+    answers = page.locator("#answers")
+    ask(page, "torch=2.2.0+cu121")
+    held.wait(1)
+    page.wait_for_timeout(3_000)
+    expect(answers.get_by_role("status")).to_have_text("Asking…")
+    expect(answers).not_to_contain_text("Allowed")
+    expect(page.get_by_label("Stack")).to_have_value("torch=2.2.0+cu121")
+    assert violations(page) == []
+    held.let_go()
+    expect(answers).to_contain_text("torch 2.2.0+cu121")
+
+
 def test_an_answer_to_a_question_that_was_edited_meanwhile_is_not_shown(open_page):
     page = open_page(ANSWERED)
     held = Held(page, "/ui/ask")

@@ -1,7 +1,4 @@
-"""Roll a driver, and stop an upgrade: by keyboard alone, each in at most three actions.
-
-An action is a click, a key that acts, or a field that is filled.
-"""
+"""Roll a driver, and stop an upgrade: walks as those of ``test_walks.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from urllib.error import HTTPError
 import pytest
 from playwright.sync_api import expect
 from ui_axe import violations
-from ui_browser import reach
+from ui_walk import Walk
 
 OLD, NEW = "535.183.01", "580.95.05"
 Api = Callable[..., Any]
@@ -47,32 +44,30 @@ def racks(api: Api) -> Iterator[str]:
     api("DELETE", "targets/racks?reason=over")
 
 
-def test_a_driver_is_rolled_from_its_plan_in_three_actions(racks, open_page):
+def test_a_driver_is_rolled_from_its_plan(racks, open_page):
     page = open_page(f"targets/{racks}/plan?driver={NEW}", signed_in=True)
-    reach(page, page.get_by_role("link", name="Create an upgrade from this plan"))
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/new-upgrade?**")
-    reach(page, page.get_by_label("Reason", exact=True))
-    page.keyboard.type("fixes Xid 119")
-    reach(page, page.get_by_role("button", name="Propose"))
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("status").first).to_contain_text("No wave has started")
-    expect(page.locator("#live")).to_contain_text("rack r0 0/3")
+    walk = Walk(page)
+    walk.press(page.get_by_role("link", name="Create an upgrade from this plan"))
+    walk.fill(page.get_by_label("Reason", exact=True), "fixes Xid 119")
+    walk.press(page.get_by_role("button", name="Propose"))
+    walk.see(page.get_by_role("status").first, "No wave has started")
+    walk.see(page.locator("#live"), "rack r0 0/3")
     expect(page.get_by_role("button", name="Start wave 1")).to_be_visible()
 
 
-def test_an_upgrade_is_stopped_in_two_actions_and_whoever_watches_sees_it(racks, open_page, api):
+def test_an_upgrade_is_stopped_and_whoever_watches_sees_it(racks, open_page, api):
     body = {"name": "racks-580", "target": racks, "driver": NEW, "reason": "fixes Xid 119"}
     api("POST", "upgrades", body)
     watching = open_page("upgrades/racks-580", signed_in=True)
     start = watching.get_by_role("button", name="Start wave 1")
     start.focus()
     page = open_page("upgrades/racks-580", signed_in=True)
-    reach(page, page.locator("#stop").get_by_label("Reason", exact=True).first)
-    page.keyboard.type("jobs hang on rack r0")
-    reach(page, page.get_by_role("button", name="Stop", exact=True))
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("status").first).to_contain_text("Every wave waits")
+    walk = Walk(page)
+    reason = page.locator("#stop").get_by_label("Reason", exact=True).first
+    walk.fill(reason, "jobs hang on rack r0")
+    walk.press(page.get_by_role("button", name="Stop", exact=True))
+    walk.see(page.get_by_role("status").first, "Every wave waits")
+    assert walk.actions == 2
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     expect(watching.locator("#now")).to_contain_text("jobs hang on rack r0")
     expect(start).to_have_count(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ui_axe import violations
 from ui_pictures import take_picture
+from ui_walk import Walk
 from werkzeug.serving import make_server
 
 from compatgate.documents.sources import read_paths
@@ -53,7 +54,8 @@ def test_why_i_was_denied_is_no_click_away(browser, link, scheme, width):
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text))
-    page.goto(link)
+    walk = Walk(page, actions=0)
+    walk.open(link)
     assert page.get_by_text("no code for L4").first.is_visible()
     assert page.get_by_role("heading", name="How do I get this allowed?").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -90,6 +90,11 @@ def test_an_empty_chain_holds(gate: Gate) -> None:
             "UPDATE entries SET document = replace(document, 'revoked', 'blessed')",
             "Entry torch23-cu118: differs from its last revision",
         ),
+        (
+            "UPDATE entries SET document = '{' WHERE name = 'tf215-cu122'",
+            "Entry tf215-cu122: differs",
+        ),
+        ("UPDATE entries SET name = 'other' WHERE name = 'tf215-cu122'", "Entry other: differs"),
         ("DELETE FROM entries WHERE name = 'tf215-cu122'", "Entry tf215-cu122: is missing"),
         (
             "UPDATE entries SET revision = 2 WHERE name = 'tf215-cu122'",

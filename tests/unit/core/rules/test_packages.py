@@ -79,6 +79,13 @@ def test_a_package_that_compiles_options_alone_is_named_and_never_open(ask):
     assert "CG410" in verdict.checked.passed
 
 
+def test_a_package_that_never_has_gpu_code_needs_no_record(ask):
+    verdict = ask(H100, f"{BASE},torchmetrics=9.9.9,numpy=1.26.4")
+    assert verdict.stack["numpy"] == "1.26.4"
+    assert "CG410" in verdict.checked.passed
+    assert [f.component for f in found(ask(H100, f"{BASE},nompy=1.26.4"), "CG410")] == ["nompy"]
+
+
 def test_a_component_has_the_records_of_its_package_for_a_cuda(facts, ask, monkeypatch):
     one = record("2.7.0", library(sass={"sm_80": 1}), name="transformer-engine-cu12")
     monkeypatch.setattr(facts, "recorded", {*facts.recorded, one.package})
@@ -300,6 +307,13 @@ def test_a_marker_is_asked_about_the_stacks_python(ask_with):
     for python, fails in (("3.11", True), ("3.12", False)):
         verdict = ask_with(H100, f"{BASE},python={python},fast=1.0", one)
         assert bool(found(verdict, "CG412")) is fails
+
+
+@pytest.mark.parametrize(("extra", "fails"), [("srt", True), ("dev", False)])
+def test_the_extra_that_a_package_needs_on_gpus_counts(ask_with, extra, fails):
+    one = record("0.4.6", name="sglang", requires=(f"torch==2.6.0; extra == '{extra}'",))
+    verdict = ask_with(H100, f"{BASE},sglang=0.4.6", one)
+    assert [f.component for f in found(verdict, "CG412")] == (["torch"] if fails else [])
 
 
 def test_an_unmet_pin_is_offered_in_the_stacks_own_build(ask_with):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from flask.testing import FlaskClient
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from compatgate.errors import CompatgateError
 from compatgate.kit.http import connection
 from compatgate.kit.http.connection import Connection
 from compatgate.kit.http.direct import DIRECT, encode_answer
@@ -298,6 +300,34 @@ def test_the_answers_are_those_of_asgi(
     )
     shown = {**json.loads(direct.body), "decided_at": ""}
     assert shown == {**by_asgi.json(), "decided_at": ""}
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b'{"target": 1}', QUESTION.replace(b"a100", b"a10"), b"[" * 100 + b"]" * 100]
+)
+def test_a_refused_question_is_freed_without_the_collector(
+    client: FlaskClient, body: bytes
+) -> None:
+    front = Front(client.application, client.application.extensions[EXTENSION], 2)
+    fields = {b"content-type": b"application/json", b"content-length": str(len(body)).encode()}
+
+    async def ask() -> WholeAnswer:
+        answered: asyncio.Future[WholeAnswer] = asyncio.get_running_loop().create_future()
+        front.answer(fields, body, "127.0.0.1", answered.set_result)
+        return await answered
+
+    async def count() -> int:
+        assert (await ask()).status >= 400  # what is made once is made now
+        gc.collect()
+        gc.disable()
+        try:
+            assert (await ask()).status >= 400
+            await asyncio.sleep(0.05)  # the thread forgets after it told the result
+            return sum(isinstance(found, CompatgateError) for found in gc.get_objects())
+        finally:
+            gc.enable()
+
+    assert asyncio.run(count()) == 0
 
 
 @pytest.mark.parametrize(

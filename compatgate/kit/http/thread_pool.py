@@ -1,0 +1,133 @@
+"""Call functions in threads for an event loop: few threads for short calls, more for long ones.
+
+Threads that compute share one interpreter lock, so each further one makes all of them slower: a
+few are enough for calls that compute. A call that lasts waits for somebody else (a database, a
+registry), needs no lock meanwhile, and must not hold up the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+_SHORT_THREADS = 3
+"""Threads for short calls."""
+_LONG_SECONDS = 0.02
+"""A call that lasts longer counts no more among the short ones."""
+_IDLE_SECONDS = 30
+"""A thread ends after so long without a call."""
+
+
+class _Call(NamedTuple):
+    """A function to call, and the future of its result."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+class ThreadPool:
+    """Threads that call functions for an event loop.
+
+    Args:
+        threads: number of calls that run at once; others wait.
+        name: prefix of the threads' names.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._most = threads
+        self._name = name
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._began: dict[threading.Thread, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Call a function in a thread; return the future of its result, on the running loop."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._calls.put(_Call(function, arguments, future, loop))
+        self._add_threads(loop)
+        return future
+
+    def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start threads for waiting calls, where the limits allow; look again later otherwise."""
+        with self._lock:
+            while (waits := self._waits()) and self._may_grow():
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        if waits and self._timer is None and len(self._threads) < self._most:
+            self._timer = loop.call_later(_LONG_SECONDS, self._look_again, loop)
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        self._add_threads(loop)
+
+    def _waits(self) -> bool:
+        """Return whether more calls wait than threads are free for them."""
+        return self._calls.qsize() > len(self._threads) - len(self._began)
+
+    def _may_grow(self) -> bool:
+        alive = len(self._threads)
+        return alive < self._most and alive - self._long_calls() < _SHORT_THREADS
+
+    def _long_calls(self) -> int:
+        since = perf_counter() - _LONG_SECONDS
+        return sum(began < since for began in tuple(self._began.values()))
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                if self._leave(thread, idle=True):
+                    return
+                continue
+            self._began[thread] = perf_counter()
+            _run(call)
+            del self._began[thread], call  # nothing of a call is kept until the next one
+            if len(self._threads) > _SHORT_THREADS and self._leave(thread):
+                return
+
+    def _leave(self, thread: threading.Thread, *, idle: bool = False) -> bool:
+        """Return whether a thread ends: it was idle, or the long calls that it stood in for end."""
+        with self._lock:
+            if idle:
+                leaves = self._calls.empty()
+            else:
+                leaves = len(self._threads) - self._long_calls() > _SHORT_THREADS
+            if leaves:
+                self._threads.discard(thread)
+        return leaves
+
+
+def _run(call: _Call) -> None:
+    """Call the function, and give its result to the event loop."""
+    if call.future.cancelled():
+        return
+    result, error = None, None
+    try:
+        result = call.function(*call.arguments)
+    except BaseException as raised:
+        error = raised  # the caller gets it
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        call.loop.call_soon_threadsafe(_settle, call.future, result, error)
+    del call, error  # the error knows this frame: together they would wait for the collector
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
