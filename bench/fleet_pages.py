@@ -34,7 +34,7 @@ from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import migrate_schema
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.reports import merge_nodes, reported_nodes
+from compatgate.service.nodes.merging import merge_nodes, reported_nodes
 from compatgate.service.nodes.repository import NodeRow, save_nodes
 from compatgate.service.nodes.schemas import Report
 from compatgate.service.proposals.schemas import ProposalRequest

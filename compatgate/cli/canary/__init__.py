@@ -33,7 +33,7 @@ examples:
 ACTIONS = {
     "run": ("compatgate.service.runs.cli:start", "run a suite for a target's stack"),
     "list": ("compatgate.service.runs.cli:list", "list runs"),
-    "show": ("compatgate.service.runs.cli:show", "show a run and its steps"),
+    "show": ("compatgate.service.runs.cli_show:show", "show a run and its steps"),
     "logs": ("compatgate.service.runs.cli:logs", "print the logs of a run"),
     "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
     "discard": (

@@ -33,8 +33,8 @@ from compatgate.service.baselines.schemas import (
     BaselineState,
 )
 from compatgate.service.gate.schemas import StackValue
+from compatgate.service.runs.evidence_schemas import EvidenceBody
 from compatgate.service.runs.schemas import (
-    EvidenceBody,
     HostBody,
     ImportRequest,
     MetricHistoryBody,

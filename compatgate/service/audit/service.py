@@ -14,16 +14,17 @@ from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRow
 from compatgate.service.audit.verification import ChainReport, append_seal, verify_chain
+from compatgate.service.gate import decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
-from compatgate.service.gate.repository import (
+from compatgate.service.gate.decision_counts import (
     BarCounts,
     DayRow,
     DecisionCounts,
-    DecisionRow,
     DeniedRow,
     DeniedVerdict,
 )
+from compatgate.service.gate.repository import DecisionRow
 
 
 class History:
@@ -65,7 +66,7 @@ class History:
     ) -> BarCounts:
         """Count decisions between moments; arguments of `count_bars` of the repository."""
         with self._database.reading() as session:
-            return decisions.count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
+            return decision_counts.count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
 
     def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
         """Return decisions per day of the last days in UTC, with today and empty days.
@@ -78,7 +79,7 @@ class History:
         wanted = [last - timedelta(days=n) for n in reversed(range(min(max(days, 1), 366)))]
         since = datetime.combine(wanted[0], time(), UTC)
         with self._database.reading() as session:
-            found = decisions.count_by_day(session, since, target=target)
+            found = decision_counts.count_by_day(session, since, target=target)
         known = {row.day: row for row in found.days}
         return DecisionCounts(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
 
@@ -86,18 +87,18 @@ class History:
         """Return the number of denied decisions of the last days, by target."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
-            return decisions.count_stopped_by_target(session, since)
+            return decision_counts.count_stopped_by_target(session, since)
 
     def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
         """Return the denied verdicts of the last days, the most frequent first."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
-            return decisions.list_most_denied(session, since, limit=limit)
+            return decision_counts.list_most_denied(session, since, limit=limit)
 
     def list_denied(self, since: datetime, until: datetime, *, limit: int) -> list[DeniedVerdict]:
         """Return the denied verdicts of a time, the most frequent first."""
         with self._database.reading() as session:
-            return decisions.list_denied_verdicts(session, since, until, limit=limit)
+            return decision_counts.list_denied_verdicts(session, since, until, limit=limit)
 
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
         """Return links of the chain, newest first; filters of `list_records`."""

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.backtest import AskedQuestion
 from compatgate.core.rules.caveats import some_pools
-from compatgate.service.gate.repository import AskedStack, list_asked_stacks, list_askers
+from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks, list_askers
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import list_run_questions
 

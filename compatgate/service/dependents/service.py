@@ -20,7 +20,7 @@ from compatgate.service.dependents.schemas import (
     DependentStackBody,
     DependentTargetBody,
 )
-from compatgate.service.gate.repository import AskedStack, list_asked_stacks
+from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.nodes.comparison import (

@@ -25,8 +25,9 @@ from compatgate.kit.ui.tables import (
     list_rows,
     make_table,
 )
+from compatgate.service.gate.decision_counts import BarRow, DeniedVerdict
 from compatgate.service.gate.question_links import format_stack
-from compatgate.service.gate.repository import BarRow, DecisionRow, DeniedVerdict
+from compatgate.service.gate.repository import DecisionRow
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 DAYS = 14

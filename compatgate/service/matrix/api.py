@@ -13,7 +13,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.backtests.previews import preview_import
-from compatgate.service.gate.repository import MAX_DECISIONS
+from compatgate.service.gate.decision_counts import MAX_DECISIONS
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,

@@ -25,7 +25,7 @@ from compatgate.core.versions import format_parts
 from compatgate.core.whatif import STATUSES_IN_USE
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.repository import AskedStack, AskedStacks
+from compatgate.service.gate.decision_counts import AskedStack, AskedStacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.schemas import (
     OpenPackageBody,

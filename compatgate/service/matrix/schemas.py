@@ -17,7 +17,7 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-from compatgate.service.runs.schemas import PromotionBody, WarningBody
+from compatgate.service.runs.evidence_schemas import PromotionBody, WarningBody
 
 Reason = Annotated[
     str,

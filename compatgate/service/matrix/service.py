@@ -18,7 +18,7 @@ from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.repository import list_asked_stacks
+from compatgate.service.gate.decision_counts import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists

@@ -30,16 +30,14 @@ from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison, 
 from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
 from compatgate.service.nodes.fleet import ComparedNodes, Fleet
 from compatgate.service.nodes.inventory import NodeInventory
-from compatgate.service.nodes.reports import (
+from compatgate.service.nodes.merging import (
     ReportedNode,
     audit_details,
-    is_same_driver,
     mark_changes,
     merge_nodes,
     reported_nodes,
-    seen_node,
-    sku_of,
 )
+from compatgate.service.nodes.reports import is_same_driver, seen_node, sku_of
 from compatgate.service.nodes.repository import Node, NodeKey, NodeRow
 from compatgate.service.nodes.schemas import Report
 

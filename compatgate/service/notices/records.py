@@ -15,7 +15,7 @@ from compatgate.core.request import drift_title
 from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError
 from compatgate.service.baselines.repository import BaselineRow
-from compatgate.service.gate.repository import AskedStack
+from compatgate.service.gate.decision_counts import AskedStack
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.nodes.drift import DriftGroup

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.incidents import KINDS, Condition, IncidentKind, Member
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import WaiverDoc
-from compatgate.service.gate.repository import AskedStack, list_asked_stacks
+from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.pairs import shared_fit_cache

@@ -20,7 +20,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
-from compatgate.service.gate.repository import AskedStack, list_asked_stacks
+from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
 from compatgate.service.gate.what_if import check_changes
 from compatgate.service.nodes.comparison import NodeView, find_gpu, pools_with_gpu
 

@@ -18,6 +18,7 @@ from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, sl
 from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
+from compatgate.service.runs.evidence_schemas import EvidenceBody
 from compatgate.service.runs.histories import DEFAULT_RUNS
 from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
@@ -25,7 +26,6 @@ from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
-    EvidenceBody,
     HostBody,
     ImportRequest,
     MetricHistoryBody,

@@ -23,7 +23,7 @@ from compatgate.core.versions import parse_version
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.repository import list_asked_stacks
+from compatgate.service.gate.decision_counts import list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.runs.evidence import EvidenceRecord
 from compatgate.service.runs.models import Run, RunRow, RunStep

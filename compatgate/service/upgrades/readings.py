@@ -8,7 +8,8 @@ from datetime import datetime
 from sqlalchemy import case, distinct, func, not_, select
 from sqlalchemy.orm import Session
 
-from compatgate.service.gate.repository import Decision, find_first_since
+from compatgate.service.gate.decision_counts import find_first_since
+from compatgate.service.gate.repository import Decision
 from compatgate.service.nodes.repository import Node
 from compatgate.service.upgrades.repository import (
     group_by_cluster,

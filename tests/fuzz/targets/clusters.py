@@ -26,7 +26,7 @@ from compatgate.service.cluster.labels import (
     kubectl_commands,
     plan_change,
 )
-from compatgate.service.nodes.reports import reported_nodes
+from compatgate.service.nodes.merging import reported_nodes
 from compatgate.service.nodes.schemas import Report
 from compatgate.strict_json import DECODE_ERRORS
 from targets.target import TESTS, Target

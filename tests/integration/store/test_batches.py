@@ -14,7 +14,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, WriterTurn
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.service import History
-from compatgate.service.gate import anchors
+from compatgate.service.gate import anchors, decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.batches import DecisionBatch, WriterChain
@@ -119,11 +119,11 @@ def test_what_was_delivered_late_counts_from_when_it_was_decided(
     writer.close()
     with database.reading() as session:
         since = BEGAN + timedelta(seconds=1400)
-        assert decisions.find_first_since(session, since) == 2000
-        assert sum(d.allowed for d in decisions.count_by_day(session, since).days) == 21
+        assert decision_counts.find_first_since(session, since) == 2000
+        assert sum(d.allowed for d in decision_counts.count_by_day(session, since).days) == 21
         after = BEGAN + timedelta(seconds=1510)
-        assert sum(d.allowed for d in decisions.count_by_day(session, after).days) == 11
-        assert decisions.find_first_since(session, BEGAN + timedelta(hours=1)) is None
+        assert sum(d.allowed for d in decision_counts.count_by_day(session, after).days) == 11
+        assert decision_counts.find_first_since(session, BEGAN + timedelta(hours=1)) is None
 
 
 def _store_as_0006_does(database: Database) -> None:

@@ -9,18 +9,15 @@ from sqlalchemy import insert
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
-from compatgate.service.gate.repository import (
+from compatgate.service.gate.decision_counts import (
     BarRow,
     DayRow,
-    Decision,
-    Verdict,
     count_bars,
     count_by_day,
     count_stopped_by_target,
-    find_verdict_ids,
-    list_decisions,
     list_denied_verdicts,
 )
+from compatgate.service.gate.repository import Decision, Verdict, find_verdict_ids, list_decisions
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ALLOWED, DENIED, STOPPED = ("pass", True), ("fail", False), ("unknown", False)

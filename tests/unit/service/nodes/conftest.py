@@ -13,7 +13,7 @@ from compatgate.core.facts import Facts
 from compatgate.documents.validation import read_body
 from compatgate.service.gate.snapshot import Snapshot, build
 from compatgate.service.nodes.comparison import MatrixComparer, NodeView
-from compatgate.service.nodes.reports import merge_nodes, reported_nodes
+from compatgate.service.nodes.merging import merge_nodes, reported_nodes
 from compatgate.service.nodes.schemas import Report
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

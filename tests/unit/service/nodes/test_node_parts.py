@@ -19,13 +19,8 @@ from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput
 from compatgate.service.gate.snapshot import Snapshot, build
 from compatgate.service.nodes.comparison import MatrixComparer, NodeView
-from compatgate.service.nodes.reports import (
-    SeenNode,
-    audit_details,
-    merge_nodes,
-    reported_nodes,
-    seen_node,
-)
+from compatgate.service.nodes.merging import audit_details, merge_nodes, reported_nodes
+from compatgate.service.nodes.reports import SeenNode, seen_node
 from compatgate.service.nodes.repository import NodeRow
 from compatgate.service.nodes.schemas import Report
 from tests.unit.service.nodes.conftest import NOW

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.canary.run import Conditions
-from compatgate.service.runs import cli
+from compatgate.service.runs import cli_show
 
 
 def test_conditions_are_told_where_a_program_recorded_them(
@@ -30,7 +30,7 @@ def test_conditions_are_told_where_a_program_recorded_them(
             },
         },
     ]
-    cli._print_conditions(steps)
+    cli_show._print_conditions(steps)
     said = "gemm-0 fp16: SM clock 1980 MHz, 61 C, held by power limit in 1 of 1 values"
     assert capsys.readouterr().out.strip() == said
 

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.errors import Unavailable
+from compatgate.kit import clock
 from compatgate.kit.http.connection import CertificatePair, certificate_end
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import add_evidence
@@ -195,7 +196,7 @@ def test_evidence_has_the_age_of_the_oldest_that_policy_requires(gate: Gate) -> 
             driver=pool.driver,
             components={"cuda": parse_version("cuda", "12.4")},
             outcome="passed",
-            finished=int(time.time()) - day * (number + 1),
+            finished=int(clock.now().timestamp()) - day * (number + 1),
         )
         for number, suite in enumerate(policy.suites)
     ]
