@@ -103,6 +103,8 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_drivers_per_system(build.get("driver"))),
+        compiles=build.get("compiles", False),
+        toolkit_driver="own_toolkit" in build.get("driver", {}),
         plugins=tuple(build.get("packages") or ()),
         requires=tuple(text for group in _core_requirements(build) for text in group["packages"]),
         requires_source=next(

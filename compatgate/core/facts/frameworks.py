@@ -55,6 +55,9 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        compiles: whether it compiles code with the toolkit in use, which must then know the GPU.
+        toolkit_driver: whether the project also asks for the driver of the toolkit in use, or a
+            newer one.
         plugins: packages that bring the code for CUDA to a framework that computes on the CPU
             alone (``jax-cuda12-plugin``).
         requires: requirements (PEP 508) from the metadata of its wheel for Linux, without extras.
@@ -78,6 +81,8 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    compiles: bool = False
+    toolkit_driver: bool = False
     plugins: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
