@@ -107,8 +107,12 @@ class TestTensorFlow:
     def test_one_cuda_build_a_release_and_none_for_cuda_13(self, facts: Facts) -> None:
         for found in releases(facts, "tensorflow"):
             assert len(found.builds) == 1
-            assert found.builds[0].cuda_major in (11, 12)
-            assert found.builds[0].accepts == f"{found.builds[0].cuda_major}.*"
+            built = found.builds[0]
+            assert built.cuda_major in (10, 11, 12)
+            assert built.cuda
+            exact = found.version < parse_version("tensorflow", "2.5")  # its libraries have names
+            minor = ".".join(map(str, built.cuda))
+            assert built.accepts == (f"{minor}.*" if exact else f"{built.cuda_major}.*")
 
     def test_cudnn_is_compared_by_its_minor(self, facts: Facts) -> None:
         pin = build(facts, "tensorflow", "2.18.0", (12, 5)).pins["cudnn"]
