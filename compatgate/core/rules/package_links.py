@@ -30,6 +30,7 @@ from compatgate.core.rules.package_code import (
     outcome_of_open,
     source_of,
 )
+from compatgate.core.stack_facts import default_build
 from compatgate.core.versions import Version, format_parts
 
 
@@ -127,14 +128,18 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
 def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
     """Report a wheel whose label names another minor of CUDA than torch's.
 
-    Torchaudio refuses a torch of another minor when it is imported; other packages may, too.
+    Torchaudio refuses a torch of another minor when it is imported; other packages may, too. One
+    without a label may be the index's wheel, which has the CUDA of torch's.
     """
-    label, cuda = package.version.cuda, torch.cuda
-    if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
+    label, cuda = package.version.cuda or _cuda_of_index_wheel(context, package, torch), torch.cuda
+    if cuda is None or label is None or not package.assumed:
+        return None
+    if package.version.cuda and not names_cuda(package.version):
         return None
     if label == cuda or label[0] != cuda[0]:  # of another major: CG414
         return None
-    message = f"{package.title} is a build for CUDA {format_parts(label)} with torch {torch}"
+    what = "a build" if package.version.cuda else "taken for the index's wheel,"
+    message = f"{package.title} is {what} for CUDA {format_parts(label)} with torch {torch}"
     return Problem(
         outcome_of_open(context),
         package.name,
@@ -143,6 +148,23 @@ def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version)
         need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
         source=source_of(package),
     )
+
+
+def _cuda_of_index_wheel(
+    context: RuleContext, package: GpuPackage, torch: Version
+) -> tuple[int, ...] | None:
+    """Return the CUDA of torch's index wheel, for a package that comes with each torch release."""
+    if package.name not in _BUILT_WITH_TORCH or package.version.local:
+        return None
+    if all(abi.stable for abi in package.torch_abis):
+        return None
+    found = next((one for one in context.built if one.name == "torch"), None)
+    build = default_build(found.release) if found and found.release else None
+    return build.cuda if build and torch.local else None
+
+
+_BUILT_WITH_TORCH = frozenset({"torchaudio"})
+"""Packages that refuse a torch of another minor of CUDA, and whose index wheel has torch's CUDA."""
 
 
 def _check_cxx_abi(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
