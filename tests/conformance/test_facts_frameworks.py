@@ -7,6 +7,7 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.matrix import parse_constraint
+from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, parse_version
 
 
@@ -107,12 +108,24 @@ class TestTensorFlow:
     def test_one_cuda_build_a_release_and_none_for_cuda_13(self, facts: Facts) -> None:
         for found in releases(facts, "tensorflow"):
             assert len(found.builds) == 1
-            built = found.builds[0]
-            assert built.cuda_major in (10, 11, 12)
-            assert built.cuda
-            exact = found.version < parse_version("tensorflow", "2.5")  # its libraries have names
-            minor = ".".join(map(str, built.cuda))
-            assert built.accepts == (f"{minor}.*" if exact else f"{built.cuda_major}.*")
+            assert found.builds[0].cuda_major in (10, 11, 12)
+            if found.version.parts >= (2, 10):
+                assert found.builds[0].accepts == f"{found.builds[0].cuda_major}.*"
+
+    @pytest.mark.parametrize(
+        ("cuda", "known"),
+        [("10.1", ["2.3.0"]), ("11.0", ["2.4.0"]), ("11.1", ["2.5.0"]), ("11.8", ["2.5.0"])],
+    )
+    def test_a_library_named_by_its_toolkit_ties_older_releases(
+        self, facts: Facts, cuda: str, known: list[str]
+    ) -> None:
+        accepting = [
+            text
+            for text in ("2.3.0", "2.4.0", "2.5.0")
+            for one in release(facts, "tensorflow", text).builds
+            if accepts(one, parse_version("cuda", cuda))
+        ]
+        assert accepting == known
 
     def test_cudnn_is_compared_by_its_minor(self, facts: Facts) -> None:
         pin = build(facts, "tensorflow", "2.18.0", (12, 5)).pins["cudnn"]

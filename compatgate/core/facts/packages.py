@@ -36,7 +36,8 @@ class KnownPackage(Struct, frozen=True):
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
         extra: extra without which it does nothing on GPUs: its requirements always count.
-        same_cuda: it refuses to be imported with a torch for another CUDA major.
+        same_cuda: it refuses to be imported with a torch for another CUDA: ``major``, or ``minor``
+            as well; empty: it does not compare.
     """
 
     name: str
@@ -47,7 +48,7 @@ class KnownPackage(Struct, frozen=True):
     note: str = ""
     exact_before: Version | None = None
     extra: str = ""
-    same_cuda: bool = False
+    same_cuda: Literal["", "major", "minor"] = ""
 
 
 class NamePattern(Struct, frozen=True):
@@ -89,10 +90,15 @@ class Packages(Struct, frozen=True, dict=True):
         known = self.by_name.get(name)
         return known.extra if known else ""
 
-    def refusal_of(self, name: str) -> Source | None:
-        """Return the source that a package refuses a torch for another CUDA major, or None."""
+    def refusal_of(
+        self, name: str, built_for: tuple[int, ...], cuda: tuple[int, ...]
+    ) -> Source | None:
+        """Return the source that a package for one CUDA refuses a torch for another, or None."""
         known = self.by_name.get(name)
-        return known.source if known and known.same_cuda else None
+        if known is None or not known.same_cuda:
+            return None
+        places = 1 if known.same_cuda == "major" else 2
+        return known.source if built_for[:places] != cuda[:places] else None
 
     def wants_exact_cuda(self, name: str, version: Version) -> bool:
         """Tell whether a release loads only the library for the stack's exact CUDA."""

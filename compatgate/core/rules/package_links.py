@@ -30,6 +30,7 @@ from compatgate.core.rules.package_code import (
     outcome_of_open,
     source_of,
 )
+from compatgate.core.stack_facts import default_build
 from compatgate.core.versions import Version, format_parts
 
 
@@ -126,23 +127,27 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
 
 
 def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
-    """Report a wheel whose label names another CUDA than torch's.
+    """Report a wheel for another CUDA than torch's.
 
-    Torchaudio refuses a torch of another minor when it is imported; other packages may, too. A
-    wheel that brings its own runtime finds it with a torch of another major, which CG414 cannot
-    see.
+    Its label says its CUDA. Without one it may be the index's wheel, which is for the CUDA of
+    torch's: a guess, which never denies. A wheel that brings its own runtime finds it with a torch
+    of another major, which CG414 cannot see.
     """
     label, cuda = package.version.cuda, torch.cuda
-    if cuda is None or label is None or label == cuda or not names_cuda(package.version):
+    built_for = label or _cuda_of_index_wheel(context, package, torch)
+    if cuda is None or built_for is None or built_for == cuda:
         return None
-    other_major = label[0] != cuda[0]
-    refused_by = context.facts.packages.refusal_of(package.name) if other_major else None
-    linked = other_major and context.cuda is not None and package.runtimes(context.cuda)
-    if refused_by is None and (linked or not package.assumed):
+    if label and not names_cuda(package.version):
         return None
-    message = f"{package.title} is a build for CUDA {format_parts(label)} with torch {torch}"
+    refused_by = context.facts.packages.refusal_of(package.name, built_for, cuda)
+    if refused_by is None and not _may_differ(
+        context, package, other_major=built_for[0] != cuda[0]
+    ):
+        return None
+    what = "a build" if label else "taken for the index's wheel,"
+    message = f"{package.title} is {what} for CUDA {format_parts(built_for)} with torch {torch}"
     return Problem(
-        "fail" if refused_by else outcome_of_open(context),
+        "fail" if refused_by and label else outcome_of_open(context),
         package.name,
         f"{message}, which it refuses"
         if refused_by
@@ -151,6 +156,29 @@ def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> P
         need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
         source=refused_by or source_of(package),
     )
+
+
+def _may_differ(context: RuleContext, package: GpuPackage, *, other_major: bool) -> bool:
+    """Tell whether a label is all that is known of a wheel's CUDA."""
+    linked = other_major and context.cuda is not None and package.runtimes(context.cuda)
+    return bool(package.assumed) and not linked
+
+
+def _cuda_of_index_wheel(
+    context: RuleContext, package: GpuPackage, torch: Version
+) -> tuple[int, ...] | None:
+    """Return the CUDA of torch's index wheel, for a package that refuses another one."""
+    asked = context.facts.packages.by_name.get(package.name)
+    if asked is None or not asked.same_cuda or package.version.local or not package.assumed:
+        return None
+    if all(abi.stable for abi in package.torch_abis):
+        return None
+    found = next((one for one in context.built if one.name == "torch"), None)
+    build = default_build(found.release) if found and found.release else None
+    if build is None or not build.cuda or not torch.cuda:
+        return None
+    refuses = context.facts.packages.refusal_of(package.name, build.cuda, torch.cuda)
+    return build.cuda if refuses else None
 
 
 def _check_cxx_abi(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:

@@ -45,10 +45,12 @@ def ask_with(facts, ask, monkeypatch):
 
     def asked(pool, stack, *records, said=()):
         monkeypatch.setattr(facts, "statements", lambda name: said if name == "fast" else ())
-        monkeypatch.setattr(facts, "records", lambda name: records if name == "fast" else ())
+        monkeypatch.setattr(
+            facts, "records", lambda name: tuple(one for one in records if one.package == name)
+        )
         monkeypatch.setattr(facts, "finders", {})
         verdict = ask(pool, stack)
-        about = [f for f in verdict.findings if f.component in ("fast", "torch")]
+        about = [f for f in verdict.findings if f.component in ("fast", "torch", "torchaudio")]
         return {f.rule: f for f in about if f.rule.startswith("CG41")}
 
     return asked
@@ -139,3 +141,22 @@ def test_windows_is_not_spoken_of(ask_with):
     stack = "torch=2.9.1+cu130,fast=1.0+cu130"
     answer = ask_with(f"{H100},os=windows", stack, index_wheel(), said=(script("sm_90"),))
     assert answer["CG410"].outcome == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("torch", "stable", "open_"),
+    [
+        ("2.5.1+cu121", False, True),
+        ("2.5.1+cu124", False, False),
+        ("2.5.1", False, False),
+        ("2.5.1+cu121", True, False),
+    ],
+)
+def test_a_torchaudio_without_a_label_may_be_for_another_minor(ask_with, torch, stable, open_):
+    library = Library("torchaudio/_C.so", torch=TorchAbi(symbols=9, stable=stable))
+    wheel = "torchaudio-2.5.1-cp312-cp312-manylinux1_x86_64.whl"
+    record = Record("torchaudio", "2.5.1", wheel, libraries=(library,), built_for_torch="2.5")
+    answer = ask_with(H100, f"torch={torch},torchaudio=2.5.1", record)
+    assert ("CG413" in answer) == open_
+    if open_:
+        assert "taken for the index's wheel, for CUDA 12.4" in answer["CG413"].message
