@@ -106,7 +106,7 @@ def run_manifests(args: argparse.Namespace) -> int:
     elif watched:
         found = []
     else:
-        from compatgate.canary.executors.kubernetes.objects import make_worker_objects
+        from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 
         if args.worker_namespace is not None:
             _check_namespace(args.worker_namespace, "--worker-namespace")
