@@ -472,6 +472,13 @@ class RuleContext:
         )
 
     @lazy_property
+    def cuda_packages(self) -> frozenset[int]:
+        """Return the majors of the CUDA runtimes that are packages of the stack."""
+        known = self.facts.cuda_components.by_package
+        parts = [known.get(package.name) for package in self.packages]
+        return frozenset(one.cuda_major for one in parts if one and one.component == "cudart")
+
+    @lazy_property
     def evidence(self) -> dict[str, SuiteEvidence]:
         """Return the evidence of each suite that the policy asks for; empty: it asks for none."""
         policy = self.policy.canary
@@ -522,6 +529,8 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
     if issue.capabilities and (pool.gpu is None or pool.gpu.capability not in issue.capabilities):
         return False
     if issue.cpus and pool.cpu not in issue.cpus:
+        return False
+    if issue.os and not {pool.os, "windows" if pool.os == "windows" else "linux"} & set(issue.os):
         return False
     have = stack.versions
     if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):

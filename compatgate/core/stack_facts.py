@@ -298,10 +298,11 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     """Assume that frameworks without a build label are the package index's own wheels, and say so.
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
-    Nothing is assumed where the stack states its CUDA or leaves it open, where a framework's label
-    says it, for a wheel that has no CUDA on any of the pools, or where the code for CUDA is in a
-    plugin (JAX) that the stack does not have. A stack without a framework has the CUDA of its
-    toolkit libraries.
+    A label that names only the major of its CUDA (``jaxlib=0.4.24+cuda12.cudnn89``) is taken to be
+    for the oldest that its build accepts. Nothing is assumed where the stack states its CUDA or
+    leaves it open, where a framework's label says it, for a wheel that has no CUDA on any of the
+    pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A stack
+    without a framework has the CUDA of its toolkit libraries.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -311,7 +312,10 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         return stack
     found: list[tuple[Pair, str]] = []
     for name, version in stack.versions.items():
-        if name not in facts.frameworks or version.local:
+        if name not in facts.frameworks:
+            continue
+        if version.local:
+            found += _oldest_of_label(name, version, facts)
             continue
         if cuda := _default_cuda(name, version, facts, pools, stack):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
@@ -323,6 +327,23 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
+    """Yield the oldest CUDA of the build whose label names a major, with the sentence."""
+    table = facts.framework(name)
+    release = find_release(table, version) if table else None
+    if release is None or not version.cuda or len(version.cuda) > 1:
+        return
+    build = find_build(release, version, None)
+    oldest = _OLDEST.match(build.accepts) if build else None
+    if build and oldest and int(oldest[1]) == version.cuda[0]:
+        cuda = build.cuda or (int(oldest[1]), int(oldest[2]))
+        yield cuda, f"{name} {version} is taken to run with CUDA {format_parts(cuda)}, its oldest"
+
+
+_OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$")
+"""A constraint on CUDA that allows the minors of a major from one on."""
 
 
 def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
@@ -422,6 +443,8 @@ def find_release(table: Framework, version: Version) -> Release | None:
 def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
     """Find the build that the version names, or that accepts the stack's CUDA; listed first."""
     builds = release.preferred
+    if labelled := next((b for b in builds if b.label and b.label == version.local), None):
+        return labelled
     if version.cuda:
         return next((b for b in builds if _is_built_for(b, version.cuda)), None)
     if cuda is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tables import read_table
 
+from compatgate.check.question import read_pool
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.request import Pool, Target
@@ -41,11 +42,11 @@ def ask(facts: Facts, stack: Stack, pool: Pool) -> Verdict:
 
 
 def test_the_same_packages_beside_other_parts_are_judged_anew(
-    facts: Facts, pool_of: Callable[[str], Pool], stack_of: Callable[[str], Stack]
+    facts: Facts, pool_of: Callable[[dict[str, Any]], Pool], stack_of: Callable[[str], Stack]
 ) -> None:
     warm, asked = facts.with_measured(()), 0
     for row in ROWS:
-        pool = pool_of(row["pool"])
+        pool = pool_of(read_pool(row["pool"]))
         for stack in stacks(stack_of(row["stack"])):
             if stack.packages:
                 asked += 1

@@ -79,6 +79,9 @@ class TestPyTorch:
             for b in found.builds:
                 if not b.ptx:
                     continue
+                if found.version.parts < (1, 6):
+                    assert b.ptx in (((3, 7),), ((5, 0),))
+                    continue
                 assert b.ptx == ((12, 0),)
                 assert b.cuda_major == 13 or (found.version.text, b.label) in {
                     ("2.7.0", "cu128"),

@@ -146,10 +146,12 @@ def floor_of_capability(walk, stack, lowest, build):
         walk.expect(expected, "CG405", stack, **at)
 
 
-def jax_builds(walk):
+def jax_builds(walk, *, labelled=False):
+    """Yield the builds whose CUDA or plugin the stack states, or those that only a label names."""
     for release in releases(walk, "jax"):
         for build in release["builds"]:
-            yield release, build
+            if ("label" in build) == labelled:
+                yield release, build
 
 
 def bound(text, operator=">="):
@@ -159,7 +161,9 @@ def bound(text, operator=">="):
 
 def test_each_jax_release_has_the_builds_that_can_be_installed(walk):
     for release in releases(walk, "jax"):
-        published = {major(build): build for build in release["builds"]}
+        published = {major(build): build for build in release["builds"] if "label" not in build}
+        if not published:
+            continue
         for cuda in toolkits(walk):
             number = walk.numbers(cuda)
             build = published.get(number[0])
@@ -196,6 +200,28 @@ def test_each_jax_pin_is_what_the_plugins_metadata_requires(walk, component):
         stated = re.search(rf"nvidia-{component}-cu\d+(\S+)", required)[1]
         wanted = spec(build, component)
         assert set(wanted.split(",")) == set(stated.split(",")), (release["version"], build["name"])
+
+
+def test_each_labelled_jaxlib_is_for_its_cuda_and_cudnn(walk):
+    for release, build in jax_builds(walk, labelled=True):
+        version = f"{release['version']}+{build['label']}"
+        stack = {"jax": version, "cuda": build["cuda"]}
+        walk.expect("pass", "CG401", stack, **POOL)
+        other = "12.9" if major(build) < 12 else "11.8"
+        walk.expect("fail", "CG401", {**stack, "cuda": other}, **POOL)
+        low = (*walk.numbers(bound(spec(build, "cudnn"))), 0)[:3]
+        walk.expect("pass", "CG402", {**stack, "cudnn": dotted(*low)}, **POOL)
+        older = (low[0], low[1] - 1, 9) if low[1] else (low[0] - 1, 9, 9)
+        walk.expect("fail", "CG402", {**stack, "cudnn": dotted(*older)}, **POOL)
+    walk.done(at_least=200)
+
+
+def test_a_jaxlib_that_compiles_needs_the_driver_of_the_toolkit_in_use(walk):
+    for release, build in jax_builds(walk, labelled=True):
+        if "own_toolkit" in build.get("driver", {}):
+            stack = {"jax": f"{release['version']}+{build['label']}", "cuda": "11.8"}
+            driver_bound(walk, stack, "520.61.05")
+    walk.done(at_least=40)
 
 
 def test_each_jax_release_is_for_the_pythons_with_wheels(walk):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from platform import python_version
+from threading import Thread
 from time import sleep
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from compatgate.canary.engine.interface import Lease, Settings
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
@@ -137,9 +140,7 @@ class Runs:
 
     def ran(self, seed: int, ms: float = 8.0, *, right: bool = True, **versions: str) -> str:
         """A run of `conv-only` that has ended, measured as the scenario says."""
-        scenario = {"seed": seed, "ms": ms, "right": right, "versions": _MEASURED | versions}
-        (self.folder / "scenario.json").write_text(json.dumps(scenario))
-        run = self.submit(stack=STACK | {k: v for k, v in versions.items() if k in STACK})
+        run = self._prepare(seed, ms, right, versions)
         for _ in range(10):
             self.work(STAGE)
             found = self.gate.runs.get(run)
@@ -147,6 +148,34 @@ class Runs:
                 return run
             sleep(0.2)  # a busy machine failed it, and it is to be tried again
         raise AssertionError(f"{run} is {found.state}: {found.reason}")
+
+    def ran_alone(self, seed: int, ms: float = 8.0, **versions: str) -> str:
+        """A run as `ran`; whatever else waits goes on waiting."""
+        run = self._prepare(seed, ms, True, versions, priority=100)
+        with self._worker(replace(STAGE, slots=1)) as worker:
+            thread = Thread(target=worker.run)
+            thread.start()
+            self._wait(lambda: self.gate.runs.get(run).state != "queued")
+            worker.stop()  # it takes no more
+            thread.join()
+            self._wait(lambda: self.gate.runs.get(run).has_ended)
+        return run
+
+    def _prepare(
+        self, seed: int, ms: float, right: bool, versions: dict[str, str], **fields: Any
+    ) -> str:
+        """Ask for a run that will measure this."""
+        scenario = {"seed": seed, "ms": ms, "right": right, "versions": _MEASURED | versions}
+        (self.folder / "scenario.json").write_text(json.dumps(scenario))
+        stack = STACK | {k: v for k, v in versions.items() if k in STACK}
+        return self.submit(stack=stack, **fields)
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if is_so():
+                return
+            sleep(0.05)
+        raise AssertionError("the run does not go on")
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
@@ -157,6 +186,11 @@ class Runs:
 
     def work(self, *hosts: Host) -> None:
         """Let a worker run whatever waits for these hosts."""
+        with self._worker(*hosts) as worker:
+            worker.run(once=True)
+
+    @contextmanager
+    def _worker(self, *hosts: Host) -> Iterator[Worker]:
         settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=0)
         queue = self.gate.runs.open_queue(settings)
         library, facts = self.gate.runs.catalogue, self.gate.facts
@@ -165,7 +199,7 @@ class Runs:
             for host in hosts
         }
         try:
-            Worker("stage-worker", queue, hosts, contexts, idle=0.05).run(once=True)
+            yield Worker("stage-worker", queue, hosts, contexts, idle=0.05)
         finally:
             for context in contexts.values():
                 context.executor.close()

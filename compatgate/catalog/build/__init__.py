@@ -47,6 +47,7 @@ TABLES: dict[str, Table] = {
     "kernel_modules": Table("kernel_modules", "node.kernel_modules"),
     "node_components": Table("node_components", "node.node_components"),
     "kernel_support": Table("kernel_support", "node.kernel_support"),
+    "glibc": Table("glibc", "node.glibc"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

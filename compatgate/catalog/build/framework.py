@@ -46,6 +46,7 @@ def framework(document: Record) -> Framework:
         releases,
         os=tuple(document.get("os", _SYSTEMS)),
         cpu_only_os=tuple(document.get("cpu_only_os", ())),
+        loads_cuda=document.get("loads_cuda", False),
         new_abi=tuple(
             NewAbi(one["versions"], pairs(one.get("cuda", ())))
             for one in document.get("cxx11_abi", {}).get("new", ())
@@ -102,6 +103,8 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_drivers_per_system(build.get("driver"))),
+        compiles=build.get("compiles", False),
+        toolkit_driver="own_toolkit" in build.get("driver", {}),
         plugins=tuple(build.get("packages") or ()),
         requires=tuple(text for group in _core_requirements(build) for text in group["packages"]),
         requires_source=next(
@@ -203,6 +206,7 @@ def _issue(record: Record) -> KnownIssue:
         source=record_source(record),
         capabilities=pairs(record.get("capabilities")),
         cpus=tuple(record.get("cpus") or ()),
+        os=tuple(record.get("os") or ()),
         wheels=record.get("wheels", False),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),

@@ -1,10 +1,11 @@
-"""Build the tables of a node's parts: kernel modules, fabric, tools, kernels."""
+"""Build the tables of a node's parts: kernel modules, fabric, tools, kernels, glibc."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from compatgate.catalog.build.values import Record, driver, pair, pairs, record_source
+from compatgate.catalog.build.values import Record, driver, pair, pairs, record_source, version
+from compatgate.core.facts.glibc import Glibc, GlibcNeed
 from compatgate.core.facts.node import (
     BuildFailure,
     DcgmDriver,
@@ -29,6 +30,7 @@ from compatgate.core.facts.node import (
     VersionRange,
     When,
 )
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.node import parse_node_version
 from compatgate.core.versions import Version
 
@@ -260,3 +262,30 @@ def _rdma(row: Record) -> RdmaPath:
 def _statements(document: Record) -> dict[str, Statement]:
     rows: list[dict[str, Any]] = document["statements"]
     return {row["id"]: Statement(row["id"], row["fact"], record_source(row)) for row in rows}
+
+
+def glibc(document: Record) -> Glibc:
+    """Build the table of the glibc of distributions, and of what wheels need."""
+    tags = document["tags"]
+    return Glibc(
+        distributions={
+            name: (version("glibc", row["glibc"]), record_source(row))
+            for row in document["distributions"]
+            for name in row["names"]
+        },
+        tags={name: version("glibc", text) for name, text in tags["means"].items()},
+        tags_source=record_source(tags),
+        needs=tuple(_glibc_need(row) for row in document["needs"]),
+    )
+
+
+def _glibc_need(row: Record) -> GlibcNeed:
+    parse_constraint(row["package"], row["versions"])  # a malformed one fails here
+    return GlibcNeed(
+        name=row["package"],
+        versions=row["versions"],
+        glibc=version("glibc", row["glibc"]),
+        source=record_source(row),
+        cudas=pairs(row.get("cuda")),
+        cpu=row.get("cpu") or "",
+    )

@@ -217,6 +217,7 @@ def _package(record: Record) -> KnownPackage:
         note=record.get("note") or "",
         exact_before=parse_version(record["name"], exact_before) if exact_before else None,
         extra=record.get("extra") or "",
+        same_cuda=bool(record.get("same_cuda")),
     )
 
 

@@ -48,6 +48,7 @@ from compatgate.core.versions import Version, parse_version
 if TYPE_CHECKING:
     from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
+    from compatgate.core.facts.glibc import Glibc
     from compatgate.core.facts.jetson import Jetson
     from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
@@ -305,6 +306,13 @@ class Facts:
         from compatgate.core.facts.node import KernelSupport
 
         return self._table("kernel_support", KernelSupport)
+
+    @cached_property
+    def glibc(self) -> Glibc:
+        """Return what is known of glibc; imported when a question states one."""
+        from compatgate.core.facts.glibc import Glibc
+
+        return self._table("glibc", Glibc)
 
     @cached_property
     def platform_machines(self) -> PlatformMachines:

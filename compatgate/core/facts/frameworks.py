@@ -55,6 +55,9 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        compiles: whether it compiles code with the toolkit in use, which must then know the GPU.
+        toolkit_driver: whether the project also asks for the driver of the toolkit in use, or a
+            newer one.
         plugins: packages that bring the code for CUDA to a framework that computes on the CPU
             alone (``jax-cuda12-plugin``).
         requires: requirements (PEP 508) from the metadata of its wheel for Linux, without extras.
@@ -78,6 +81,8 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    compiles: bool = False
+    toolkit_driver: bool = False
     plugins: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
@@ -185,6 +190,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Operating systems with GPU builds."""
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
+    loads_cuda: bool = False
+    """Its wheels bring no CUDA library: they load those of the stack."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 
@@ -201,6 +208,7 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
+        os: operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
@@ -216,6 +224,7 @@ class KnownIssue(Struct, frozen=True):
     source: Source
     capabilities: tuple[Pair, ...] = ()
     cpus: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
     wheels: bool = False
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()

@@ -36,6 +36,7 @@ class KnownPackage(Struct, frozen=True):
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
         extra: extra without which it does nothing on GPUs: its requirements always count.
+        same_cuda: it refuses to be imported with a torch for another CUDA major.
     """
 
     name: str
@@ -46,6 +47,7 @@ class KnownPackage(Struct, frozen=True):
     note: str = ""
     exact_before: Version | None = None
     extra: str = ""
+    same_cuda: bool = False
 
 
 class NamePattern(Struct, frozen=True):
@@ -86,6 +88,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Return the extra that a package needs on GPUs; empty: none."""
         known = self.by_name.get(name)
         return known.extra if known else ""
+
+    def refusal_of(self, name: str) -> Source | None:
+        """Return the source that a package refuses a torch for another CUDA major, or None."""
+        known = self.by_name.get(name)
+        return known.source if known and known.same_cuda else None
 
     def wants_exact_cuda(self, name: str, version: Version) -> bool:
         """Tell whether a release loads only the library for the stack's exact CUDA."""

@@ -27,7 +27,12 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.stack_facts import FrameworkMatch, default_build, is_index_wheel_cpu_only
+from compatgate.core.stack_facts import (
+    FrameworkMatch,
+    accepts,
+    default_build,
+    is_index_wheel_cpu_only,
+)
 from compatgate.core.versions import Version, format_parts, parse_version
 
 
@@ -40,7 +45,8 @@ def framework_cuda(context: RuleContext) -> RuleAnswer:
     2.13) are a warning. A version without a label is unknown on a platform for which the package
     index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows). A build
     by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked
-    here.
+    here. A build that uses the toolkit it finds (``jaxlib=0.3.15+cuda11.cudnn82``) fails with one
+    that it does not accept.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -81,8 +87,18 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             "not on the install page"
         )
         return _make_problem(found, "warn", message, source=build.source)
+    return _check_stated_cuda(context, found, build)
+
+
+def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> RuleAnswer:
+    """Compare the CUDA that the stack states with that of the build that a label names."""
     stated = context.stack.get("cuda")
-    if stated and found.version.cuda and build.cuda_major != stated.major:
+    if stated is None or not found.version.cuda:
+        return PASS
+    if (build.compiles or found.table.loads_cuda) and not accepts(build, stated):
+        message = f"{found.title} is for CUDA {build.accepts}, the stack states CUDA {stated}"
+        return _make_problem(found, "fail", message, need=build.accepts, source=build.source)
+    if build.cuda_major != stated.major:
         message = (
             f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
             f"{stated}: two CUDA majors in one process"
@@ -383,7 +399,8 @@ def framework_driver(context: RuleContext) -> RuleAnswer:
     """The driver is below the minimum that the project publishes for its build.
 
     Most projects name the minimum of the CUDA major (CG101); TensorRT asks for more: branch 535 for
-    its CUDA 12 builds of 11.0.
+    its CUDA 12 builds of 11.0. JAX up to 0.4.7 compiles with the toolkit that it finds, and asks
+    for the driver that came with it.
 
     Fix: raise the driver, or use another release.
 
@@ -399,6 +416,9 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if context.jetson:
         return NOT_APPLICABLE  # its driver has numbers of its own
     minimum = build.driver[context.os]
+    own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    if build.toolkit_driver and own:
+        minimum = max(minimum, own)
     if driver >= minimum:
         return PASS
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
-from compatgate.core.facts.nvidia import Gpu, ToolkitArch
+from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
 from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.needs import Needs
@@ -29,7 +29,8 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.driver import explain_open_reach, weakest_source
-from compatgate.core.versions import Version, format_parts
+from compatgate.core.stack_facts import accepts
+from compatgate.core.versions import Version, format_parts, parse_version
 
 
 @rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
@@ -236,10 +237,20 @@ def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
-    """Return whether code that this toolkit can make runs on the GPU."""
+    """Return whether code that this toolkit can make runs on the GPU, and is all that is needed."""
+    if any(found.build and found.build.compiles for found in context.frameworks):
+        return False
     own = [code for code in context.code or () if code.capability in toolkit.sass]
     device = context.capability
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
+
+
+def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
+    """Return whether the CUDA is only assumed, and all builds accept one that knows the GPU."""
+    if not context.stack.assumed or not context.frameworks:
+        return False
+    cuda = parse_version("cuda", format_parts(first))
+    return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
 
 @rule("CG203", "toolkit-arch", reads=CODE)
@@ -249,6 +260,9 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
     CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
     A toolkit that is only too old to know the GPU may still have made code that runs there
     (binary-compatible SASS, or PTX): then the rule warns, since its libraries were not made for it.
+    It fails where a framework compiles code with the toolkit (JAX before its plugins). A CUDA that
+    is only assumed never denies where the framework's build accepts a toolkit that knows the GPU:
+    installers choose the newest of the range.
 
     Fix: a toolkit within the GPU's range.
 
@@ -280,11 +294,14 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         message = f"CUDA {cuda} does not know {context.gpu_name}; support came with {first}"
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
+    newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
     if runs_anyway:
         message += " (its older code runs, by binary compatibility or from PTX)"
+    elif newer:
+        message += ", which the build accepts, too; state the CUDA that is installed"
     return (
         Problem(
-            "warn" if runs_anyway else "fail",
+            "warn" if runs_anyway else "unknown" if newer else "fail",
             "cuda",
             message,
             have=cuda.text,

@@ -92,7 +92,7 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
     built_for = package.built_for_torch
     if package.record is None and built_for is None:
         return _check_release_torch(context, package, torch)
-    if problem := _check_cuda_minor(context, package, torch):
+    if problem := _check_label(context, package, torch):
         return [problem]
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
@@ -125,24 +125,31 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
     ]
 
 
-def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
-    """Report a wheel whose label names another minor of CUDA than torch's.
+def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
+    """Report a wheel whose label names another CUDA than torch's.
 
-    Torchaudio refuses a torch of another minor when it is imported; other packages may, too.
+    Torchaudio refuses a torch of another minor when it is imported; other packages may, too. A
+    wheel that brings its own runtime finds it with a torch of another major, which CG414 cannot
+    see.
     """
     label, cuda = package.version.cuda, torch.cuda
-    if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
+    if cuda is None or label is None or label == cuda or not names_cuda(package.version):
         return None
-    if label == cuda or label[0] != cuda[0]:  # of another major: CG414
+    other_major = label[0] != cuda[0]
+    refused_by = context.facts.packages.refusal_of(package.name) if other_major else None
+    linked = other_major and context.cuda is not None and package.runtimes(context.cuda)
+    if refused_by is None and (linked or not package.assumed):
         return None
     message = f"{package.title} is a build for CUDA {format_parts(label)} with torch {torch}"
     return Problem(
-        outcome_of_open(context),
+        "fail" if refused_by else outcome_of_open(context),
         package.name,
-        f"{message}: whether it loads is not known",
+        f"{message}, which it refuses"
+        if refused_by
+        else f"{message}: whether it loads is not known",
         have=package.version.text,
         need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
-        source=source_of(package),
+        source=refused_by or source_of(package),
     )
 
 
@@ -234,7 +241,7 @@ def _check_runtimes(context: RuleContext) -> Iterator[Problem | None]:
     cuda = context.cuda
     if cuda is None:
         return
-    brought = {cuda.major, *_runtime_packages(context)}
+    brought = {cuda.major, *context.cuda_packages}
     for package in context.packages:
         if needed := package.runtimes(cuda):
             missing = None if needed.keys() & brought else max(needed)
@@ -268,15 +275,6 @@ def _report_no_library(
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
-
-
-def _runtime_packages(context: RuleContext) -> Iterator[int]:
-    """Yield the majors of the CUDA runtimes that are packages of the stack."""
-    table = context.facts.cuda_components
-    for package in context.packages:
-        part = table.by_package.get(package.name)
-        if part and part.component == "cudart":
-            yield part.cuda_major
 
 
 def _report_other_runtime(

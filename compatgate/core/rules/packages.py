@@ -1,4 +1,4 @@
-"""CG410 to CG414: check packages by the records of their wheels.
+"""CG410 to CG415: check packages by the records of their wheels.
 
 The first question that names a package loads the checks: most questions name none, and the start
 of the command line is counted in milliseconds.
@@ -10,7 +10,16 @@ from collections.abc import Callable
 from functools import cache
 
 from compatgate.core.components import OF_BUILDS
-from compatgate.core.rule import FORWARD, NOT_APPLICABLE, PACKAGES, RECORDS, RuleAnswer, rule
+from compatgate.core.rule import (
+    BUILD,
+    FORWARD,
+    NODE,
+    NOT_APPLICABLE,
+    PACKAGES,
+    RECORDS,
+    RuleAnswer,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 
 
@@ -168,3 +177,30 @@ def package_libraries(context: RuleContext) -> RuleAnswer:
     in the records of their wheels.
     """
     return _run_check(context, "libraries", _cuda_text(context))
+
+
+@rule("CG415", "package-glibc", reads=RECORDS | BUILD | NODE)
+def package_glibc(context: RuleContext) -> RuleAnswer:
+    """A wheel needs a newer glibc than the stack runs with.
+
+    The platform tag of a wheel names the oldest glibc that it is for (``manylinux_2_28``,
+    ``manylinux2014`` for 2.17): an installer does not offer the wheel on an older system, and where
+    it was copied there it does not load ("version `GLIBC_2.28' not found"). Some wheels need more
+    than their tag says; the facts name them.
+
+    State the glibc of the image or environment in the stack, ``glibc=2.31``; an older one is
+    denied. Without it, the distribution of the pool's nodes tells the glibc where no image is
+    named: an older one is unknown, since a container may bring its own.
+
+    Example: torch 2.7.0 with ``glibc=2.27`` (Ubuntu 18.04) fails: its wheels are for 2.28.
+
+    Fix: an image with a newer glibc, or a release with wheels for this one.
+
+    Source: PEP 600, "Future 'manylinux' Platform Tags"; names of the wheels on the package index.
+    """
+    stated = "glibc" in context.stack.components or "distribution" in context.pool.node
+    if not stated or context.pool.os == "windows":
+        return NOT_APPLICABLE
+    from compatgate.core.rules.package_glibc import check_glibc
+
+    return check_glibc(context)

@@ -177,6 +177,17 @@ def count_things(number: int, thing: str) -> str:
     return f"{format_number(number)} {ending}"
 
 
+def count_rows(number: int, things: str) -> str:
+    """Format a number with the plural that a list has: ``1 entry``, ``2,000 entries``."""
+    if number != 1:
+        return f"{format_number(number)} {things}"
+    plural, of, rest = things.partition(" of ")
+    for ending, singular in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if plural.endswith(ending):
+            return f"1 {plural.removesuffix(ending)}{singular}{of}{rest}"
+    return f"1 {things}"
+
+
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -224,6 +235,7 @@ FILTERS = {
     "duration": format_duration,
     "number": format_number,
     "counted": count_things,
+    "rows": count_rows,
     "mark": status_mark,
     "label": component_label,
     "pretty": format_json,

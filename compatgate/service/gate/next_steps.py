@@ -285,7 +285,9 @@ def _resolves(finding: Json) -> str:
 
 def _join_alternatives(messages: Iterable[str]) -> str:
     found = list(dict.fromkeys(messages))
-    more = f", or one of {len(found) - 1} others" if found[1:] else ""
+    more = {0: "", 1: ", or one other fix"}.get(
+        len(found) - 1, f", or one of {len(found) - 1} other fixes"
+    )
     return f"{found[0][:1].upper()}{found[0][1:]}{more}"
 
 

@@ -24,8 +24,8 @@ MAX_NODES = 20
 _MAX_SINGLE = 3
 _NAMES: dict[NeedKind, tuple[str, str]] = {
     "canary": ("canary", "canaries"),
-    "entry": ("entry to edit", "entries to edit"),
-    "pool": ("pool without a known GPU", "pools without a known GPU"),
+    "entry": ("edited entry", "edited entries"),
+    "pool": ("GPU of a pool", "GPUs of pools"),
 }
 TONES: dict[Phase, str] = {
     "proposed": "proposed",

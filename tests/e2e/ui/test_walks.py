@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -52,7 +53,11 @@ def measured(api: Api, runs: Runs) -> Iterator[str]:
     api("POST", "targets", {"metadata": {"name": "lab"}, "spec": spec, "reason": "try"})
     spec = {"targets": ["lab"], "components": {"torch": "2.4.0"}, "status": "candidate"}
     api("POST", "entries", {"metadata": {"name": "measured"}, "spec": spec, "reason": "try"})
-    runs.ran(20, 7.96, torch="2.4.0+cu124")
+    runs.ran_alone(20, 7.96, torch="2.4.0+cu124")
+    for _ in range(100):  # until the server has read the run
+        if api("GET", "entries/measured").get("promotion", {}).get("state") == "ready":
+            break
+        sleep(0.1)
     yield "measured"
     api("DELETE", "entries/measured?reason=over")
     api("DELETE", "targets/lab?reason=over")

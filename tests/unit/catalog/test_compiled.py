@@ -12,6 +12,7 @@ from compatgate.catalog.library import Library, compile_all, read_document, tabl
 from compatgate.core import facts as tables
 from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.glibc import Glibc
 from compatgate.core.facts.jetson import Jetson
 from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
@@ -45,6 +46,7 @@ KINDS = {
     "kernel_modules": KernelModules,
     "node_components": NodeParts,
     "kernel_support": KernelSupport,
+    "glibc": Glibc,
     "platform_machines": PlatformMachines,
     "precision": PrecisionTable,
 }

@@ -21,6 +21,41 @@ def test_the_label_of_a_version_names_the_build(ask):
     assert verdict.stack["cuda"] == "11.8"
 
 
+@pytest.mark.parametrize(
+    ("stack", "rule", "outcome"),
+    [
+        ("jaxlib=0.3.15+cuda11.cudnn82,cuda=11.4,cudnn=8.1", "CG402", ["fail"]),
+        ("jaxlib=0.3.15+cuda11.cudnn805,cuda=11.4,cudnn=8.1", "CG402", []),
+        ("jaxlib=0.1.65+cuda112,cuda=11.2,cudnn=8.0.5", "CG402", ["fail"]),
+        ("jaxlib=0.1.65+cuda111,cuda=11.2,cudnn=8.0.5", "CG401", ["fail"]),
+        ("jaxlib=0.1.66+cuda111,cuda=11.2,cudnn=8.0.5", "CG401", []),
+    ],
+)
+def test_a_label_tells_builds_for_one_major_of_cuda_apart(ask, stack, rule, outcome):
+    assert said(ask(POOL, stack), rule) == outcome
+
+
+def test_a_label_without_a_minor_is_taken_for_the_oldest_cuda_of_its_build(ask):
+    verdict = ask(POOL, "jaxlib=0.4.20+cuda12.cudnn89")
+    assert verdict.stack["cuda"] == "12.2"
+    assert "jax 0.4.20+cuda12.cudnn89 is taken to run with CUDA 12.2" in message(verdict, "CG901")
+
+
+def test_a_framework_that_compiles_with_the_toolkit_needs_one_that_knows_the_gpu(ask):
+    pool = "driver=580.65.06,gpu=GeForce-RTX-3090"
+    assert said(ask(pool, "jaxlib=0.1.66+cuda110,cuda=11.0"), "CG203") == ["fail"]
+    assert said(ask(pool, "jaxlib=0.1.66+cuda111,cuda=11.1"), "CG203") == []
+    assert said(ask(pool, "cuda=11.0,arch=sm_80"), "CG203") == ["warn"]
+
+
+def test_a_toolkit_that_is_only_assumed_does_not_deny_where_a_newer_one_is_accepted(ask):
+    pool = "driver=580.65.06,gpu=B200"
+    stack = "jax=0.4.38,jax-cuda12-plugin=0.4.38"
+    assert said(ask(pool, stack), "CG203") == ["unknown"]
+    assert said(ask(pool, f"{stack},cuda=12.3"), "CG203") == ["fail"]
+    assert said(ask(pool, "jax=0.4.20+cuda11.cudnn86"), "CG203") == ["fail"]
+
+
 @pytest.mark.parametrize("label", ["+cu121", "+CU121", "+cu121.with.pypi.cudnn"])
 def test_a_label_is_read_whatever_its_case_and_tail(label, ask):
     verdict = ask(POOL, {"torch": f"2.4.1{label}"})
@@ -135,6 +170,15 @@ def test_two_cuda_majors_in_one_process_are_said(stack, ask):
     verdict = ask(POOL, stack)
     assert said(verdict, "CG401") == ["warn"]
     assert "two CUDA majors" in message(verdict, "CG401")
+
+
+@pytest.mark.parametrize(
+    "stack", ["cupy-cuda11x=13.3.0,cuda=12.4", "cupy-cuda12x=13.3.0,cuda=11.8"]
+)
+def test_a_wheel_that_brings_no_cuda_loads_that_of_the_stack(stack, ask):
+    verdict = ask(POOL, stack)
+    assert said(verdict, "CG401") == ["fail"]
+    assert "is for CUDA" in message(verdict, "CG401")
 
 
 def test_a_wheel_needs_the_driver_of_its_own_cuda_whatever_the_base_image_has(ask):

@@ -123,3 +123,18 @@ def test_the_shipped_issues_are_readable_and_their_fixes_leave_them(facts):
                 )
             ]
             assert left, f"{shipped.id}: {fix} stays within the issue"
+
+
+@pytest.mark.parametrize(
+    ("os", "named", "expected"),
+    [
+        ("windows", ("windows",), True),
+        ("linux", ("windows",), False),
+        ("wsl", ("windows",), False),
+        ("wsl", ("linux",), True),
+        ("wsl", ("wsl",), True),
+        ("linux", ("wsl",), False),
+    ],
+)
+def test_an_issue_may_be_about_an_operating_system(with_issues, os, named, expected):
+    assert bool(found(with_issues(f"{POOL},os={os}", STACK, issue(os=named)))) is expected

@@ -367,6 +367,24 @@ def test_the_other_wheels_of_a_release_say_its_torch(ask_with, version, pool, to
     assert found(verdict, "CG410")
 
 
+@pytest.mark.parametrize(
+    ("name", "torch", "outcome"),
+    [
+        ("torchvision", "2.9.1+cu118", "fail"),
+        ("torchvision", "2.9.1+cu128", None),
+        ("torchvision", "2.9.1+cu126", "unknown"),
+        ("fast", "2.9.1+cu118", "unknown"),
+    ],
+)
+def test_a_label_of_another_cuda_than_torch_s_is_said(ask_with, name, torch, outcome):
+    brought = library("fast.libs/libcudart.7ec1eba6.so.12", soname="libcudart.so.12")
+    own = library(sass={"sm_90": 1}, torch=CXX, needs=("libcudart.so.12",))
+    pinned = ("torch==2.9.1",)
+    one = record("1.0", own, brought, name=name, built_for_torch="2.9", requires=pinned)
+    verdict = ask_with(H100, f"torch={torch},{name}=1.0+cu128", one)
+    assert [f.outcome for f in found(verdict, "CG413")] == ([outcome] if outcome else [])
+
+
 def test_a_wheel_that_is_named_is_not_taken_for_its_release(ask_with):
     abi = TorchAbi(cxx11=True, symbols=3, digest="ab")
     one = record("1.0", library(torch=abi), built_for_torch="2.8")

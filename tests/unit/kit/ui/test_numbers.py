@@ -26,6 +26,21 @@ def test_a_noun_agrees_with_its_number(number, thing, said):
     assert FILTERS["counted"](number, thing) == said
 
 
+@pytest.mark.parametrize(
+    ("number", "things", "said"),
+    [
+        (2000, "targets", "2,000 targets"),
+        (1, "targets", "1 target"),
+        (1, "entries", "1 entry"),
+        (1, "driver branches", "1 driver branch"),
+        (1, "causes", "1 cause"),
+        (1, "pairs of entry and pool", "1 pair of entry and pool"),
+    ],
+)
+def test_a_list_of_one_row_has_a_singular(number, things, said):
+    assert FILTERS["rows"](number, things) == said
+
+
 def test_no_template_writes_a_plural_after_a_number_that_may_be_one():
     wrong = [
         path.name

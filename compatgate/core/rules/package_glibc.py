@@ -1,0 +1,127 @@
+"""Check packages and frameworks for CG415: the glibc that their wheels need.
+
+Loaded by the first question that states a glibc, or the distribution of a pool's nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from compatgate.core.facts.glibc import Glibc, GlibcNeed
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.matrix import parse_constraint
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.versions import Version, parse_version
+
+_TAG = re.compile(r"(?P<legacy>manylinux(?:1|2010|2014))_|manylinux_(?P<glibc>\d+_\d+)_")
+
+
+class Have(Struct, frozen=True):
+    """The glibc that a stack runs with.
+
+    Attributes:
+        stated: the stack states it; otherwise it is that of the nodes' distribution, which a
+            container or an environment may replace.
+        where: what has it, for messages.
+    """
+
+    glibc: Version
+    stated: bool
+    where: str
+
+
+def check_glibc(context: RuleContext) -> RuleAnswer:
+    """Report the wheels that need a newer glibc than the stack runs with."""
+    have = _find_glibc(context)
+    if have is None:
+        return NOT_APPLICABLE
+    needed = list(_find_needs(context))
+    if not needed:
+        return NOT_APPLICABLE
+    return [
+        _report_older(title, need, source, have)
+        for title, need, source in needed
+        if have.glibc < need
+    ] or PASS
+
+
+def _find_glibc(context: RuleContext) -> Have | None:
+    stated = context.stack.get("glibc")
+    if stated is not None:
+        return Have(stated, True, "the stack")
+    name = context.pool.node.get("distribution")
+    if name is None or context.stack.image is not None:
+        return None  # an image brings its own
+    known = context.facts.glibc.of_distribution(name)
+    return Have(known[0], False, name) if known else None
+
+
+def _find_needs(context: RuleContext) -> Iterator[tuple[str, Version, Source]]:
+    """Yield what each part of the stack needs: the highest of its tag and the facts."""
+    table, files = context.facts.glibc, _wheel_files(context)
+    for name, version in context.stack.versions.items():
+        if version.key[1] == 0:
+            continue  # a private build, or a pre-release
+        found = [
+            (need.glibc, need.source)
+            for need in table.needs
+            if _concerns(need, name, version, context)
+        ]
+        if (wheel := files.get(name)) and (tagged := read_tag(wheel, table)):
+            found.append((tagged, table.tags_source))
+        if found:
+            glibc, source = max(found, key=lambda one: one[0].key)
+            yield f"{name} {version}", glibc, source
+
+
+def _wheel_files(context: RuleContext) -> dict[str, str]:
+    """Return the wheel of each part, where one is known or assumed."""
+    files = {name: wheel.file for name, wheel in context.stack.wheels.items() if wheel.file}
+    for package in context.packages:
+        if wheel := package.file or (package.record.wheel if package.record else ""):
+            files.setdefault(package.name, wheel)
+    return files
+
+
+def _concerns(need: GlibcNeed, name: str, version: Version, context: RuleContext) -> bool:
+    if need.name != name or (need.cpu and need.cpu != context.pool.cpu):
+        return False
+    if need.cudas and (version.cuda is None or version.cuda not in need.cudas):
+        return False
+    own = bool(version.local) and version.cuda is None
+    return not own and parse_constraint(name, need.versions).allows(version)
+
+
+def read_tag(wheel: str, table: Glibc) -> Version | None:
+    """Return the glibc that the platform tag of a wheel asks for, the lowest of several.
+
+    Args:
+        wheel: file name, as ``x-1.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl``.
+        table: meanings of the tags that name no glibc.
+    """
+    found = [
+        table.tags[match["legacy"]]
+        if match["legacy"]
+        else parse_version("glibc", match["glibc"].replace("_", "."))
+        for match in _TAG.finditer(wheel.rpartition("-")[2])
+    ]
+    return min(found, key=lambda one: one.key, default=None)
+
+
+def _report_older(title: str, need: Version, source: Source, have: Have) -> Problem:
+    message = f"the wheel of {title} needs glibc {need}, {have.where} has {have.glibc}"
+    if not have.stated:
+        message += "; whether it runs in a container with a newer one is not known"
+    return Problem(
+        "fail" if have.stated else "unknown",
+        "glibc",
+        message,
+        have=have.glibc.text,
+        need=f">={need}",
+        source=source,
+        candidates=lambda: [Candidate({"glibc": need.text}, f"use an image with glibc {need}")],
+    )
