@@ -7,6 +7,8 @@ PORT    ?= 8080
 WORKERS ?= 4
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
+# databases of tests are in memory, where there is room: each commit waits for the disk
+PYTEST  := $(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest
 WANTED  := --quiet --editable . --group dev
 BY_UV   := --python $(BIN)/python $(WANTED)
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
@@ -42,14 +44,14 @@ facts: $(VENV)/.installed
 	$(BIN)/compatgate facts verify
 
 unit: $(VENV)/.installed
-	$(BIN)/python -m pytest --numprocesses 2 --max-worker-restart 0 tests/unit \
+	$(PYTEST) --numprocesses 2 --max-worker-restart 0 tests/unit \
 		$(SAMPLE:%=tests/conformance/test_%.py)
 
 compiled: $(VENV)/.installed  # each process would compile every test for itself
 	-@$(CACHED) $(BIN)/python -m pytest --collect-only --quiet > /dev/null
 
-tests: $(VENV)/.installed  # databases of tests in memory, where there is room: each commit waits for the disk
-	$(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
+tests: $(VENV)/.installed
+	$(PYTEST) --numprocesses $(WORKERS) --max-worker-restart 0
 
 format: $(VENV)/.installed  ## rewrite files in the house style
 	$(BIN)/ruff format .

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from compatgate.canary.executors.kubernetes.objects import make_worker_objects
+from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.manifests import asked_objects
 

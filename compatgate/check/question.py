@@ -1,7 +1,4 @@
-"""Turn command-line options and an observed host into the request bodies of a question.
-
-A host is observed by a probe, by the output of nvidia-smi, or by node labels.
-"""
+"""Turn command-line options and an observed host into the request bodies of a question."""
 
 from __future__ import annotations
 
@@ -11,13 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from compatgate.check.reports import Place
-from compatgate.core.gpus import resolve_gpu
 from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, is_repeated, parse_stack_text
 from compatgate.errors import BadInput
-from compatgate.kit.cli.output import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.discovery.lockfiles.interface import PackageOrigin
-    from compatgate.discovery.probe import Probe
 
 
 class Question(Struct, frozen=True):
@@ -213,6 +207,8 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
     notes: tuple[str, ...] = ()
     pools = [read_pool(text) for text in args.pool]
     if args.probe or args.nvidia_smi or args.node_labels:
+        from compatgate.check.observed_host import read_host
+
         observed = read_host(args, facts())
         notes = observed.notes
         stated = set(map(canonical_key, stack))
@@ -337,149 +333,3 @@ def name_pools(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
         name = str(pool.get("name") or pool.get("gpu") or "pool").lower()
         named.append({**pool, "name": f"{name}-{number}" if name in taken else name})
     return named
-
-
-class Host(Struct, frozen=True):
-    """Observations of a host.
-
-    Attributes:
-        pools: pool bodies, one per kind of GPU.
-        stack: components; only a probe has them.
-    """
-
-    pools: tuple[dict[str, Any], ...]
-    stack: dict[str, Any]
-    notes: tuple[str, ...]
-    table: Any
-
-    def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the observed pools, overridden or selected by stated pools.
-
-        Raises:
-            BadInput: several pools are stated.
-        """
-        if not stated:
-            return list(self.pools)
-        if len(stated) > 1:
-            raise BadInput(
-                "only one --pool can be combined with an observed host",
-                hint="the values of --pool override all pools of the host",
-            )
-        changes = stated[0]
-        pools = list(self.pools)
-        if "gpu" in changes and pools:
-            wanted = resolve_gpu(str(changes["gpu"]), self.table).sku
-            pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
-        return [_override_pool(pool, changes) for pool in pools or [{}]]
-
-    def as_changes(self) -> dict[str, Any]:
-        """Return the observed pool as changes to a target's pools.
-
-        Raises:
-            BadInput: the host has several pools.
-        """
-        if len(self.pools) > 1:
-            names = ", ".join(str(pool.get("name")) for pool in self.pools)
-            raise BadInput(
-                f"the host has several kinds of GPU: {names}",
-                field="--nvidia-smi or --node-labels",
-                hint="with --target, choose one with --set driver=..,gpu=.. instead",
-            )
-        pool = self.pools[0]
-        changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
-        return {**changes, **pool.get("node", {})}
-
-    def _sku(self, pool: dict[str, Any]) -> str | None:
-        try:
-            return resolve_gpu(str(pool.get("gpu")), self.table).sku
-        except BadInput:
-            return None
-
-
-def _override_pool(pool: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return an observed pool with the stated values, part by part of the node."""
-    node = {**pool.get("node", {}), **changes.get("node", {})}
-    return {**pool, **changes, **({"node": node} if node else {})}
-
-
-def read_host(args: argparse.Namespace, facts: Facts) -> Host:
-    """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
-
-    With a target, a probe gives only the stack; the others give driver and GPU of one of the
-    target's nodes.
-
-    Raises:
-        BadInput: a file cannot be read or is malformed; or it has no GPU and no pool is stated.
-    """
-    pools: tuple[dict[str, Any], ...] = ()
-    stack: dict[str, Any] = {}
-    notes: list[str] = []
-    given = (args.probe, args.nvidia_smi, args.node_labels)
-    if given.count("-") > 1:
-        raise BadInput("standard input can be read only once", field="--probe")
-    if args.nvidia_smi and args.node_labels:
-        raise BadInput("--nvidia-smi and --node-labels exclude each other")
-    if args.probe:
-        pools, stack, said = _read_probe(args.probe, facts)
-        notes += said
-    if args.nvidia_smi or args.node_labels:
-        printed = read_printed(args, facts)
-        pools = tuple(pool.to_body() for pool in printed.pools)
-        notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
-    if not pools and not args.pool and not args.target:
-        raise BadInput(
-            "the probe found no GPU",
-            field=_host_origin(args.probe),
-            hint="describe the pool with --pool driver=..,gpu=..",
-        )
-    return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
-
-
-def _read_probe(
-    path: str, facts: Facts
-) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Return pools, stack and notes of a probe, or of an AICR snapshot."""
-    text, origin = read_text(path, "--probe"), _host_origin(path)
-    if "measurements" in text:
-        from compatgate.discovery.integrations.drafts import read_snapshot_pools
-
-        snapshot = read_snapshot_pools(text, facts, origin=origin)
-        if snapshot is not None:
-            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
-    from compatgate.discovery.probe import read_probe
-
-    document = read_probe(text, origin=origin)
-    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
-
-
-def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
-    """Read ``--nvidia-smi`` or ``--node-labels``.
-
-    Raises:
-        BadInput: the file cannot be read, or is malformed.
-    """
-    from compatgate.discovery.probe import probe_labels, probe_output
-
-    if args.nvidia_smi:
-        text = read_text(args.nvidia_smi, "--nvidia-smi")
-        return probe_output(text, facts, origin=_host_origin(args.nvidia_smi))
-    from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
-
-    text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
-    return probe_labels(text, facts, origin=_host_origin(args.node_labels))
-
-
-def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
-    """Return conflicts between sources, without those that the stack turns into findings."""
-    said = stack.get("conflicts")
-    messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
-    return [m for m in messages if m not in (said if isinstance(said, list) else ())]
-
-
-def _list(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = document.get(key)
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _host_origin(path: str) -> str:
-    return "standard input" if path == "-" else path

@@ -221,7 +221,8 @@ def _read_sets(args: argparse.Namespace) -> tuple[Compatibility, ...]:
 
 def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
     from compatgate.check.deciders import pools_of
-    from compatgate.check.question import name_pools, read_host, read_pool
+    from compatgate.check.observed_host import read_host
+    from compatgate.check.question import name_pools, read_pool
     from compatgate.core.request import parse_pool
 
     stated = [read_pool(text) for text in args.pool]

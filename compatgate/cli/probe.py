@@ -121,7 +121,7 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 
         return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
-        from compatgate.check.question import read_printed
+        from compatgate.check.observed_host import read_printed
 
         return read_printed(args, facts).to_json()
     from compatgate.discovery.probe import probe_machine

@@ -81,13 +81,13 @@ def compute_digest(folder: Path) -> str:
 
 def _find_used_modules(own: Sequence[PackedFile]) -> list[PackedFile]:
     """Return the shared modules that files name, directly or through other modules."""
-    left = {file.path: file for file in list_shared_modules()}
+    left = [(PurePosixPath(file.path).stem.encode(), file) for file in list_shared_modules()]
     found: list[PackedFile] = []
     naming = list(own)
     while naming:
         text = naming.pop().content
-        named = [path for path in left if PurePosixPath(path).stem.encode() in text]
-        found += (more := [left.pop(path) for path in named])
+        found += (more := [file for name, file in left if name in text])
+        left = [(name, file) for name, file in left if name not in text]
         naming += more
     return sorted(found, key=lambda file: file.path)
 

@@ -1,4 +1,4 @@
-"""Decide about an object: ask the gate its questions, and join the verdicts to one answer."""
+"""Decide about an object: ask the gate its questions, log the decisions, and answer."""
 
 from __future__ import annotations
 
@@ -17,28 +17,20 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.kubernetes import ClusterAccess
-from compatgate.service.admission import review as messages
+from compatgate.service.admission.answers import AnswerMaker, AskedResult, refuse_as_written
 from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
-from compatgate.service.admission.outcome import (
-    FAILED,
-    ReviewOutcome,
-    result_of_placement,
-    result_of_verdict,
-    weightiest,
-)
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
     Question,
     Questions,
-    check_exemption,
     make_questions,
     new_questions,
     searched,
 )
-from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer
+from compatgate.service.admission.review import Review, ReviewAnswer
 from compatgate.service.admission.search import unknown_kind
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
@@ -128,36 +120,6 @@ class OpenReview(Struct, frozen=True):
         return max(0.0, self.end - time.monotonic())
 
 
-class _Result(Struct, frozen=True):
-    question: Question
-    verdict: Verdict | None = None
-    error: CompatgateError | None = None
-
-
-class _Weighed(Struct, frozen=True):
-    """What the results of an object come to."""
-
-    results: tuple[QuestionResult, ...]
-
-    @property
-    def denials(self) -> list[str]:
-        """Return one line for each denial."""
-        return [said for one in self.results if one.outcome == "denied" for said in one.messages]
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return one line for each warning."""
-        return [said for one in self.results if one.outcome != "denied" for said in one.messages]
-
-    def outcome(self) -> ReviewOutcome:
-        """Return how the review ended; names the targets that would deny in mode ``enforce``."""
-        would = [one for one in self.results if one.outcome == "would_deny"]
-        said = [text for one in would for text in one.messages[:1]]
-        targets = tuple(one.question.target or "" for one in would)
-        ended = weightiest(one.outcome for one in self.results)
-        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
-
-
 class PreviewGate(Protocol):
     """A source of verdicts that are not logged: a gate, or a bundle."""
 
@@ -186,6 +148,7 @@ class Admission:
         self._gate = gate
         self._live = gate if isinstance(gate, Gate) else None
         self._options = options
+        self._answers = AnswerMaker(gate, options)
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
     def answer(self, review: Review, asked: ReviewContext) -> ReviewAnswer:
@@ -222,7 +185,7 @@ class Admission:
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
                 said = f"compatgate: the object has {what} are decided"
-                return _invalid(said)
+                return refuse_as_written(said)
             for question in questions.asked:
                 if question.is_asked:
                     asked.check(question.body)
@@ -233,7 +196,7 @@ class Admission:
         """Decide the questions of an object, with their images; log the decisions and wait."""
         with self._failures(opened.review, opened.asked) as answered:
             results = self._record_denials(self._ask(opened), opened)
-            return self._conclude(results, opened)
+            return self._answers.conclude(results, opened)
         return answered[0]
 
     def recall(self, opened: OpenReview) -> list[AnswerRecord] | None:
@@ -260,17 +223,17 @@ class Admission:
         with self._failures(opened.review, opened.asked) as answered:
             left = iter(records)
             results = [
-                _Result(question, next(left).answer.verdict if question.is_asked else None)
+                AskedResult(question, next(left).answer.verdict if question.is_asked else None)
                 for question in opened.questions.asked
             ]
-            return self._conclude(results, opened)
+            return self._answers.conclude(results, opened)
         return answered[0]
 
     def fail(self, error: CompatgateError, asked: ReviewContext) -> ReviewAnswer:
         """Return the answer to an object that an error keeps from being decided."""
         if error.status < 500:
-            return _invalid(f"compatgate: {error.detail}")
-        return self._failed(error.detail, asked)
+            return refuse_as_written(f"compatgate: {error.detail}")
+        return self._answers.failed(error.detail, asked)
 
     @contextmanager
     def _failures(self, review: Review, asked: ReviewContext) -> Iterator[list[ReviewAnswer]]:
@@ -285,7 +248,7 @@ class Admission:
         except Exception:
             _log.exception("admission of %s failed", review.kind)
             said = "an internal error; the gate's log has the details"
-            answered.append(self._failed(said, asked))
+            answered.append(self._answers.failed(said, asked))
 
     def _questions(
         self, review: Review, kind: PodKind, stated: KnownClaims | None, *, may_wait: bool
@@ -314,7 +277,7 @@ class Admission:
         except CompatgateError:  # the annotation that is being mended
             return new
 
-    def _ask(self, opened: OpenReview) -> list[_Result]:
+    def _ask(self, opened: OpenReview) -> list[AskedResult]:
         """Answer in this thread what needs no image, and the others in parallel.
 
         Decisions of this thread are logged together.
@@ -327,9 +290,9 @@ class Admission:
         if rest:
             found |= {id(one.question): one for one in self._find(rest, opened)}
         asked = opened.questions.asked
-        return [found.get(id(question)) or _Result(question) for question in asked]
+        return [found.get(id(question)) or AskedResult(question) for question in asked]
 
-    def _record_denials(self, results: list[_Result], opened: OpenReview) -> list[_Result]:
+    def _record_denials(self, results: list[AskedResult], opened: OpenReview) -> list[AskedResult]:
         """Log a decision for each placement that is denied; it is denied whether or not that works.
 
         The verdict is that on the target that the placement leads to, the finding before others.
@@ -365,7 +328,9 @@ class Admission:
     def _recall(self, live: Gate, question: Question, asked: ReviewContext) -> AnswerRecord | None:
         return live.known(_encode(question.body), asked_by=asked.by, source=source_of(question))
 
-    def _evaluate(self, live: Gate, asked_for: list[Question], opened: OpenReview) -> list[_Result]:
+    def _evaluate(
+        self, live: Gate, asked_for: list[Question], opened: OpenReview
+    ) -> list[AskedResult]:
         """Answer the questions that need no image, and log their decisions."""
         began, asked = time.perf_counter(), opened.asked
         found: list[tuple[Question, AnswerRecord]] = []
@@ -384,18 +349,18 @@ class Admission:
         seconds = time.perf_counter() - began
         for _, record in found:
             asked.decided(record.answer.verdict, seconds)
-        return [_Result(question, record.answer.verdict) for question, record in found]
+        return [AskedResult(question, record.answer.verdict) for question, record in found]
 
-    def _find(self, asked_for: list[Question], opened: OpenReview) -> list[_Result]:
+    def _find(self, asked_for: list[Question], opened: OpenReview) -> list[AskedResult]:
         """Evaluate questions, each in a thread; their images may have to be read."""
 
-        def one(question: Question) -> _Result:
+        def one(question: Question) -> AskedResult:
             try:
-                return _Result(question, self._decide(question, opened))
+                return AskedResult(question, self._decide(question, opened))
             except CompatgateError as error:
-                return _Result(question, error=error)
+                return AskedResult(question, error=error)
 
-        futures: list[Future[_Result]] = [
+        futures: list[Future[AskedResult]] = [
             self._pool.submit(tracing.carry(one), question) for question in asked_for
         ]
         done, late = wait(futures, opened.left_s)
@@ -403,7 +368,7 @@ class Admission:
             future.cancel()
         missing = RegistryTimeout(f"there was no answer within {opened.asked.wait_s:.3g} seconds")
         return [
-            future.result() if future in done else _Result(question, error=missing)
+            future.result() if future in done else AskedResult(question, error=missing)
             for question, future in zip(asked_for, futures, strict=True)
         ]
 
@@ -432,103 +397,6 @@ class Admission:
         ).verdict
         opened.asked.decided(found, time.perf_counter() - began)
         return found
-
-    def _conclude(self, results: list[_Result], opened: OpenReview) -> ReviewAnswer:
-        remarks = opened.questions.remarks
-        for result in results:
-            if result.error is None:
-                continue
-            if result.error.status >= 500 or isinstance(result.error, Unavailable):
-                return self._failed(result.error.detail, opened.asked)
-            about = messages.describe_containers(result.question)
-            said = f"compatgate: {about}: {result.error.detail}"
-            return _invalid(said, remarks)
-        weighed = _Weighed(
-            tuple(self._weigh(result, opened.review, opened.asked) for result in results)
-        )
-        outcome = weighed.outcome()
-        return ReviewAnswer(
-            not weighed.denials,
-            outcome.reason if weighed.denials else "",
-            403 if weighed.denials else 200,
-            (*remarks, *weighed.warnings, *self._state_warnings()),
-            _audit_annotations(results),
-            outcome,
-            weighed.results,
-            remarks,
-        )
-
-    def _state_warnings(self) -> tuple[str, ...]:
-        """Return the warning that the gate decides without its database, if it does."""
-        degraded = self._gate.degraded()
-        return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
-
-    def _weigh(self, result: _Result, review: Review, asked: ReviewContext) -> QuestionResult:
-        """Return what the answer says about a question."""
-        question, verdict = result.question, result.verdict
-        if verdict is not None and verdict.allowed:
-            return self._admit(question, verdict, review, asked)
-        finding = question.finding
-        if finding is not None and finding.outcome != "fail":
-            return _admit_placement(question, finding, is_pod=review.kind == "Pod")
-        if verdict is None and finding is None:
-            asked.unmatched()
-            if self._options.unmatched == "allow":
-                return QuestionResult(question, None, "unmatched")
-        snapshot = self._gate.snapshot()
-        today = clock.now().date().isoformat()
-        judged = None if finding else verdict
-        found = check_exemption(
-            question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
-        )
-        if found.waiver:
-            said = (messages.exemption_message(question, found.waiver, judged),)
-            return QuestionResult(question, verdict, "exempt", said, found.waiver)
-        if finding is not None:
-            link = asked.link(verdict.id) if verdict is not None else ""
-            denial = messages.placement_denial(question, finding, found.why_not, link)
-        elif verdict is not None:
-            link = "" if review.dry_run else asked.link(verdict.id)
-            denial = messages.denial_message(question, verdict, link, found.why_not)
-        else:
-            denial = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            if self._options.unmatched != "deny":
-                return QuestionResult(question, None, "unmatched", (f"compatgate: {denial}",))
-        return QuestionResult(question, verdict, "denied", (denial,))
-
-    def _admit(
-        self, question: Question, verdict: Verdict, review: Review, asked: ReviewContext
-    ) -> QuestionResult:
-        """Warn about what is wrong with an admitted container, and whether it would be denied."""
-        if verdict.verdict == "pass":
-            return QuestionResult(question, verdict, "allowed")
-        target = self._gate.snapshot().targets.get(verdict.target or "")
-        result = result_of_verdict(verdict, target.policy if target else None)
-        link = "" if review.dry_run else asked.link(verdict.id)
-        said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
-        return QuestionResult(question, verdict, result, tuple(said))
-
-    def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
-        """Answer with the operator's choice for failures."""
-        asked.failed()
-        _log.error("admission failed: %s", why)
-        if self._options.on_failure == "deny":
-            message = f"compatgate cannot decide and is set to deny: {why}; try again"
-            return ReviewAnswer(False, message, 503, outcome=FAILED)
-        said = f"compatgate: nothing was checked, because the gate could not decide: {why}"
-        return ReviewAnswer(True, warnings=(said,), outcome=FAILED)
-
-
-def _invalid(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
-    """Return the denial of an object that cannot be decided as it is written."""
-    return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
-
-
-def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
-    """Warn about the placement of an admitted container."""
-    result = result_of_placement(finding, is_pod=is_pod)
-    said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
-    return QuestionResult(question, None, result, (said,))
 
 
 def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:
@@ -565,23 +433,6 @@ def _is_relevant(review: Review) -> bool:
         return False
     metadata = (review.document or {}).get("metadata")
     return not (isinstance(metadata, dict) and metadata.get("deletionTimestamp"))
-
-
-def _audit_annotations(results: list[_Result]) -> dict[str, str]:
-    """Return verdicts by target, and rules of placement, for the cluster's audit log."""
-    found = dict.fromkeys(
-        f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
-    )
-    said = {"verdicts": " ".join(found)[:4096]} if found else {}
-    placed = dict.fromkeys(
-        f"{r.question.target}={r.question.placed_by}" for r in results if r.question.target
-    )
-    if placed:
-        said["placed-by"] = " ".join(placed)[:4096]
-    rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
-    if rules:
-        said["placement"] = " ".join(rules)
-    return said or {"matched": "false"}
 
 
 def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> PlacementMatrix:

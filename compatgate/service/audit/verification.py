@@ -14,8 +14,7 @@ the digest of the archive's file, which is verified alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -25,24 +24,16 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
-from compatgate.errors import DamagedContent
 from compatgate.kit import clock
 from compatgate.service.audit import repository as audit
+from compatgate.service.audit.batch_walk import BatchWalk, SealedState, chunks, digest_bodies
 from compatgate.service.audit.repository import AuditRecord
-from compatgate.service.audit.retention import find_archived
 from compatgate.service.gate import anchors
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batches import (
-    FIRST_PREVIOUS,
     NUMBERS,
     StoredBatch,
-    WriterHead,
-    decode_claims,
-    encode_values,
-    hash_batch,
 )
-from compatgate.service.gate.repository import Verdict
-from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import DocumentChange, Revision
@@ -53,29 +44,6 @@ SEAL = "audit.seal"
 """Action of a link that holds the result of a verification."""
 _MAX_PROBLEMS = 100
 """Maximum number of reported problems."""
-_SETTLED = timedelta(minutes=10)
-"""No transaction stays open for so long."""
-_PER_QUERY = 500
-
-
-class SealedState(Struct, frozen=True):
-    """What a verification found in order; a link of the chain holds it.
-
-    Attributes:
-        legacy: decisions that links cover, as until schema 0006.
-        batch: all batches up to this one are verified, and no older one is still to come.
-        batches: number of batches up to that one.
-        decisions: number of decisions up to that one.
-        revisions: number of revisions.
-        evidence: number of evidence rows.
-    """
-
-    legacy: int = 0
-    batch: int = 0
-    batches: int = 0
-    decisions: int = 0
-    revisions: int = 0
-    evidence: int = 0
 
 
 class ChainReport(Struct, frozen=True):
@@ -145,7 +113,7 @@ def verify_chain(
     since, head, state = (None if full else sealed) or (0, audit.GENESIS, SealedState())
     start = _find_start(session, expected_head, since, head)
     links = _LinkWalk(session, start, since, state)
-    batches = _BatchWalk(session, state, links.mixed)
+    batches = BatchWalk(session, state, links.mixed)
     problems: list[str] = []
     everything = (links.problems(), batches.problems(), _check_whole(session, links, expected_head))
     for problem in (problem for some in everything for problem in some):
@@ -171,11 +139,11 @@ def verify_chain(
     return Verification(report, None if problems or not is_new else _state(links, batches))
 
 
-def _has_mixed_after(batches: _BatchWalk) -> bool:
+def _has_mixed_after(batches: BatchWalk) -> bool:
     return batches.last_mixed >= (batches.settled.batch + 1) * NUMBERS
 
 
-def _state(links: _LinkWalk, batches: _BatchWalk) -> SealedState:
+def _state(links: _LinkWalk, batches: BatchWalk) -> SealedState:
     settled = batches.settled
     return SealedState(
         links.legacy, settled.batch, settled.batches, settled.decisions, links.revisions,
@@ -292,7 +260,7 @@ class _LinkWalk:
 
     def _anchor(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         """Compare the batches that a link anchors."""
-        for some in _chunks(sorted(detail["writers"].items())):
+        for some in chunks(sorted(detail["writers"].items())):
             keys = [(writer, sequence) for writer, (sequence, _) in some]
             query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).where(
                 tuple_(StoredBatch.writer, StoredBatch.sequence).in_(keys)
@@ -332,7 +300,7 @@ class _LinkWalk:
 
     def _linked_verdicts(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         claims = detail.get("verdicts", {})
-        for verdict_id, (digest, _) in _digest_bodies(self._session, claims).items():
+        for verdict_id, (digest, _) in digest_bodies(self._session, claims).items():
             if digest != claims[verdict_id]:
                 yield f"verdict {verdict_id}: changed or missing (link {seq})"
 
@@ -372,180 +340,6 @@ class _LinkWalk:
             yield f"revision {number}: changed or missing (link {seq})"
         elif revision.proposal != (detail.get("proposal") or detail.get("approval")):
             yield f"revision {number}: names another proposal than link {seq}"
-
-
-class _Settled(Struct, frozen=True):
-    batch: int
-    batches: int
-    decisions: int
-
-
-class _BatchWalk:
-    """A pass over batches in the order of their numbers, with their decisions and verdicts."""
-
-    def __init__(self, session: Session, state: SealedState, mixed: list[tuple[int, int]]) -> None:
-        self._session = session
-        self._mixed = mixed
-        self._heads: dict[str, tuple[int, str]] = {}
-        self._ahead: dict[str, int] = {}
-        self._anchored = dict[str, int]()
-        self._old = clock.now() - _SETTLED
-        self._archived = find_archived(session)
-        self._legacy_end = self._find_legacy_end(state)
-        self.last_mixed = -1
-        self.batches = state.batches
-        self.decisions = state.decisions
-        self.checked_decisions = 0
-        self.settled = _Settled(state.batch, state.batches, state.decisions)
-        self._lines = decisions.read_decision_lines(session, self._legacy_end)
-        self._next = next(self._lines, None)
-
-    def _find_legacy_end(self, state: SealedState) -> int:
-        """Return the smallest number of a decision that a batch to be verified may have."""
-        if state.batch:
-            return (state.batch + 1) * NUMBERS
-        query = select(func.min(StoredBatch.id))
-        first = self._session.execute(query).scalar()
-        return (first or 2**62 // NUMBERS) * NUMBERS
-
-    def problems(self) -> Iterator[str]:
-        query = select(StoredBatch.__table__).where(StoredBatch.id > self.settled.batch)
-        query = query.order_by(StoredBatch.id).execution_options(yield_per=1000)
-        recent = False
-        for row in self._session.execute(query):
-            yield from self._batch(row)
-            recent = recent or (row.decided_at > self._old and not row.late)
-            if not recent:
-                self.settled = _Settled(row.id, self.batches, self.decisions)
-        yield from self._unknown_decisions(2**62)
-
-    def _batch(self, row: Any) -> Iterator[str]:
-        yield from self._unknown_decisions(row.id * NUMBERS)
-        values = self._take((row.id + 1) * NUMBERS)
-        if row.id <= self._archived and len(values) != row.count:
-            self._skip_archived(row)
-            return
-        self.batches += 1
-        self.decisions += len(values)
-        self.checked_decisions += len(values)
-        previous = self._previous(row)
-        if previous is None:
-            yield f"batch {row.sequence} of writer {row.writer}: the batch before is missing"
-        name = f"batch {row.sequence} of writer {row.writer}"
-        first = row.id * NUMBERS
-        span = f"decisions {first} to {first + row.count - 1}"
-        claims = _read_claims(row.verdicts)
-        stored = bytes(row.hash).hex()
-        content = encode_values(values)
-        if len(values) != row.count:
-            yield f"{span}: changed or missing ({name})"
-        elif previous is not None and stored != hash_batch(
-            row.writer, row.sequence, previous, content, claims
-        ):
-            yield f"{span}: changed ({name})"
-        yield from self._verdicts(row, claims, name)
-        self._heads[row.writer] = (row.sequence, stored)
-        if row.sequence > self._anchored_at(row.writer):
-            self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
-
-    def _skip_archived(self, row: Any) -> None:
-        """Count a batch whose decisions an archive has, and were removed."""
-        self.batches += 1
-        self.decisions += row.count
-        self._heads[row.writer] = (row.sequence, bytes(row.hash).hex())
-
-    def _previous(self, row: Any) -> str | None:
-        """Return the hash of the batch before; None: it is missing."""
-        if row.sequence == 1:
-            return FIRST_PREVIOUS
-        sequence, hashed = self._heads.get(row.writer, (0, ""))
-        if sequence == row.sequence - 1:
-            return hashed
-        query = select(StoredBatch.hash).where(
-            StoredBatch.writer == row.writer, StoredBatch.sequence == row.sequence - 1
-        )
-        found = self._session.execute(query).scalar()
-        return None if found is None else bytes(found).hex()
-
-    def _verdicts(self, row: Any, claims: dict[str, str], name: str) -> Iterator[str]:
-        """Compare the verdicts that a batch brought; another batch may have been first."""
-        for verdict_id, (digest, batch) in _digest_bodies(self._session, claims).items():
-            if digest == claims[verdict_id]:
-                continue
-            if batch is not None and batch != row.id and self._claims(batch, verdict_id) == digest:
-                continue
-            if digest is not None and batch is None:  # an audit link brought it
-                continue
-            yield f"verdict {verdict_id}: changed or missing ({name})"
-
-    def _claims(self, batch: int, verdict_id: str) -> str | None:
-        query = select(StoredBatch.verdicts).where(StoredBatch.id == batch)
-        return _read_claims(self._session.execute(query).scalar()).get(verdict_id)
-
-    def _take(self, end: int) -> list[list[Any]]:
-        """Return the values of the next stored decisions, before a number.
-
-        Those that links cover are left out.
-        """
-        taken = []
-        while self._next is not None and self._next[0] < end:
-            number, *values = self._next
-            while self._mixed and self._mixed[0][1] < number:
-                self._mixed.pop(0)
-            if self._mixed and self._mixed[0][0] <= number:
-                self.decisions += 1
-                self.last_mixed = number
-            else:
-                taken.append(values)
-            self._next = next(self._lines, None)
-        return taken
-
-    def _unknown_decisions(self, end: int) -> Iterator[str]:
-        first = self._next[0] if self._next else 0
-        if unknown := self._take(end):
-            yield f"{len(unknown)} decisions from {first} on have no batch"
-
-    def _anchored_at(self, writer: str) -> int:
-        if writer not in self._anchored:
-            query = select(WriterHead.sequence).where(WriterHead.writer == writer)
-            self._anchored[writer] = self._session.execute(query).scalar() or 0
-        return self._anchored[writer]
-
-    def unanchored(self) -> int:
-        """Return the number of decisions that no anchor covers."""
-        return sum(self._ahead.values())
-
-
-def _digest_bodies(
-    session: Session, ids: Iterable[str]
-) -> dict[str, tuple[str | None, int | None]]:
-    """Return the digests of verdicts, and the batches that brought them; None: not stored."""
-    found: dict[str, tuple[str | None, int | None]] = dict.fromkeys(ids, (None, None))
-    for some in _chunks(list(found)):
-        rows = session.execute(select(Verdict.__table__).where(Verdict.id.in_(some)))
-        for row in rows:
-            found[row.id] = (_digest_body(row), row.batch)
-    return found
-
-
-def _read_claims(stored: str | None) -> dict[str, str]:
-    """Return stored claims; damaged ones are empty, so the hash of their batch does not match."""
-    try:
-        return decode_claims(stored)
-    except (ValueError, msgspec.MsgspecError):
-        return {}
-
-
-def _digest_body(row: Any) -> str:
-    try:
-        return sha256(read_body(row.body, row.packed).encode())
-    except DamagedContent:
-        return ""
-
-
-def _chunks(items: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(items), _PER_QUERY):
-        yield items[start : start + _PER_QUERY]
 
 
 def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -> Iterator[str]:

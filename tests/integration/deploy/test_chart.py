@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubectl_tools import helm, kubectl, rendered
 
-from compatgate.canary.executors.kubernetes.objects import make_worker_objects
+from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
 from compatgate.kit.cli.parser import Parser
 from compatgate.service.admission.kinds import load_kinds

@@ -1,4 +1,4 @@
-"""A cache of its own for every test, overlays as text, and an installation as a wheel makes it."""
+"""Caches apart from the user's, overlays as text, and an installation as a wheel makes it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,22 @@ from compatgate.catalog import sources
 from compatgate.catalog.library import compile_all
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has what earlier tests compiled."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _own_caches(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(compiled))
+    monkeypatch.delenv("COMPATGATE_FACTS", raising=False)
+
+
+@pytest.fixture
+def cache(_own_caches: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory where compiled tables are kept, empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("COMPATGATE_FACTS", raising=False)
     return tmp_path / "cache" / "compatgate" / "facts"
 
 

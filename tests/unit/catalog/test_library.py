@@ -14,6 +14,8 @@ from compatgate.catalog import compiled as kept
 from compatgate.catalog import library, load_facts, read_source, source_names, sources
 from compatgate.errors import CatalogError, NotFound
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:

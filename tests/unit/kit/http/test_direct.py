@@ -316,18 +316,22 @@ def test_a_refused_question_is_freed_without_the_collector(
         front.answer(fields, body, "127.0.0.1", answered.set_result)
         return await answered
 
+    def errors() -> int:
+        return sum(isinstance(found, CompatgateError) for found in gc.get_objects())
+
     async def count() -> int:
         assert (await ask()).status >= 400  # what is made once is made now
         gc.collect()
+        others = errors()  # of tests before this one
         gc.disable()
         try:
             assert (await ask()).status >= 400
             await asyncio.sleep(0.05)  # the thread forgets after it told the result
-            return sum(isinstance(found, CompatgateError) for found in gc.get_objects())
+            return errors() - others
         finally:
             gc.enable()
 
-    assert asyncio.run(count()) == 0
+    assert asyncio.run(count()) <= 0
 
 
 @pytest.mark.parametrize(

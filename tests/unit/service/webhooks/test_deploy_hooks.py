@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
+from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.routes import HOOKS
 from compatgate.service.webhooks.signatures import HEADER, Secret, sign
@@ -37,7 +37,7 @@ def token(gate: Gate, *scopes: str) -> str:
 
 
 def signed(path: str, body: bytes, key: bytes = SECRET.key, at: int | None = None) -> Any:
-    stamp = int(time.time()) if at is None else at
+    stamp = int(clock.now().timestamp()) if at is None else at
     return {
         "data": body,
         "content_type": "application/json",

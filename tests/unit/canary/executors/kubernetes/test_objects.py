@@ -18,9 +18,9 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_job,
     make_pair_job,
     make_service,
-    make_worker_objects,
     read_job_files,
 )
+from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.canary.hosts import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput
