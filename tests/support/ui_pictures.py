@@ -37,11 +37,15 @@ PICTURES = {
     "tokens": "tokens",
     "targets": "targets",
     "targets/prod-a100": "target",
+    "targets/prod-a100/packages": "target-packages",
+    "targets/prod-a100/edit": "change-target",
     "entries": "entries",
     "entries/torch29-cu130": "entry",
     "entries/torch29-cu130/edit?status=blessed": "change",
     "waivers": "waivers",
     "waivers/night-run": "waiver",
+    "waivers/night-run/edit": "change-waiver",
+    "new-entry": "new-entry",
     "new-waiver?rules=CG802&targets=prod-a100&components=torch+~%3D2.2.0": "new-waiver",
     "new-target": "new-target",
     "import": "import",
@@ -71,6 +75,8 @@ PICTURES = {
     "keys": "keys",
     "preferences": "preferences",
     "sign-in": "sign-in",
+    "signed-out": "signed-out",
+    "no-such-page": "not-found",
 }
 """Names of pictures by path of the page; other tests take `OTHERS`."""
 OTHERS = ("verdict", "proposals", "proposal", "shared-verdict")

@@ -55,9 +55,9 @@ _ENTRY_COLUMNS = (
     Column("status", "Status", "badge"),
     Column("constraints", "Constraints", "code"),
     Column("targets", "Targets"),
-    Column("owner", "Owner"),
+    Column("owner", "Owner", "name"),
     Column("runs", "Canary runs"),
-    Column("replacement", "Replacement"),
+    Column("replacement", "Replacement", "name"),
     Column("changed", "Changed", "time"),
 )
 _NO_ENTRIES = EmptyNotice(

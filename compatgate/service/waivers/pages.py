@@ -51,7 +51,7 @@ _COLUMNS = (
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),
     Column("for", "Match", "code"),
-    Column("owner", "Owner"),
+    Column("owner", "Owner", "name"),
     Column("reason", "Reason"),
 )
 _EMPTY = EmptyNotice(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ui_browser import DESK, PHONE
 from ui_pictures import shrink
+from ui_runs import PASSED, SLOWER
 
 MAIN = {
     "home": "",
@@ -22,8 +23,12 @@ MAIN = {
     "upgrade": "upgrades/prod-580",
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
-SIGHTS = ("deuteranopia", "protanopia", "tritanopia")
+SIGHTS = ("deuteranopia", "protanopia", "tritanopia", "achromatopsia", "reducedContrast")
 COLOURED = {
+    "home": "",
+    "compare": f"runs/compare?a={PASSED}&b={SLOWER}",
+    "support-lines": "facts/support-lines",
+    "what-if": MAIN["what-if"],
     "run": MAIN["run"],
     "drift": "drift",
     "decisions": "decisions",
@@ -54,7 +59,7 @@ def test_it_has_its_picture_taken(look_at, folder, name):
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_it_is_pictured_as_people_with_colour_blindness_see_it(look_at, folder, name):
+def test_it_is_pictured_as_people_with_weak_sight_or_colour_blindness_see_it(look_at, folder, name):
     page = look_at(COLOURED[name])
     page.wait_for_load_state("networkidle")
     tools = page.context.new_cdp_session(page)

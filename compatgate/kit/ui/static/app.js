@@ -251,7 +251,8 @@ function refocus(room, held) {
 document.addEventListener("htmx:afterSettle", (event) => {
   const room = event.detail.elt;
   if (room.id !== event.detail.target.id) return; // what came along with the answer
-  if (kept?.held?.matches("a[href]") && !document.contains(kept.held)) refocus(room, kept.held);
+  const isLost = document.activeElement === document.body; // else somebody types elsewhere by now
+  if (isLost && kept?.held?.matches("a[href]") && !document.contains(kept.held)) refocus(room, kept.held);
   if (kept?.left && room.querySelector(".scroll")) room.querySelector(".scroll").scrollLeft = kept.left;
   kept = null;
 });

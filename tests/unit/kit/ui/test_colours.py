@@ -33,6 +33,8 @@ SIGHT = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
+GREY = (0.2126, 0.7152, 0.0722)
+"""What red, green and blue add to the brightness."""
 THEMES = ("light", "dark")
 VERDICTS = ("pass", "warn", "fail", "unknown")
 BARS = ("bar-pass", "bar-fail", "bar-unknown")
@@ -96,6 +98,15 @@ def test_words_of_different_verdicts_differ_in_colour(theme: str, sight: str) ->
 @pytest.mark.parametrize("theme", THEMES)
 def test_bars_of_allowed_denied_and_undecided_differ_clearly(theme: str, sight: str) -> None:
     assert nearest(BARS, theme, sight) >= 30
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_bars_differ_in_brightness_for_whoever_sees_no_colours(theme: str) -> None:
+    greys = [
+        (sum(w * part for w, part in zip(GREY, colour(one, theme), strict=True)),) * 3
+        for one in BARS
+    ]
+    assert min(distance(a, b) for a, b in combinations(greys, 2)) >= 18
 
 
 @pytest.mark.parametrize("theme", THEMES)
