@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from msgspec.structs import replace
+
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.rule import (
     CUDNN,
     FORWARD,
@@ -23,7 +26,9 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.versions import format_parts
+from compatgate.core.rules.framework_builds import ask_each_framework
+from compatgate.core.stack_facts import FrameworkMatch
+from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG301", "cudnn-cuda", reads=CUDNN)
@@ -76,7 +81,10 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
 
     9.11 dropped Maxwell, Pascal and Volta, also in its CUDA 12 build. Blackwell is listed in
     9.10.2, with CUDA 12.8 or newer only. A GPU newer than those listed is a warning from 9.0.0 on:
-    a subset of operation graphs is hardware forward compatible.
+    a subset of operation graphs is hardware forward compatible. Where the stack states no cuDNN,
+    those count that a framework's build brings or asks for: it fails where none supports the GPU.
+
+    Example: TensorFlow 2.3 asks for cuDNN 7, which knows no GPU of 8.6.
 
     Fix: a cuDNN release that lists the GPU.
 
@@ -84,6 +92,8 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     compatibility.
     """
     have, device = context.stack.get("cudnn"), context.capability
+    if have is None and device is not None and device not in context.facts.arch.tegra:
+        return ask_each_framework(context, _check_brought)
     build = build_of(context)
     if have is None or device is None or build is None or context.cudnn_release is None:
         return NOT_APPLICABLE
@@ -109,6 +119,56 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     message, need = _explain_unsupported(context, build, support)
     source = build.capability_source if support is Support.TOO_OLD else None
     return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
+
+
+def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    """Judge the releases that a framework's build asks for, where the stack states none."""
+    pin = found.build.pins.get("cudnn") if found.build else None
+    device = context.capability
+    if found.build is None or pin is None or pin.optional or pin.floor is None or device is None:
+        return NOT_APPLICABLE
+    asked = parse_constraint("cudnn", pin.spec)
+    builds = [
+        (release.version, release.builds[found.build.cuda_major])
+        for release in context.facts.cudnn.releases
+        if found.build.cuda_major in release.builds
+        and (
+            release.version.at(3) == pin.floor.at(3) if pin.exact else asked.allows(release.version)
+        )
+    ]
+    if not builds or not all(_excludes(context, one, version, device) for version, one in builds):
+        return PASS if builds else NOT_APPLICABLE
+    message = f"{found.title} asks for cuDNN {pin.spec}, which does not support {context.gpu_name}"
+    source = builds[-1][1].capability_source or builds[-1][1].source
+    if not any(one.minimum_capability and device < one.minimum_capability for _, one in builds):
+        source = replace(source, confidence="derived")  # its PTX may yet be compiled
+    return (
+        Problem(
+            "fail",
+            found.name,
+            message,
+            have=f"cuDNN {pin.spec}",
+            source=source,
+            candidates=lambda: changes.other_build(context, found),
+        ),
+    )
+
+
+def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device: Pair) -> bool:
+    """Tell whether a build has no code for a GPU: it is below the minimum, or newer than the build.
+
+    A newer one is not listed, or first known to a toolkit of a later major; from 9.0.0 on it may
+    work all the same.
+    """
+    if build.minimum_capability and device < build.minimum_capability:
+        return True
+    if version >= context.facts.cudnn.forward_compatible_from:
+        return False
+    fact = context.facts.arch.capabilities.get(format_parts(device))
+    if fact and context.cuda and fact.first_toolkit[0] > context.cuda.major:
+        return True
+    newest = max(build.capabilities, default=None)
+    return newest is not None and device > newest and not covers(build.capabilities, device)
 
 
 def _explain_unsupported(

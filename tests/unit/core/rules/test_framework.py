@@ -383,3 +383,16 @@ def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
     verdict = ask(POOL, {"torch": "2.4.1", "open": ["cuda: the lock does not say which"]})
     assert "cuda" not in verdict.stack
     assert verdict.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "stack", "outcome"),
+    [
+        ("3.7", "torch=2.6.0+cu118", ["unknown"]),
+        ("V100-SXM2-32GB", "torch=2.6.0+cu118", []),
+        ("GeForce-RTX-5090", "tensorflow=2.10.0,cuda=11.2", ["unknown"]),
+        ("A100-SXM4-80GB", "tensorflow=2.10.0,cuda=11.2", []),
+    ],
+)
+def test_the_cudnn_that_a_framework_asks_for_counts_where_none_is_stated(ask, gpu, stack, outcome):
+    assert said(ask(f"driver=580.65.06,gpu={gpu}", stack), "CG302") == outcome
