@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import pytest
 
 from compatgate.resources import canary_dir
 
+ROOT = Path(__file__).parents[4]
 MOUNTS = """\
 overlay / overlay rw 0 0
 tmpfs /tmp tmpfs rw 0 0
@@ -62,13 +64,22 @@ def test_the_file_system_is_unknown_where_mounts_cannot_be_read(
     assert module_of("model-load", "storage").file_system("/tmp", tmp_path / "none") == "?"
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder of the repository: the temporary folder may be in memory."""
+    above = ROOT / "build"
+    above.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=above) as folder:
+        yield Path(folder)
+
+
 def test_the_page_cache_of_a_file_is_seen_and_emptied(
-    tmp_path: Path, module_of: Callable[[str, str], ModuleType]
+    on_disk: Path, module_of: Callable[[str, str], ModuleType]
 ) -> None:
     storage = module_of("model-load", "storage")
-    if storage.file_system(str(tmp_path)) in storage.IN_MEMORY:
-        pytest.skip("the temporary folder is in memory")
-    file = tmp_path / "weights"
+    if storage.file_system(str(on_disk)) in storage.IN_MEMORY:
+        pytest.skip("the repository is in memory")
+    file = on_disk / "weights"
     file.write_bytes(os.urandom(1 << 20))
     assert storage.resident(file) == 1.0
     storage.drop(file)
