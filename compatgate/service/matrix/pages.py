@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -25,6 +26,7 @@ from compatgate.kit.ui.tables import (
     PagedTableQuery,
     Table,
     TableQuery,
+    is_export,
     list_rows,
     make_list_table,
     make_table,
@@ -49,6 +51,8 @@ from compatgate.service.web.route import LARGEST
 MAX_TARGETS = 40
 """Most targets on the page of an entry; the matrix shows all."""
 MAX_REVISIONS = 20
+_MAX_NAMED = 4
+"""Targets of an entry that a list names."""
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ENTRY_COLUMNS = (
     Column("name", "Entry"),
@@ -105,12 +109,20 @@ def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
         " · ".join(
             f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
         ),
-        ", ".join(spec["targets"]),
+        _targets_cell(spec["targets"]),
         row.document["metadata"].get("owner"),
         _runs_cell(remarks, spec.get("evidenceOverride")),
         spec.get("replacement"),
         row.updated_at,
     )
+
+
+def _targets_cell(names: Sequence[str]) -> Cell:
+    """Return the targets of an entry: some of many, for a row that is not too high."""
+    every = ", ".join(names)
+    if is_export() or len(names) <= _MAX_NAMED + 1:
+        return Cell(every)
+    return Cell(f"{', '.join(names[:_MAX_NAMED])} and {len(names) - _MAX_NAMED} more", title=every)
 
 
 def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:

@@ -48,6 +48,21 @@ def test_a_column_that_was_sorted_by_keeps_the_focus(open_page, path):
         expect(head).to_be_focused()
 
 
+def test_a_list_that_is_replaced_leaves_the_focus_in_a_field_that_somebody_went_to(open_page):
+    page = open_page("nodes")
+    page.evaluate(
+        """() => {
+          addEventListener("htmx:afterSwap", () => document.querySelector("[name=search]").focus());
+          window.settled = new Promise(done => addEventListener("htmx:afterSettle", () =>
+            requestAnimationFrame(done)));
+        }"""
+    )
+    page.locator("#nodes th").get_by_role("link", name="Driver", exact=True).press("Enter")
+    page.evaluate("window.settled")
+    expect(page.locator('th[aria-sort="ascending"]')).to_have_text("Driver")
+    expect(page.get_by_label("Name")).to_be_focused()
+
+
 def test_a_fix_that_was_applied_leads_to_its_answer(open_page):
     page = open_page(
         "ask?target=inference-l4&stack=cuda%3D12.4,cudnn%3D8.9.7,torch%3D2.4.1%2Bcu124"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from ui_forms import post
 
+from compatgate.service.matrix import pages as matrix_pages
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 ENTRY = "torch24-cu121"
 
@@ -27,6 +29,17 @@ def test_the_list_is_filtered_and_says_what_runs_say(pages):
     assert "vllm014-cu128" in few
     assert "torch24-cu124" not in few
     assert client.get("/ui/entries?status=good").status_code == 400
+
+
+def test_a_list_names_some_of_many_targets_and_a_file_all(
+    pages, stocked, by, entry_body, monkeypatch
+):
+    monkeypatch.setattr(matrix_pages, "_MAX_NAMED", 1)
+    targets = ["dev-rtx", "inference-l4", "prod-a100"]
+    stocked.matrix.create("Entry", entry_body("wide", targets=targets), by)
+    client = pages()
+    assert "dev-rtx and 2 more</td>" in client.get("/ui/entries?search=wide").text
+    assert ", ".join(targets) in client.get("/ui/entries?search=wide&format=csv").text
 
 
 def test_an_entry_says_where_it_stands_and_what_the_gate_says(pages):
