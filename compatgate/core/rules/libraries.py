@@ -11,7 +11,14 @@ from enum import Enum
 from msgspec.structs import replace
 
 from compatgate.core import changes
-from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
+from compatgate.core.facts.nvidia import (
+    CudnnBuild,
+    CudnnRow,
+    NcclRelease,
+    Pair,
+    Source,
+    ToolkitArch,
+)
 from compatgate.core.matrix import parse_constraint
 from compatgate.core.rule import (
     CUDNN,
@@ -106,7 +113,7 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
         return PASS
     if support is Support.UNKNOWN:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
-        if build.minimum_capability is not None:
+        if build.minimum_capability is not None and _toolkit_serves(context, device):
             return report_not_checked("cudnn", message)
         return (Problem("unknown", "cudnn", message, have=have.text),)
     forward = have >= context.facts.cudnn.forward_compatible_from
@@ -169,6 +176,17 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
         return True
     newest = max(build.capabilities, default=None)
     return newest is not None and device > newest and not covers(build.capabilities, device)
+
+
+def _toolkit_serves(context: RuleContext, device: Pair) -> bool:
+    """Tell whether the stack's CUDA makes code that runs on a GPU; else no library of it does."""
+    toolkit = _find_toolkit(context)
+    return toolkit is None or covers(tuple(toolkit.sass), device)
+
+
+def _find_toolkit(context: RuleContext) -> ToolkitArch | None:
+    series = context.cuda and format_parts(context.cuda.major_minor)
+    return context.facts.arch.toolkits.get(series) if series else None
 
 
 def _explain_unsupported(
@@ -293,7 +311,9 @@ def _infer_support(context: RuleContext, device: Pair, minimum: Pair | None) -> 
         return Support.NEWER
     if before and not earlier and device > max(before[0]):
         return Support.NEWER
-    return Support.UNKNOWN
+    toolkit = _find_toolkit(context)
+    known = minimum is not None and toolkit is not None and device in toolkit.sass
+    return Support.LISTED if known else Support.UNKNOWN
 
 
 def find_rows(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
