@@ -37,6 +37,7 @@ from served import Served, served, tree_of
 
 if TYPE_CHECKING:
     from compatgate.service.gate.batch_store import CommitMode
+    from compatgate.service.gate.service import Gate
     from compatgate.service.web.access import AccessLevel
 
 CONNECTIONS = 16
@@ -134,23 +135,11 @@ PREPARED = {"empty": 1, "one question": 1, "1,000 questions": 1000}
 """Requests of a load that repeats them."""
 
 
-def serve(
-    workers: int,
-    threads: int,
-    database: str | None,
-    commit: CommitMode,
-    lines: AccessLevel = "errors",
-) -> None:
-    """Run the server under test; prints its port."""
+def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
+    """Return the product's application, with an empty endpoint of Flask alone beside it."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.kit import logs
-    from compatgate.kit.database import tables
-    from compatgate.kit.database.database import Database
     from compatgate.kit.http.wsgi import Lane, receive_body
-    from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.gate.service import Gate
-    from compatgate.service.web import server
     from compatgate.service.web.app import create_front
     from compatgate.service.web.call import Settings
 
@@ -160,18 +149,32 @@ def serve(
     def nothing() -> Response:
         return jsonify({})
 
-    def make_app(gate: Gate) -> Any:
-        settings = Settings(anonymous=frozenset({"gate"}), access_log=lines)
-        product = create_front(gate, settings, threads)
-        lane = Lane(bare, "bare", threads)
+    settings = Settings(anonymous=frozenset({"gate"}), access_log=lines)
+    product = create_front(gate, settings, threads)
+    lane = Lane(bare, "bare", threads)
 
-        async def both(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "lifespan" or scope["path"] != EMPTY:
-                await product(scope, receive, send)
-            elif body := await receive_body(receive, 0, 1.0):
-                await lane.answer(scope, body, receive, send)
+    async def both(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan" or scope["path"] != EMPTY:
+            await product(scope, receive, send)
+        elif body := await receive_body(receive, 0, 1.0):
+            await lane.answer(scope, body, receive, send)
 
-        return both
+    return both
+
+
+def serve(
+    workers: int,
+    threads: int,
+    database: str | None,
+    commit: CommitMode,
+    lines: AccessLevel = "errors",
+) -> None:
+    """Run the server under test; prints its port."""
+    from compatgate.kit import logs
+    from compatgate.kit.database import tables
+    from compatgate.kit.database.database import Database
+    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.web import server
 
     with tempfile.TemporaryDirectory() as folder:
         if lines == "all":
@@ -193,7 +196,7 @@ def serve(
         server.serve(
             options,
             lambda: prepared.open_gate(ImageSettings(), commit=commit),
-            make_app,
+            lambda gate: make_app(gate, threads, lines),
             lambda: print(port, flush=True),
         )
 
