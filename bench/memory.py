@@ -1,6 +1,6 @@
 """How much a server's memory grows when no question is ever asked twice.
 
-``python bench/memory.py [--minutes 20] [--warm-up 5] [--connections 8]``
+``python bench/memory.py [--minutes 20] [--warm-up 10] [--connections 8]``
 
 One process serves. Every question is new: images, versions, packages, requirements, targets that do
 not exist, and pods for the Kubernetes hook. After the warm-up the caches are full; the goal is that
@@ -96,7 +96,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--minutes", type=float, default=20.0, help="after the warm-up")
-    parser.add_argument("--warm-up", type=float, default=5.0, help="minutes")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="minutes")
     parser.add_argument("--connections", type=int, default=8)
     args = parser.parse_args()
     if args.serve:
