@@ -472,13 +472,6 @@ class RuleContext:
         )
 
     @lazy_property
-    def cuda_packages(self) -> frozenset[int]:
-        """Return the majors of the CUDA runtimes that are packages of the stack."""
-        known = self.facts.cuda_components.by_package
-        parts = [known.get(package.name) for package in self.packages]
-        return frozenset(one.cuda_major for one in parts if one and one.component == "cudart")
-
-    @lazy_property
     def evidence(self) -> dict[str, SuiteEvidence]:
         """Return the evidence of each suite that the policy asks for; empty: it asks for none."""
         policy = self.policy.canary

@@ -269,7 +269,7 @@ def _check_runtimes(context: RuleContext) -> Iterator[Problem | None]:
     cuda = context.cuda
     if cuda is None:
         return
-    brought = {cuda.major, *context.cuda_packages}
+    brought = {cuda.major, *_runtime_packages(context)}
     for package in context.packages:
         if needed := package.runtimes(cuda):
             missing = None if needed.keys() & brought else max(needed)
@@ -303,6 +303,15 @@ def _report_no_library(
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
+
+
+def _runtime_packages(context: RuleContext) -> Iterator[int]:
+    """Yield the majors of the CUDA runtimes that are packages of the stack."""
+    table = context.facts.cuda_components
+    for package in context.packages:
+        part = table.by_package.get(package.name)
+        if part and part.component == "cudart":
+            yield part.cuda_major
 
 
 def _report_other_runtime(
