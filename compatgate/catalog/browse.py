@@ -17,7 +17,7 @@ from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.sources import natural_key, property_schema, read_schema
 from compatgate.core.components import canonical_name
 from compatgate.core.facts import Facts
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]

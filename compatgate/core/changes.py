@@ -82,19 +82,6 @@ def newer_branches(context: RuleContext) -> Iterator[Candidate]:
             yield raise_driver(context, own)
 
 
-def supported_branch(context: RuleContext) -> Iterator[Candidate]:
-    """Yield the nearest newer branch that is not past its end of life."""
-    own = context.driver.major if context.driver else None
-    for branch in context.facts.driver_branches.branches.values():
-        if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
-            continue
-        if branch.last:
-            yield Candidate(
-                {"driver": branch.last.text},
-                f"move to branch {branch.branch} (driver {branch.last}), supported to {branch.eol}",
-            )
-
-
 def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
     """Yield the first driver of the GPU's first branch, or the last driver of its last branch."""
     gpu, branches = context.pool.gpu, context.facts.driver_branches.branches

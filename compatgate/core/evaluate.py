@@ -260,7 +260,7 @@ class PoolResult(Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def find_applicable_rules(stated: Parts) -> tuple[Rule, ...]:
-    """Return the rules that can object to a question that states these of the `OPTIONAL`."""
+    """Return the rules that can object to a question that has these of the `OPTIONAL`."""
     return tuple(rule for rule in RULES if rule.applies_to(stated))
 
 

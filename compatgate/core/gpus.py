@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpu, Gpus, Memory, VgpuType
-from compatgate.core.near_names import near_names
-from compatgate.core.performance import lazy_property
+from compatgate.core.performance import lazy_property, near_names
 from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
 from compatgate.errors import BadInput
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.components import check_count
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.errors import BadInput
 
 PRECISIONS: tuple[str, ...] = (

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.core.components import MAX_NAME_LENGTH, check_length
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.core.versions import Version, make_version
 from compatgate.errors import BadInput
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.gpu_code import Arch
@@ -23,6 +22,7 @@ from compatgate.core.package_wheels import (
     released_record,
 )
 from compatgate.core.packages import GpuPackage
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, gpus_of_label, parse_version

@@ -1,20 +1,30 @@
-"""Replace two parts of the standard library that cost threads or start-up too much.
+"""Keep questions cheap: derive once, digest small texts, bound caches and comparisons of names.
 
 `lazy_property` derives a value at first use, without a lock. `sha256` digests small texts:
 `hashlib` loads OpenSSL, and start-up of the command line is counted in milliseconds; the module
 below it does not. Where OpenSSL is loaded it is several times faster, but releases the
 interpreter's lock for more than 2047 bytes at once: among many threads, getting the lock back
 costs more than the digest.
+
+`BoundedCache` holds values within a limit of bytes, so that no sequence of questions fills the
+memory. `near_names` has a budget for each request: comparing two names costs microseconds, a
+thousand wrong names against a hundred known ones costs seconds. A hint that the budget cannot pay
+for is left out.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class lazy_property(Generic[T]):  # noqa: N801 - used as a decorator, as `property`
@@ -74,3 +84,125 @@ def combine_digests(digests: dict[str, str]) -> str:
     """Return one digest of several named digests, in any order."""
     lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
     return sha256(lines.encode())
+
+
+MIB = 1024 * 1024
+_ENTRY_BYTES = 200
+"""Bytes that an entry takes besides its key and its value."""
+
+
+class BoundedCache(Generic[K, V]):
+    """A cache of limited size, for any number of threads; drops what was used longest ago.
+
+    Args:
+        most_bytes: the estimated size of all entries.
+        most_entries: number of entries; None: only bytes count.
+
+    Attributes:
+        size: estimated bytes of all entries.
+    """
+
+    def __init__(self, most_bytes: int, most_entries: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._most_entries = most_entries
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.size = 0
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key; None if there is none."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
+
+    def peek(self, key: K) -> V | None:
+        """Return the value of a key, which stays as old as it was; takes no lock."""
+        found = self._entries.get(key)
+        return None if found is None else found[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Store a value, unless it alone would take more than a sixteenth of the cache.
+
+        Args:
+            key: names the value.
+            value: to store.
+            size: estimated bytes of key and value.
+        """
+        size += _ENTRY_BYTES
+        if size > self._most_bytes // 16:
+            self.drop(key)
+            return
+        with self._lock:
+            self._forget(key)
+            self._entries[key] = (value, size)
+            self.size += size
+            while self.size > self._most_bytes or self._has_too_many():
+                self.size -= self._entries.popitem(last=False)[1][1]
+
+    def drop(self, key: K) -> None:
+        """Remove a key, if it is there."""
+        with self._lock:
+            self._forget(key)
+
+    def clear(self) -> None:
+        """Remove every key."""
+        with self._lock:
+            self._entries.clear()
+            self.size = 0
+
+    def _forget(self, key: K) -> None:
+        found = self._entries.pop(key, None)
+        if found is not None:
+            self.size -= found[1]
+
+    def _has_too_many(self) -> bool:
+        return self._most_entries is not None and len(self._entries) > self._most_entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+MAX_COMPARISONS = 5000
+"""Comparisons of names that one request pays for: some 50 ms."""
+_MAX_LENGTH = 64
+"""Characters of a name that is compared; a longer one is no slip of the hand."""
+_MAX_NAMES = 5000
+"""Names that are compared with one."""
+_left: ContextVar[int | None] = ContextVar("comparisons_left", default=None)
+"""Comparisons that the request of this thread may still make; None: there is no limit."""
+
+
+def begin_budget(comparisons: int = MAX_COMPARISONS) -> None:
+    """Start the budget of a request in this thread; a command has none."""
+    _left.set(comparisons)
+
+
+def end_budget() -> None:
+    """End the budget of a request in this thread."""
+    _left.set(None)
+
+
+def near_names(
+    name: str, known: Collection[str], *, most: int = 1, cutoff: float = 0.6
+) -> list[str]:
+    """Return the names nearest to one, best first; empty if none is near or the budget is spent.
+
+    Args:
+        name: as someone wrote it.
+        known: names that exist.
+        most: names to return.
+        cutoff: least similarity, from 0 to 1.
+    """
+    from difflib import get_close_matches
+
+    if len(name) > _MAX_LENGTH or len(known) > _MAX_NAMES:
+        return []
+    left = _left.get()
+    if left is not None:
+        if left < len(known):
+            return []
+        _left.set(left - len(known))
+    return get_close_matches(name, known, n=most, cutoff=cutoff)

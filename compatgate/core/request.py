@@ -22,7 +22,6 @@ from compatgate.core.components import (
 )
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.near_names import near_names
 from compatgate.core.node import (
     NODE_COMPONENTS,
     Sharing,
@@ -31,6 +30,7 @@ from compatgate.core.node import (
     read_node_value,
     read_platform,
 )
+from compatgate.core.performance import near_names
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, update_stack
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput

@@ -205,6 +205,7 @@ Part = Literal[
     "builds",
     "packages",
     "node",
+    "jetson",
     "compilers",
     "needs",
 ]
@@ -228,9 +229,11 @@ VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
 NODE: Parts = frozenset(("node",))
 """The pool's platform, how its GPUs are shared, and the parts of its nodes."""
-EVERYTHING: Parts = VERSIONS | NODE | BUILD | NEEDS | {"cuda-compat", "arch"}
-OPTIONAL: Parts = NODE | {"compilers"}
-"""The parts that few questions state; their rules are asked only then."""
+JETSON: Parts = frozenset(("jetson",))
+"""The L4T release of a pool of Jetsons, which its driver may tell."""
+EVERYTHING: Parts = VERSIONS | NODE | JETSON | BUILD | NEEDS | {"cuda-compat", "arch"}
+OPTIONAL: Parts = NODE | JETSON | {"compilers"}
+"""The parts that few questions have; their rules are asked only then."""
 EVIDENCE: Parts = EVERYTHING - OPTIONAL
 """The parts that decide which evidence covers a stack: it may be bound to an image's content."""
 _PARTS_OF_KEYS: dict[str, Parts] = {
@@ -245,7 +248,7 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     **dict.fromkeys(("platform", "sharing", *NODE_COMPONENTS), NODE),
     "needs": NEEDS,
     **dict.fromkeys(OF_BUILDS, frozenset[Part](("compilers",))),
-    **dict.fromkeys(("l4t", "jetpack"), NODE | DRIVER),
+    **dict.fromkeys(("l4t", "jetpack"), NODE | JETSON | DRIVER),
 }
 _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))
@@ -318,7 +321,7 @@ class Rule(Struct, frozen=True):
         check: the rule itself; ``compatgate explain`` prints its docstring.
         cause: basis of the rule: the vendors' facts alone, the matrix, or canary evidence.
         reads: the parts of the question that it reads; a fix that changes other parts does not ask
-            it again. A rule that reads parts of `OPTIONAL` applies only if one of them is stated.
+            it again. A rule that reads parts of `OPTIONAL` applies only if the question has one.
         states_outcome: its facts themselves say whether they deny (the list of known issues);
             other rules never deny by a derived fact.
         pool_only: it reads the pool alone: its driver's branch, its GPU.
@@ -340,7 +343,7 @@ class Rule(Struct, frozen=True):
         return self.cause == "facts"
 
     def applies_to(self, stated: Parts) -> bool:
-        """Tell whether the rule can object to a question that states these of the `OPTIONAL`."""
+        """Tell whether the rule can object to a question that has these of the `OPTIONAL`."""
         subject = self.reads & OPTIONAL
         return not subject or self.reads == EVERYTHING or not subject.isdisjoint(stated)
 

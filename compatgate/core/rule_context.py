@@ -25,6 +25,7 @@ from compatgate.core.rule import (
     EVERYTHING,
     EVIDENCE,
     FORWARD,
+    JETSON,
     NEEDS,
     NODE,
     NOTHING,
@@ -145,12 +146,16 @@ class RuleContext:
 
     @lazy_property
     def optional_parts(self) -> Parts:
-        """Return the parts of `OPTIONAL` that the question states."""
-        pool = self.pool
+        """Return the parts of `OPTIONAL` that the question has."""
+        pool, found = self.pool, NOTHING
         guest = pool.gpu is not None and pool.gpu.vgpu is not None
-        node = NODE if guest or pool.node or pool.platform or pool.sharing else NOTHING
-        builds = not OF_BUILDS.isdisjoint(self.stack.components)
-        return node | {"compilers"} if builds else node
+        if guest or pool.node or pool.platform or pool.sharing:
+            found |= NODE
+        if self.jetson is not None:
+            found |= JETSON
+        if not OF_BUILDS.isdisjoint(self.stack.components):
+            found |= {"compilers"}
+        return found
 
     def holds_until(self, when: str) -> None:
         """Record that the answer may differ from an ISO date or time on."""

@@ -10,7 +10,7 @@ from compatgate.core.candidates import parse_wants, read_wants
 from compatgate.core.components import MAX_NAME_LENGTH, check_count, check_length
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Constraint, Matrix
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.core.request import Target, parse_pool
 from compatgate.core.solve import MAX_STACKS, MAX_TARGETS, MAX_WANTS, Problem, solve
 from compatgate.core.stack import Stack, parse_stack

@@ -15,7 +15,7 @@ from compatgate.core.components import sort_components
 from compatgate.core.evaluate import assess, evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix, parse_constraint
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, Verdict, parts_of
 from compatgate.core.rules import BY_ID

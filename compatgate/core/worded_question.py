@@ -23,7 +23,7 @@ from compatgate.core.components import (
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.core.stack import parse_stack_text
 from compatgate.core.versions import Version, parse_version, split_tag
 from compatgate.errors import BadInput

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.errors import BadInput, ManyProblems
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.documents import checks, quantities, specs
 from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.sources import (

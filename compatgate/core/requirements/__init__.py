@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
 
-from compatgate.core.bounded_cache import MIB, BoundedCache
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.requirements import c, go
 from compatgate.core.requirements.model import (
     PROPERTIES,

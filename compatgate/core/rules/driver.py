@@ -334,9 +334,22 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
             have=driver.text,
             need="a supported branch",
             source=branch.source,
-            candidates=lambda: changes.supported_branch(context),
+            candidates=lambda: _find_supported_branch(context),
         ),
     )
+
+
+def _find_supported_branch(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the nearest newer branch that is not past its end of life."""
+    own = context.driver.major if context.driver else None
+    for branch in context.facts.driver_branches.branches.values():
+        if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
+            continue
+        if branch.last:
+            yield Candidate(
+                {"driver": branch.last.text},
+                f"move to branch {branch.branch} (driver {branch.last}), supported to {branch.eol}",
+            )
 
 
 def explain_open_reach(context: RuleContext) -> str:

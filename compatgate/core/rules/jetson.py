@@ -17,6 +17,7 @@ from compatgate.core.rule import (
     CUDA,
     DRIVER,
     FORWARD,
+    JETSON,
     NOT_APPLICABLE,
     PASS,
     Candidate,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # imported by the first question about a Jetson
     from compatgate.core.jetson import JetsonHost
 
 
-@rule("CG130", "jetson-release", reads=DRIVER, pool_only=True)
+@rule("CG130", "jetson-release", reads=JETSON | DRIVER, pool_only=True)
 def jetson_release(context: RuleContext) -> RuleAnswer:
     """The L4T release of a Jetson is not known, contradicts itself, or does not support the module.
 
@@ -146,7 +147,7 @@ def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | No
     return change
 
 
-@rule("CG131", "jetson-cuda", reads=CUDA | FORWARD)
+@rule("CG131", "jetson-cuda", reads=JETSON | CUDA | FORWARD)
 def jetson_cuda(context: RuleContext) -> RuleAnswer:
     """The Jetson's L4T release does not run programs of the stack's CUDA.
 
@@ -211,7 +212,7 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
     yield from _propose_releases(context, host, cuda.major_minor)
 
 
-@rule("CG132", "jetson-wheels", reads=CODE | DRIVER)
+@rule("CG132", "jetson-wheels", reads=JETSON | CODE | DRIVER)
 def jetson_wheels(context: RuleContext) -> RuleAnswer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 

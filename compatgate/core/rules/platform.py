@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
+from compatgate.core.performance import near_names
 from compatgate.core.platforms import find_platforms, has_gpu
 from compatgate.core.rule import (
     CUDA,

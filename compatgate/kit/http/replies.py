@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
-from compatgate.core.near_names import begin_budget, end_budget
+from compatgate.core.performance import begin_budget, end_budget
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.core.rule import Verdict
 from compatgate.core.rules import RULES
 from compatgate.core.worded_question import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from compatgate.core.near_names import near_names
+from compatgate.core.performance import near_names
 from compatgate.errors import CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.service.finder.service import Hit, find_names, find_near

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.evaluate import assess, evaluate, seal
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
 from compatgate.core.rule import Basis, Finding, Verdict
 from compatgate.documents.sources import suggest_name

@@ -25,8 +25,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.catalog import read_source
-from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.facts import Facts
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import parse_request
 from compatgate.discovery.image.read import read_image
 from compatgate.discovery.image.reading import ImageReading

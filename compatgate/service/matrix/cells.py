@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.cell_filter import CellFilter, Place, read_filter
 from compatgate.core.cells import (
     CellAnswer,
@@ -28,6 +27,7 @@ from compatgate.core.cells import (
 )
 from compatgate.core.evaluate import format_moment
 from compatgate.core.matrix import Matrix
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Pool, Target
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import natural_key

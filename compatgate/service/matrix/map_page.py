@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.components import is_framework, label_of, sort_components
 from compatgate.core.matrix import Entry, EntryStatus, Matrix
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Target
 from compatgate.core.versions import natural_key
 from compatgate.kit import clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.near_names import begin_budget
+from compatgate.core.performance import begin_budget
 from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import HOOKS_PREFIX

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.near_names import begin_budget
+from compatgate.core.performance import begin_budget
 from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
