@@ -139,8 +139,9 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     """Return the product's application, with an empty endpoint of Flask alone beside it."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.kit.http.wsgi import Lane, receive_body
+    from compatgate.kit.http.wsgi import WsgiLane
     from compatgate.service.web.app import create_front
+    from compatgate.service.web.asgi import receive_body
     from compatgate.service.web.call import Settings
 
     bare = Flask("bare")
@@ -151,7 +152,7 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
 
     settings = Settings(anonymous=frozenset({"gate"}), access_log=lines)
     product = create_front(gate, settings, threads)
-    lane = Lane(bare, "bare", threads)
+    lane = WsgiLane(bare, "bare", threads)
 
     async def both(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" or scope["path"] != EMPTY:

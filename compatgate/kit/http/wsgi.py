@@ -12,11 +12,10 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from compatgate.kit import tracing
 from compatgate.kit.http import replies
+from compatgate.kit.http.lanes import Lane
 from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy
-from compatgate.kit.http.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Coroutine[Any, Any, None]]
     Fields = Mapping[bytes, bytes]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-MAX_WAITING = 512
-"""Requests that may wait for a thread of a lane."""
 
 
 class Body(NamedTuple):
@@ -44,39 +40,8 @@ class Body(NamedTuple):
     rest: Literal["none", "late", "unread"] = "none"
 
 
-async def receive_body(receive: Receive, most: int, seconds: float | None) -> Body | None:
-    """Read a body; None: the client is gone.
-
-    Args:
-        receive: of the request.
-        most: bytes; what follows is not read.
-        seconds: in which it must have arrived; None: it has.
-    """
-    data = bytearray()
-    try:
-        if seconds is None:
-            return await _receive_into(data, receive, most)
-        async with asyncio.timeout(seconds):
-            return await _receive_into(data, receive, most)
-    except TimeoutError:
-        return Body(bytes(data), "late")
-
-
-async def _receive_into(data: bytearray, receive: Receive, most: int) -> Body | None:
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        more = message.get("more_body", False)
-        if not more and not data:
-            return Body(message["body"])
-        data += message["body"]
-        if not more or len(data) > most:
-            return Body(bytes(data), "unread" if more else "none")
-
-
-class Lane:
-    """Threads for requests of one kind; requests of another kind do not wait for them.
+class WsgiLane(Lane):
+    """A lane whose requests a WSGI application answers.
 
     Args:
         app: the application.
@@ -85,36 +50,8 @@ class Lane:
     """
 
     def __init__(self, app: WSGIApplication, name: str, threads: int) -> None:
+        super().__init__(name, threads)
         self._app = app
-        self._threads = threads
-        self._pool = ThreadPool(threads, name)
-        self._running = 0
-
-    def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
-        """Call a function in a thread, and return the future of its result.
-
-        Raises:
-            TooBusy: too many wait already.
-        """
-        if self._running >= self._threads + MAX_WAITING:
-            what = f"{self._running} requests wait already"
-            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
-        future = self._pool.start(tracing.carry(function), *arguments)
-        self._running += 1
-        future.add_done_callback(self._end)
-        return future
-
-    def _end(self, _: object) -> None:
-        self._running -= 1
-
-    async def run(self, function: Any, *arguments: Any) -> Any:
-        """Call a function in a thread.
-
-        Raises:
-            TooBusy: too many wait already.
-            Exception: whatever the function raises.
-        """
-        return await self.start(function, *arguments)
 
     async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -102,13 +102,6 @@ class Degraded(Struct, frozen=True):
         return f"decided without {self.without}, on a snapshot that is {age} old: {self.reason}"
 
 
-def mark_degraded(body: bytes, degraded: Degraded | None) -> bytes:
-    """Return the JSON object of a verdict with ``degraded``; the stored verdict never has it."""
-    if degraded is None:
-        return body
-    return b"".join((body[:-1], b',"degraded":', msgspec.json.encode(degraded.to_json()), b"}"))
-
-
 def describe_seconds(seconds: float) -> str:
     """Return a duration in the largest fitting unit, ``90 min``."""
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):

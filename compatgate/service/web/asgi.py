@@ -24,13 +24,12 @@ from compatgate.kit.http import connection, replies
 from compatgate.kit.http.direct import DIRECT
 from compatgate.kit.http.links import HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
-from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
+from compatgate.kit.http.wsgi import Body, WsgiLane, send_whole
 from compatgate.service.admission.api import DESK, MAX_BODY_BYTES
 from compatgate.service.web.access import AccessLog
 from compatgate.service.web.hook_app import HOOK_PATH, HookApp
-from compatgate.service.web.log_waiters import LogWaiters
 from compatgate.service.web.metrics import ALIVE_BODY
-from compatgate.service.web.question_app import QUESTION_PATH, QuestionApp
+from compatgate.service.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 from compatgate.service.web.route import JSON
 
 if TYPE_CHECKING:
@@ -69,14 +68,14 @@ class Front:
         self, app: Flask, service: Service, threads: int, parent: int | None = None
     ) -> None:
         self._service = service
-        self._rest = Lane(app, "rest", threads)
-        self._hooks = Lane(app, "hooks", threads)
-        self._questions = Lane(app, "questions", threads)
-        self._health = Lane(app, "health", _HEALTH_THREADS)
+        self._rest = WsgiLane(app, "rest", threads)
+        self._hooks = WsgiLane(app, "hooks", threads)
+        self._questions = WsgiLane(app, "questions", threads)
+        self._health = WsgiLane(app, "health", _HEALTH_THREADS)
         waiters = LogWaiters()
         self._asking = QuestionApp(service, self._questions, waiters)
         self._reviewing = HookApp(app.extensions[DESK], service.metrics, self._hooks, waiters)
-        self._kinds: dict[Lane, RequestKind] = {
+        self._kinds: dict[WsgiLane, RequestKind] = {
             self._hooks: "hook",
             self._questions: "question",
             self._health: "health",
@@ -142,7 +141,7 @@ class Front:
         else:
             await lane.answer(scope, body, receive, send)
 
-    def _lane(self, path: str) -> tuple[Lane, int]:
+    def _lane(self, path: str) -> tuple[WsgiLane, int]:
         """Return the lane for a path, and its maximum body size."""
         most = self._service.settings.max_request_size
         if path in _HEALTH:
@@ -200,6 +199,37 @@ class Front:
 def _new_note(scope: Scope) -> RequestNote:
     client = scope.get("client")
     return RequestNote(scope["method"], "health", client[0] if client else "", perf_counter())
+
+
+async def receive_body(receive: Receive, most: int, seconds: float | None) -> Body | None:
+    """Read a body; None: the client is gone.
+
+    Args:
+        receive: of the request.
+        most: bytes; what follows is not read.
+        seconds: in which it must have arrived; None: it has.
+    """
+    data = bytearray()
+    try:
+        if seconds is None:
+            return await _receive_into(data, receive, most)
+        async with asyncio.timeout(seconds):
+            return await _receive_into(data, receive, most)
+    except TimeoutError:
+        return Body(bytes(data), "late")
+
+
+async def _receive_into(data: bytearray, receive: Receive, most: int) -> Body | None:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        more = message.get("more_body", False)
+        if not more and not data:
+            return Body(message["body"])
+        data += message["body"]
+        if not more or len(data) > most:
+            return Body(bytes(data), "unread" if more else "none")
 
 
 async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -> Body | None:

@@ -280,15 +280,3 @@ def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | 
     if (links := service.settings.verdict_links) is not None:
         return links.link(verdict_id, clock.now())
     return verdict_link(base_url(service, environ), verdict_id)
-
-
-def add_link(body: bytes, verdict_id: str, service: Service) -> bytes:
-    """Return the JSON object of a verdict with its ``link``, where links need no token.
-
-    The stored verdict never has it.
-    """
-    links = service.settings.verdict_links
-    if links is None:
-        return body
-    link = links.link(verdict_id, clock.now()).encode()  # needs no escape in JSON
-    return b"".join((body[:-1], b',"link":"', link, b'"}'))

@@ -15,14 +15,15 @@ from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote
-from compatgate.kit.http.wsgi import Body, Lane, make_environ
+from compatgate.kit.http.wsgi import Body, make_environ
 from compatgate.service.admission.api import AdmissionDesk, HookAnswer
 from compatgate.service.admission.service import MustWait
 
 if TYPE_CHECKING:
+    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.wsgi import Scope, Send
-    from compatgate.service.web.log_waiters import LogWaiters
     from compatgate.service.web.metrics import Metrics
+    from compatgate.service.web.question_app import LogWaiters
 
 HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
 _ROUTE = "validate_kubernetes"

@@ -1,25 +1,30 @@
 """Answer questions to the gate on the event loop, by callbacks: recall or evaluate, log, conclude.
 
 What may wait (a registry, an evaluation) happens in a thread of the lane; waiting for the log of
-decisions needs none.
+decisions needs none (`LogWaiters`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from compatgate.core.performance import begin_budget
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit import clock
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.notes import NOTE
 from compatgate.kit.http.replies import WholeAnswer
 from compatgate.kit.http.requests import check_depth
 from compatgate.service.gate.decider import AnswerRecord, decode_question
-from compatgate.service.gate.outages import mark_degraded
+from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
 from compatgate.service.web.auth import (
     authenticate,
     authorize,
@@ -27,19 +32,22 @@ from compatgate.service.web.auth import (
     note_refusal,
     remember_decision,
 )
-from compatgate.service.web.call import add_link
 
 if TYPE_CHECKING:
+    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.notes import RequestNote
-    from compatgate.kit.http.wsgi import Fields, Lane, Send
+    from compatgate.kit.http.wsgi import Fields, Send
+    from compatgate.service.gate.decider import Answer
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
-    from compatgate.service.web.log_waiters import LogWaiters
 
 QUESTION_PATH = f"{API_PREFIX}/gate"
 SOURCE = "rest"
+Waiter = Callable[[CompatgateError | None], None]
+"""Called on the event loop; with an error, the answers must not leave."""
 Reply = Callable[[WholeAnswer], None]
 """Takes the answer, on the event loop."""
+_log = logging.getLogger("compatgate.web")
 
 
 def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
@@ -55,8 +63,72 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     remember_decision(answer.verdict)
-    body = add_link(answer.body, answer.verdict.id, service)
-    return mark_degraded(body, service.gate.degraded())
+    return _complete_body(answer, service)
+
+
+class LogWaiters:
+    """The callers that wait for a batch of decisions; one call of the event loop wakes all."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Future[None], list[Waiter]] = {}
+
+    def call(self, batch: Future[None], waiter: Waiter) -> None:
+        """Call a function once a batch is committed, or cannot be, or takes too long.
+
+        Args:
+            batch: of decisions.
+            waiter: whatever it raises is logged.
+        """
+        waiting = self._waiting.get(batch)
+        if waiting is None:
+            waiting = self._waiting[batch] = []
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(PATIENCE_SECONDS, self._wake, batch)
+            batch.add_done_callback(lambda done: loop.call_soon_threadsafe(self._wake, done, timer))
+        waiting.append(waiter)
+
+    async def wait_for(self, batch: Future[None], seconds: float | None = None) -> None:
+        """Wait until a batch is committed.
+
+        Args:
+            batch: of decisions.
+            seconds: at most; None: as long as a batch may take.
+
+        Raises:
+            Unavailable: it cannot be, or takes too long.
+        """
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake(error: CompatgateError | None) -> None:
+            if waiting.cancelled():
+                return
+            if error is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(error)
+
+        self.call(batch, wake)
+        if seconds is None:
+            await waiting
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError:
+            raise late_log_error() from None
+
+    def _wake(self, batch: Future[None], timer: asyncio.TimerHandle | None = None) -> None:
+        if timer is not None:
+            timer.cancel()
+        error = batch.exception() if batch.done() else late_log_error()
+        for waiter in self._waiting.pop(batch, ()):
+            try:
+                if isinstance(error, CompatgateError):  # each has its own: it may be raised
+                    waiter(Unavailable(error.problem, field=error.field, hint=error.hint))
+                else:
+                    waiter(None)
+            except Exception:  # the others must wake all the same
+                _log.exception("a request could not be answered")
 
 
 class QuestionApp:
@@ -181,9 +253,8 @@ class _Question:
         service, note, verdict = self._app.service, self._note, self._decided.answer.verdict
         service.metrics.decided(verdict, SOURCE, perf_counter() - self._began)
         note.identity, note.verdicts, note.status = self._decided.decision.asked_by, (verdict,), 200
-        body = add_link(self._decided.answer.body, verdict.id, service)
         service.metrics.requested("POST", "ask", 200)
-        return replies.json_answer(mark_degraded(body, service.gate.degraded()), note.number)
+        return replies.json_answer(_complete_body(self._decided.answer, service), note.number)
 
     def _fail(self, error: Exception) -> None:
         """Answer with an error."""
@@ -199,3 +270,17 @@ class _Question:
         answer = replies.whole_problem(error, environ, number)
         service.metrics.requested("POST", "ask", answer.status)
         self._reply(answer)
+
+
+def _complete_body(answer: Answer, service: Service) -> bytes:
+    """Return the JSON of a verdict with ``link`` and ``degraded``, which the stored one never has.
+
+    ``link`` is there where links need no token, ``degraded`` while the gate is.
+    """
+    links, degraded = service.settings.verdict_links, service.gate.degraded()
+    parts = []
+    if links is not None:  # a link needs no escape in JSON
+        parts.append(b',"link":"%b"' % links.link(answer.verdict.id, clock.now()).encode())
+    if degraded is not None:
+        parts.append(b',"degraded":%b' % msgspec.json.encode(degraded.to_json()))
+    return b"".join((answer.body[:-1], *parts, b"}")) if parts else answer.body

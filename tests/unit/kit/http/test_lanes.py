@@ -12,9 +12,10 @@ import pytest
 from flask import Flask, Response, request
 
 from compatgate.kit.http import connection, wsgi
-from compatgate.kit.http.wsgi import Body, Lane, make_environ, receive_body
+from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ
 from compatgate.service.gate.service import Gate
 from compatgate.service.web.app import create_front
+from compatgate.service.web.asgi import receive_body
 from compatgate.service.web.call import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
@@ -106,7 +107,7 @@ def test_an_answer_is_not_waited_for_without_end(
     talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr("compatgate.service.web.log_waiters.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("compatgate.service.web.question_app.PATIENCE_SECONDS", 0.2)
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
@@ -268,7 +269,7 @@ def test_a_stream_ends_when_its_client_leaves() -> None:
             await sent.began.wait()
             return {"type": "http.disconnect"}
 
-        await Lane(app, "test", 1).answer(scope(), Body(b""), receive, sent)
+        await WsgiLane(app, "test", 1).answer(scope(), Body(b""), receive, sent)
         assert sent.messages[0]["type"] == "http.response.start"
 
     asyncio.run(run())
@@ -286,7 +287,7 @@ def test_a_whole_answer_is_sent_at_once_and_a_cut_body_closes_the_connection() -
     async def run(body: Body) -> list[Any]:
         sent = _Sent()
         length = [(b"content-length", str(len(body.data)).encode())]
-        await Lane(app, "test", 1).answer(
+        await WsgiLane(app, "test", 1).answer(
             scope(method="POST", headers=length), body, messages(), sent
         )
         return sent.messages

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.kit.http import thread_pool
-from compatgate.kit.http.thread_pool import ThreadPool
+from compatgate.kit.http import lanes
+from compatgate.kit.http.lanes import ThreadPool
 
 PATIENCE_SECONDS = 10
 
@@ -105,7 +105,7 @@ def test_threads_end_with_the_long_calls() -> None:
 
 
 def test_idle_threads_end_and_new_ones_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_pool, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(lanes, "_IDLE_SECONDS", 0.02)
 
     async def ask() -> tuple[int, Any]:
         pool = ThreadPool(4, "idle")

@@ -1,5 +1,7 @@
 """Call functions in threads for an event loop: few threads for short calls, more for long ones.
 
+Each kind of request has a lane of threads, so that none waits for another kind.
+
 Threads that compute share one interpreter lock, so each further one makes all of them slower: a
 few are enough for calls that compute. A call that lasts waits for somebody else (a database, a
 registry), needs no lock meanwhile, and must not hold up the next call.
@@ -14,6 +16,12 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
+
+from compatgate.kit import tracing
+from compatgate.kit.http.replies import TooBusy
+
+MAX_WAITING = 512
+"""Requests that may wait for a thread of a lane."""
 
 _SHORT_THREADS = 3
 """Threads for short calls."""
@@ -30,6 +38,46 @@ class _Call(NamedTuple):
     arguments: tuple[Any, ...]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+
+
+class Lane:
+    """Threads for requests of one kind; requests of another kind do not wait for them.
+
+    Args:
+        name: of the threads.
+        threads: number of requests answered at once; others wait.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPool(threads, name)
+        self._running = 0
+
+    def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
+        """Call a function in a thread, and return the future of its result.
+
+        Raises:
+            TooBusy: too many wait already.
+        """
+        if self._running >= self._threads + MAX_WAITING:
+            what = f"{self._running} requests wait already"
+            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
+        future = self._pool.start(tracing.carry(function), *arguments)
+        self._running += 1
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: object) -> None:
+        self._running -= 1
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        """Call a function in a thread.
+
+        Raises:
+            TooBusy: too many wait already.
+            Exception: whatever the function raises.
+        """
+        return await self.start(function, *arguments)
 
 
 class ThreadPool:
