@@ -1,7 +1,7 @@
-"""Read JSON strictly: refuse an object that has a key twice, and list the errors of decoding.
+"""Read JSON strictly: refuse an object that has a key twice, and values nested too deeply.
 
-Readers differ in which of two equal keys they use. This module imports no error class of the
-project, so that commands start fast.
+Readers differ in which of two equal keys they use. Deep values, and lists within lists, cost a
+reader far more than their bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from compatgate.errors import BadInput
+
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that `msgspec.json.decode` raises for text that is not JSON, not UTF-8, or too deep."""
 
@@ -19,6 +21,9 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _MAX_KEY_LENGTH = 80
+_FREE_COLLECTIONS = 50_000
+_BYTES_OF_COLLECTION = 16
+"""Bytes of a large body for each list or object; those of real documents have some forty."""
 
 
 class DuplicateKeyError(ValueError):
@@ -63,3 +68,48 @@ def _is_reproduced(value: Any, raw: bytes) -> bool:
         return _encode(value) == raw
     except (ValueError, RecursionError):  # half of a pair of surrogates; deeper than it encodes
         return False
+
+
+def check_collections(raw: bytes) -> int:
+    """Refuse a body that is nothing but lists and objects, and return how many it has.
+
+    Raises:
+        BadInput: too many for its size.
+    """
+    count = raw.count(b"[") + raw.count(b"{")
+    if count > max(_FREE_COLLECTIONS, len(raw) // _BYTES_OF_COLLECTION):
+        hint = f"at most {_FREE_COLLECTIONS}, or one for each {_BYTES_OF_COLLECTION} bytes"
+        raise BadInput(
+            "the body has too many lists and objects", field="body", value=count, hint=hint
+        )
+    return count
+
+
+def check_depth(raw: bytes, most: int) -> None:
+    """Refuse a body that is nested too deeply, or is nothing but lists and objects.
+
+    Raises:
+        BadInput: deeper than ``most``, or too many lists and objects for its size.
+    """
+    if check_collections(raw) <= most:
+        return
+    depth = 0
+    in_string = escaped = False
+    for byte in raw:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:
+                escaped = True
+            elif byte == 0x22:
+                in_string = False
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"[{":
+            depth += 1
+            if depth > most:
+                raise BadInput(
+                    "the body is nested too deeply", field="body", hint=f"at most {most} levels"
+                )
+        elif byte in b"]}":
+            depth -= 1

@@ -150,6 +150,11 @@ class Verdict(Struct, frozen=True, gc=False):
         """Return the findings with the verdict's own outcome."""
         return tuple(f for f in self.findings if f.outcome == self.verdict)
 
+    @property
+    def deciding_rules(self) -> list[str]:
+        """Return the ids of the rules with the verdict's own outcome; empty: it passed."""
+        return list(dict.fromkeys(finding.rule for finding in self.failing))
+
     def to_json(self) -> dict[str, Any]:
         """Return the form of ``POST /gate``."""
         return {

@@ -22,7 +22,6 @@ from compatgate.kit.http.replies import TooBusy
 
 MAX_WAITING = 512
 """Requests that may wait for a thread of a lane."""
-
 _SHORT_THREADS = 3
 """Threads for short calls."""
 _LONG_SECONDS = 0.02

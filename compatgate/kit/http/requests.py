@@ -23,7 +23,7 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, RequestTooLarge
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import UnsupportedMediaType
-from compatgate.strict_json import DuplicateKeyError, decode_strict
+from compatgate.strict_json import DuplicateKeyError, check_depth, decode_strict
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -120,56 +120,6 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadInput("the body must be a JSON object", field="body")
     return value
-
-
-_FREE_COLLECTIONS = 50_000
-_BYTES_OF_COLLECTION = 16
-"""Bytes of a large body for each list or object; those of real documents have some forty."""
-
-
-def check_collections(raw: bytes) -> int:
-    """Refuse a body that is nothing but lists and objects, and return how many it has.
-
-    Raises:
-        BadInput: too many for its size.
-    """
-    count = raw.count(b"[") + raw.count(b"{")
-    if count > max(_FREE_COLLECTIONS, len(raw) // _BYTES_OF_COLLECTION):
-        hint = f"at most {_FREE_COLLECTIONS}, or one for each {_BYTES_OF_COLLECTION} bytes"
-        raise BadInput(
-            "the body has too many lists and objects", field="body", value=count, hint=hint
-        )
-    return count
-
-
-def check_depth(raw: bytes, most: int) -> None:
-    """Refuse a body that is nested too deeply, or is nothing but lists and objects.
-
-    Raises:
-        BadInput: deeper than ``most``, or too many lists and objects for its size.
-    """
-    if check_collections(raw) <= most:
-        return
-    depth = 0
-    in_string = escaped = False
-    for byte in raw:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > most:
-                raise BadInput(
-                    "the body is nested too deeply", field="body", hint=f"at most {most} levels"
-                )
-        elif byte in b"]}":
-            depth -= 1
 
 
 def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:

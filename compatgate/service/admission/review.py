@@ -18,11 +18,15 @@ from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput
-from compatgate.kit.http.requests import check_collections
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.service.admission.questions import STACK_ANNOTATION, Question
-from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
+from compatgate.strict_json import (
+    DECODE_ERRORS,
+    DuplicateKeyError,
+    check_collections,
+    decode_strict,
+)
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256

@@ -12,7 +12,7 @@ from compatgate.service.identity.schemas import (
     SessionRequest,
     SignInBody,
 )
-from compatgate.service.web import auth
+from compatgate.service.web import browser
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
@@ -65,7 +65,7 @@ def open_session(call: Call[NoQuery]) -> Reply:
     """
     wanted = to_struct(call.document(), SessionRequest)
     people = call.service.identity.require_people()
-    with auth.counted_failures(call.service):
+    with browser.counted_failures(call.service):
         made = people.exchange(wanted.id_token, wanted.access_token)
     body = {"secret": made.secret, "session": made.session.to_json()}
     return Reply(body, status=201, secret=True)

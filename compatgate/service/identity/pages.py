@@ -13,7 +13,7 @@ from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.requests import AnyQuery
 from compatgate.service.tokens.browser_sessions import NewBrowserSession
-from compatgate.service.web import auth
+from compatgate.service.web import browser
 from compatgate.service.web.call import base_url
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -40,7 +40,7 @@ def begin_sign_in(ask: PageRequest[NextPlace]) -> Any:
         return _problem(error, place)
     response = redirect(url, 303)
     kept = urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
-    auth.set_cookie(response, _COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
+    browser.set_cookie(response, _COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -58,17 +58,17 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
         answer = Response(
             **{name: request.args.get(name, "")[:4096] for name in Response.__struct_fields__}
         )
-        with auth.counted_failures(ask.service):
+        with browser.counted_failures(ask.service):
             made = people.finish(attempt, answer, _redirect_uri(ask))
     except CompatgateError as error:
         return _problem(error, place)
-    before = auth.session_cookie()
+    before = browser.session_cookie()
     if before and ask.service.identity.knows(before):
         ask.service.identity.sessions.sign_out(before)
     response = redirect(place, 303)
     opened = NewBrowserSession(made.secret, made.principal, made.seconds)
-    auth.set_session_cookie(response, opened)  # type: ignore[arg-type]
-    response.delete_cookie(auth.cookie_name(_COOKIE), path="/", secure=request.is_secure)
+    browser.set_session_cookie(response, opened)  # type: ignore[arg-type]
+    response.delete_cookie(browser.cookie_name(_COOKIE), path="/", secure=request.is_secure)
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -97,7 +97,7 @@ def _attempt() -> Any:
     """
     from compatgate.service.identity.people import Attempt
 
-    kept = request.cookies.get(auth.cookie_name(_COOKIE), "")[:8192]
+    kept = request.cookies.get(browser.cookie_name(_COOKIE), "")[:8192]
     try:
         return msgspec.json.decode(urlsafe_b64decode(kept), type=Attempt)
     except (msgspec.MsgspecError, ValueError):

@@ -25,7 +25,7 @@ from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 from compatgate.service.tokens.service import NewToken
-from compatgate.service.web import auth
+from compatgate.service.web import auth, browser
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
@@ -176,14 +176,14 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     if not secret:
         return _form(ask, place, "Paste a token; tokens begin with cg_.", 400)
     try:
-        auth.check_sign_in(secret, ask.service)
+        browser.check_sign_in(secret, ask.service)
         signed_in = ask.gate.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
         auth.note_refusal(error, "POST /ui/sign-in", ask.service)
         return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
     response = redirect(local_path(place) or link(), 303)
-    auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
+    browser.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -192,12 +192,12 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
     place, identity = link(), ask.service.identity
-    if given := auth.session_cookie():
+    if given := browser.session_cookie():
         if identity.knows(given):
             identity.sessions.sign_out(given)
             place = link("signed-out")
         else:
             ask.gate.sessions.sign_out(given)
     response = redirect(place, 303)
-    auth.clear_session_cookie(response)  # type: ignore[arg-type]
+    browser.clear_session_cookie(response)  # type: ignore[arg-type]
     return response

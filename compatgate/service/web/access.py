@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -46,26 +45,27 @@ _TEXT_FIELDS = (
 
 
 class AccessLog:
-    """The lines and figures of ended requests; safe for any number of threads.
+    """The lines of ended requests; safe for any number of threads.
 
     Args:
         shows: which requests have a line; ``errors``: those that are refused or fail.
-        metrics: counts them.
+        metrics: counts refused tokens.
+
+    Attributes:
+        lowest_status: of the requests that it wants to know of.
     """
 
     def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:
+        self.lowest_status = 0 if shows == "all" else _FIRST_ERROR
         self._shows = shows
         self._metrics = metrics
         self._bound = RateBound()
 
-    def end(self, note: RequestNote) -> None:
-        """Note the end of a request."""
-        seconds = perf_counter() - note.began
-        self._metrics.answered(note.kind, seconds)
+    def end(self, note: RequestNote, seconds: float) -> None:
+        """Write the line of a request that has been answered in some seconds."""
         if isinstance(note.error, Unauthorized):
             self._refused(note, note.error)
-        shown = self._shows == "all" or (self._shows == "errors" and note.status >= _FIRST_ERROR)
-        if shown and (form := logs.current_format()) is not None:
+        if self._shows != "off" and (form := logs.current_format()) is not None:
             logs.writer.put(request_line(note, seconds, form))
 
     def _refused(self, note: RequestNote, error: Unauthorized) -> None:
@@ -168,13 +168,6 @@ def _add_decision(line: RequestLine, verdicts: tuple[Verdict, ...]) -> None:
     """Add the first decision that was denied, else the first."""
     shown = next((one for one in verdicts if not one.allowed), verdicts[0])
     line.verdict, line.allowed = shown.verdict, shown.allowed
-    line.target, line.rules = shown.target or "-", deciding_rules(shown)
+    line.target, line.rules = shown.target or "-", shown.deciding_rules
     if len(verdicts) > 1:
         line.decisions = len(verdicts)
-
-
-def deciding_rules(verdict: Verdict) -> list[str]:
-    """Return the ids of the rules with the verdict's own outcome; empty: it passed."""
-    if verdict.verdict == "pass":
-        return []
-    return list(dict.fromkeys(finding.rule for finding in verdict.failing))

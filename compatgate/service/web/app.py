@@ -39,11 +39,11 @@ from compatgate.service.preferences.service import adopt_preferences
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
-from compatgate.service.web import auth, metrics
+from compatgate.service.web import auth, browser, metrics
 from compatgate.service.web.asgi import Front
+from compatgate.service.web.auth import RequestLimits
 from compatgate.service.web.call import Service
 from compatgate.service.web.kept_form import keep_form
-from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -125,7 +125,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             service.gate.require_pages()
-            principal = auth.remember(auth.page_viewer(service))
+            principal = auth.remember(browser.page_viewer(service))
             adopt_preferences(service.gate.preferences, principal)
             service.limits.take(principal, auth.peer_address())
             auth.admit(
@@ -134,7 +134,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
                 targets="refused" if page.scope else "free",
                 what="the page",
             )
-            form = auth.check_form() if page.method == "POST" else {}
+            form = browser.check_form() if page.method == "POST" else {}
             query = parse_query(page.query, _filled_fields(request.args))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
             return to_http(answer, page, principal, service)
@@ -167,7 +167,7 @@ def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> 
         done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
         html = render(answer, page, principal, service, done)
         response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
-        auth.set_visit_cookie(response)
+        browser.set_visit_cookie(response)
         if done:
             response.delete_cookie(_DONE_COOKIE, path="/")
     response.headers["Cache-Control"] = "no-store"
@@ -194,7 +194,7 @@ def refuse_page(
     error: CompatgateError, page: Page, principal: Principal, service: Service
 ) -> AnyResponse:
     """Return an error as a page, with a link to sign in for callers without access."""
-    if isinstance(error, Unauthorized) and request.method == "GET" and not auth.is_bearer():
+    if isinstance(error, Unauthorized) and request.method == "GET" and not browser.is_bearer():
         place = link("sign-in", next=request.full_path.rstrip("?"))
         if request.headers.get("HX-Request"):
             return Response(status=204, headers={"HX-Redirect": place})

@@ -97,7 +97,7 @@ class Front:
             else:
                 await self._answer(scope, note, receive, send)
         finally:
-            self._access.end(note)
+            self._end(note)
 
     def takes(self, url: bytes, fields: Fields) -> bool:
         """Return whether a POST is a question that needs no ASGI; see `DirectApp`."""
@@ -118,9 +118,16 @@ class Front:
 
         def end(answer: WholeAnswer) -> None:
             reply(answer)
-            self._access.end(note)
+            self._end(note)
 
         self._asking.ask(fields, body, note, end)
+
+    def _end(self, note: RequestNote) -> None:
+        """Count a request that is answered, and log it if it is worth a line."""
+        seconds = perf_counter() - note.began
+        self._service.metrics.answered(note.kind, seconds)
+        if note.status >= self._access.lowest_status:
+            self._access.end(note, seconds)
 
     async def _answer(self, scope: Scope, note: RequestNote, receive: Receive, send: Send) -> None:
         fields = dict(scope["headers"])

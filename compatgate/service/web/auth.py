@@ -1,27 +1,29 @@
-"""Identify the caller by bearer token or browser session, and check its scopes."""
+"""Identify the caller by its secret, check its scopes, and limit its requests.
+
+Limits hold for each process: for failed authentications of a peer, and for requests of a caller if
+the operator asks for that. Health, metrics and Kubernetes admission are not limited by caller: a
+cluster must not stop because its API server asks often.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from flask import Response, g, request
-from werkzeug.exceptions import HTTPException
+from flask import request
 
-from compatgate.errors import BadInput, CompatgateError, Forbidden, Unauthorized
+from compatgate.errors import Forbidden, Unauthorized
 from compatgate.kit.http.notes import note_of
-from compatgate.service.tokens.browser_sessions import NewBrowserSession, form_token, is_form_token
+from compatgate.kit.http.rate import Rate, RateLimiter, peer_key, refuse_for
 from compatgate.service.tokens.principal import AccessRefused
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
-    from compatgate.service.web.limits import Holders
     from compatgate.service.web.route import TargetLimit
 
+FAILED = Rate(30, 60.0)
+"""Failed authentications of a peer; a forgotten script tries once a minute."""
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
 
@@ -159,175 +161,80 @@ def authorize(principal: Principal, scope: str | None) -> None:
     )
 
 
-_NAME = "compatgate_session"
-_VISIT_COOKIE = "compatgate_visit"
-FIELD = "form_token"
-_MAX_LENGTH = 256
-_SAME_SITE = ("same-origin", "none")
-_MAX_FIELDS = 256
-"""Fields of a form; the largest page has about twenty."""
-
-
-def cookie_name(name: str = _NAME) -> str:
-    """Return the full name of a cookie of this site."""
-    # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
-    return f"__Host-{name}" if request.is_secure else name
-
-
-def session_cookie() -> str:
-    """Return the session cookie; empty if the browser has none."""
-    return request.cookies.get(cookie_name(), "")[:_MAX_LENGTH]
-
-
-def _binding() -> str:
-    """Return what forms are bound to: the session, or the visit before signing in."""
-    return session_cookie() or request.cookies.get(cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
-
-
-def page_viewer(service: Service) -> Principal:
-    """Return the caller of a page.
-
-    Raises:
-        Unauthorized: a bearer token that opens nothing.
-    """
-    if header := request.environ.get("HTTP_AUTHORIZATION"):
-        return authenticate(header, service, peer_address())
-    if given := session_cookie():
-        try:
-            if service.identity.knows(given):
-                return service.identity.sessions.verify(given, "browser")
-            return service.gate.sessions.principal(given) or service.nobody
-        except Unauthorized:  # revoked since: nobody, until they sign in again
-            return service.nobody
-    return service.nobody
-
-
-def json_reader(service: Service, *, changes: bool = False) -> Principal:
-    """Return the caller of a JSON route, which may be a browser that follows a page's link.
-
-    A browser session counts only for reading, and only from this site or a typed address.
-
-    Args:
-        service: of the application.
-        changes: the route changes what is stored, also by a GET.
-
-    Raises:
-        Unauthorized: a bearer token that opens nothing.
-    """
-    reads = request.method in ("GET", "HEAD") and not changes
-    if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
-        return page_viewer(service)
-    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
-
-
-def check_sign_in(secret: str, service: Service) -> None:
-    """Check a token that somebody signs in with.
-
-    Raises:
-        Unauthorized: it is not valid.
-        TooManyRequests: the peer has failed too often.
-        AccessRefused: it is limited to targets; pages show all of them.
-    """
-    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
-    principal.require_no_limit("signing in to the pages, which show all targets,")
-
-
-@contextmanager
-def counted_failures(service: Service) -> Iterator[None]:
-    """Count a sign-in that fails, and refuse a peer that has failed too often.
-
-    Raises:
-        TooManyRequests: says when to try again.
-    """
-    service.limits.check_failures(peer_address())
-    try:
-        yield
-    except (Unauthorized, Forbidden):
-        service.limits.count_failure(peer_address())
-        raise
-
-
 def peer_address() -> str:
     """Return the address that the request came from: the client's, behind a trusted proxy."""
     return request.environ.get("REMOTE_ADDR") or ""
 
 
-def is_bearer() -> bool:
-    """Return whether the request has a bearer token, as programs send it."""
-    return "HTTP_AUTHORIZATION" in request.environ
+class Holders(Protocol):
+    """Those whom secrets belong to: tokens, or people and jobs that an issuer vouches for."""
+
+    def verify(self, secret: str) -> Principal:
+        """Return the holder of a secret.
+
+        Raises:
+            Unauthorized: it is not valid.
+            Forbidden: its holder may do nothing here.
+        """
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found the secret valid before."""
 
 
-def form_field() -> str:
-    """Return the form token of this browser; the first page with a form starts a visit."""
-    if not _binding() and _VISIT_COOKIE not in g:
-        setattr(g, _VISIT_COOKIE, secrets.token_urlsafe(32))
-    return form_token(_binding() or g.get(_VISIT_COOKIE))
+class RequestLimits:
+    """The limits of one application.
 
-
-def set_visit_cookie(response: Response) -> None:
-    """Set the cookie of a visit that began with this page."""
-    if _VISIT_COOKIE in g:
-        response.set_cookie(
-            cookie_name(_VISIT_COOKIE),
-            g.get(_VISIT_COOKIE),
-            path="/",
-            secure=request.is_secure,
-            httponly=True,
-            samesite="Lax",
-        )
-
-
-class StaleForm(Forbidden):
-    """The form was made for another session of the same browser."""
-
-
-def check_form() -> dict[str, str]:
-    """Return a posted form of this site.
-
-    Raises:
-        Forbidden: the form is of another site, or of another session (`StaleForm`).
-        BadInput: the body is not a form.
+    Args:
+        failed: failed authentications of a peer; None: no limit.
+        requests: requests of a caller; anonymous callers count by address; None: no limit.
     """
-    if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
-        raise Forbidden("another site submitted this form", hint="open the page and try again")
-    try:
-        if request.get_data(parse_form_data=False).count(b"&") >= _MAX_FIELDS:
-            hint = f"at most {_MAX_FIELDS}"
-            raise BadInput("the form has too many fields", field="form", hint=hint)
-        form = request.form.to_dict()
-    except HTTPException as error:
-        raise _too_large(error) from None
-    if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
-        raise StaleForm(
-            "this form belongs to another session", hint="reload the page and send it again"
-        )
-    return form
 
+    def __init__(self, failed: Rate | None = None, requests: Rate | None = None) -> None:
+        self._failed = RateLimiter(failed) if failed else None
+        self._requests = RateLimiter(requests) if requests else None
 
-def _too_large(error: HTTPException) -> CompatgateError:
-    from compatgate.kit.http.replies import HttpError
+    def verify(self, secret: str, holders: Holders, peer: str) -> Principal:
+        """Return the holder of a secret, and count a failure.
 
-    return HttpError(error.code or 400, "bad-form", f"the form cannot be read: {error.name}")
+        A peer that has failed too often is refused without a look at the database, unless its
+        secret was valid before: somebody behind the same address must not lock others out.
 
+        Raises:
+            Unauthorized: as `Holders.verify`; so is Forbidden.
+            TooManyRequests: the peer has failed too often.
+        """
+        if not holders.was_valid(secret):
+            self.check_failures(peer)
+        try:
+            return holders.verify(secret)
+        except (Unauthorized, Forbidden):
+            self.count_failure(peer)
+            raise
 
-def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
-    """Set the session cookie."""
-    set_cookie(response, _NAME, signed_in.cookie, signed_in.seconds)
+    def check_failures(self, peer: str) -> None:
+        """Refuse a peer that has failed to authenticate too often.
 
+        Raises:
+            TooManyRequests: says when to try again.
+        """
+        if self._failed is not None and (wait := self._failed.wait(peer_key(peer))):
+            hint = "check the token; a token that was valid before is still accepted"
+            raise refuse_for(wait, "too many failed authentications from this address", hint)
 
-def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
-    """Set a cookie that only this site reads, and no script."""
-    response.set_cookie(
-        cookie_name(name),
-        value,
-        max_age=seconds,
-        path="/",
-        secure=request.is_secure,
-        httponly=True,
-        samesite="Lax",  # a link in a chat must open signed in; forms carry a token of their own
-    )
+    def count_failure(self, peer: str) -> None:
+        """Count a failed authentication."""
+        if self._failed is not None:
+            self._failed.take(peer_key(peer))
 
+    def take(self, caller: Principal, peer: str) -> None:
+        """Count a request.
 
-def clear_session_cookie(response: Response) -> None:
-    """Clear the session cookie."""
-    response.delete_cookie(cookie_name(), path="/", secure=request.is_secure, httponly=True)
+        Raises:
+            TooManyRequests: the caller has sent too many; says when to try again.
+        """
+        if self._requests is None or caller.kind == "local":
+            return
+        key = f"peer:{peer_key(peer)}" if caller.is_anonymous else caller.identity
+        if wait := self._requests.take(key):
+            hint = "spread the requests, or ask the operator: serve --rate"
+            raise refuse_for(wait, f"{caller.name} sends too many requests", hint)

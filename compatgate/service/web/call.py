@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from compatgate.service.manifests.service import ManifestChecks
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.principal import Principal
-    from compatgate.service.web.limits import RequestLimits
+    from compatgate.service.web.auth import RequestLimits
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.route import Route
 

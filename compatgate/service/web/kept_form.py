@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException
 from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http.replies import to_problem
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.web import auth
+from compatgate.service.web import browser
 from compatgate.service.web.page import HtmlPage, Page
 
 _NOT_SHOWN = ("shown",)
@@ -31,11 +31,11 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
         page: the page that the form was sent to.
         principal: the caller.
     """
-    over = isinstance(error, Unauthorized | auth.StaleForm)
+    over = isinstance(error, Unauthorized | browser.StaleForm)
     if not over or page.method != "POST" or page.scope is None or not _is_own_form():
         return None
     try:
-        fields = [one for one in request.form.items(multi=True) if one[0] != auth.FIELD]
+        fields = [one for one in request.form.items(multi=True) if one[0] != browser.FIELD]
     except HTTPException:  # no form, or too large
         return None
     if sum(len(name) + len(text) for name, text in fields) > _LARGEST:
@@ -54,7 +54,7 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
 
 def _is_own_form() -> bool:
     """Return whether the browser says that a page of this site sent the request."""
-    if auth.is_bearer() or request.headers.get("HX-Request"):
+    if browser.is_bearer() or request.headers.get("HX-Request"):
         return False
     if site := request.headers.get("Sec-Fetch-Site"):
         return site == "same-origin"

@@ -29,7 +29,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
 from compatgate.service.admission.outcome import EventResult
-from compatgate.service.web.access import deciding_rules
 from compatgate.service.web.auth import admit, authenticate, peer_address, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
 from compatgate.service.web.figures import StateCollector
@@ -157,7 +156,7 @@ class Metrics:
             self._child(self._by_target, target, outcome, allowed),
             *(
                 self._child(self._by_rule, rule, outcome, allowed)
-                for rule in deciding_rules(verdict)
+                for rule in verdict.deciding_rules
             ),
         )
 

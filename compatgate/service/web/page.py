@@ -32,7 +32,7 @@ from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.resources import package_dir
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.preferences.tour import STEPS, TourPlace, find_place
-from compatgate.service.web import auth
+from compatgate.service.web import browser
 from compatgate.service.web.route import NoQuery, Scope
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "tour_steps": len(STEPS),
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
-        "form_token": auth.form_field,
+        "form_token": browser.form_field,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
@@ -335,7 +335,7 @@ def environment() -> Environment:
         asked_besides=other_parameters,
         asset=_asset,
         choices_of=list_choices,
-        own_token=auth.form_field,
+        own_token=browser.form_field,
         browser_zone=BROWSER_ZONE,
         version=__version__,
     )

@@ -22,7 +22,6 @@ from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.notes import NOTE
 from compatgate.kit.http.replies import WholeAnswer
-from compatgate.kit.http.requests import check_depth
 from compatgate.service.gate.decider import AnswerRecord, decode_question
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
 from compatgate.service.web.auth import (
@@ -32,6 +31,7 @@ from compatgate.service.web.auth import (
     note_refusal,
     remember_decision,
 )
+from compatgate.strict_json import check_depth
 
 if TYPE_CHECKING:
     from compatgate.kit.http.lanes import Lane

@@ -18,7 +18,7 @@ from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.service.tokens.principal import AccessRefused, Principal
-from compatgate.service.web import auth
+from compatgate.service.web import auth, browser
 from compatgate.service.web.call import Call, Service
 
 Scope = Literal[
@@ -205,7 +205,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
     def view(**args: Any) -> Response:
         if route.changes:
             service.gate.require_writable()
-        principal = auth.remember(auth.json_reader(service, changes=route.changes))
+        principal = auth.remember(browser.json_reader(service, changes=route.changes))
         service.limits.take(principal, auth.peer_address())
         try:
             admit_to(principal, route)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.errors import BadInput
-from compatgate.kit.http.requests import check_depth, to_object, to_text
+from compatgate.kit.http.requests import to_object, to_text
+from compatgate.strict_json import check_depth
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

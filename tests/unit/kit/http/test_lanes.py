@@ -11,7 +11,7 @@ import httpx
 import pytest
 from flask import Flask, Response, request
 
-from compatgate.kit.http import connection, wsgi
+from compatgate.kit.http import connection, lanes
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ
 from compatgate.service.gate.service import Gate
 from compatgate.service.web.app import create_front
@@ -123,7 +123,7 @@ def test_an_answer_is_not_waited_for_without_end(
 def test_more_than_may_wait_are_told_to_ask_again(
     talk: Any, stalled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wsgi, "MAX_WAITING", 1)
+    monkeypatch.setattr(lanes, "MAX_WAITING", 1)
 
     async def ask(client: httpx.AsyncClient) -> None:
         slow = [asyncio.create_task(client.get("/api/v1/targets")) for _ in range(3)]
