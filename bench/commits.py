@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 from compatgate.kit import clock
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database, WriterTurn
-from compatgate.kit.database.log_sync import LogSync
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import LogSync, WriterTurn
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision

@@ -3,25 +3,17 @@
 The URL comes from an option, the environment, or the user's data folder. Readers see one moment;
 writers go one after another. Only its owner can read an SQLite file, because it holds token
 digests and the names of callers.
-
-Processes that write decisions to one SQLite file take turns by a file lock. A separate thread
-moves the write-ahead log into the file. SQLite would otherwise do that in the commit that makes
-the log too long, and callers that wait for that commit would wait for the disk.
 """
 
 from __future__ import annotations
 
 import copy
-import fcntl
-import logging
 import os
 import socket
-import stat
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +31,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit.database.failures import explain_failure
+from compatgate.kit.database.sqlite import DatabaseFile, keep_private
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
@@ -101,51 +94,6 @@ def _bad_url(value: str, problem: str) -> CompatgateError:
     return BadInput(problem, field="database", value=value, hint=hint)
 
 
-_log = logging.getLogger(__name__)
-_MODE = 0o600
-_FILE_ENDINGS = ("", "-wal", "-shm", "-turn")
-"""The file, SQLite's log and its index, and the lock of those who write decisions."""
-_OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
-_creation_lock = threading.Lock()
-_warned_files: set[str] = set()
-
-
-def keep_private(path: str) -> None:
-    """Create a missing SQLite file, and remove the access of other users.
-
-    SQLite gives its log the mode of the file. A file that exists is never opened here: closing it
-    would drop the locks that SQLite holds on it in this process.
-
-    Args:
-        path: path of the file; SQLite reports what is wrong with it.
-    """
-    with _creation_lock, suppress(OSError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
-    for name in (path + end for end in _FILE_ENDINGS):
-        try:
-            found = os.stat(name)
-        except OSError:
-            continue
-        if not stat.S_ISREG(found.st_mode) or not found.st_mode & _OTHERS_MODE:
-            continue
-        try:
-            os.chmod(name, _MODE)
-        except OSError:
-            _warn(name, found)
-
-
-def _warn(name: str, found: os.stat_result) -> None:
-    """Warn once about a file that other users can access and another user owns."""
-    if name in _warned_files:
-        return
-    _warned_files.add(name)
-    mode = stat.S_IMODE(found.st_mode)
-    _log.warning(
-        "other users can access %s (mode %04o, user %d): run chmod 600 on it as that user",
-        name, mode, found.st_uid,
-    )  # fmt: skip
-
-
 WRITER_LOCK = 0x636F6D70617467  # "compatg"
 """Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
 _BUSY_SECONDS = 15
@@ -158,8 +106,6 @@ def ignore_error(*, refused: bool) -> None:
     """Ignore a failed transaction; a server counts it instead."""
 
 
-FileIdentity = tuple[int, int]
-"""Device and inode of an SQLite file."""
 _LONG_SECONDS = 5.0
 _REFUSED_SECONDS = 2.0
 """How long changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
@@ -175,7 +121,8 @@ class Database:
     Attributes:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
-        log_is_doubtful: a sync of SQLite's log failed in this process (`log_sync.LogSync`).
+        file: of SQLite, and whether it is still there.
+        log_is_doubtful: a sync of SQLite's log failed in this process (`sqlite.LogSync`).
 
     Raises:
         Unavailable: the database does not answer (every method).
@@ -196,7 +143,7 @@ class Database:
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         event.listen(self.engine, "connect", lambda made, _: self._note(made))
         self.log_is_doubtful = False
-        self._file: FileIdentity | None = None
+        self.file = DatabaseFile(url.database if self.is_sqlite else None)
         self._refused: tuple[float, Unavailable] | None = None
         if self.is_sqlite:
             event.listen(self.engine, "do_connect", self._before_connecting)
@@ -212,49 +159,16 @@ class Database:
         """
         return cls(resolve_url(url))
 
-    def expect_file(self, identity: FileIdentity | None = None) -> FileIdentity | None:
-        """Refuse to work when the SQLite file is deleted or replaced; nothing for PostgreSQL.
-
-        Without this, connections go on with the deleted file, and new ones make an empty one.
-
-        Args:
-            identity: of the file; None: the file that exists now.
-
-        Returns:
-            The identity, for another process.
-        """
-        if self.is_sqlite:
-            self._file = identity or _identify(self.url.database or "")
-        return self._file
-
-    def require_file(self) -> None:
-        """Check that the SQLite file is the one of `expect_file`.
-
-        Raises:
-            Unavailable: it was deleted or replaced.
-        """
-        if self._file is None:
-            return
-        found = _identify(self.url.database or "")
-        if found == self._file:
-            return
-        path = self.url.database
-        what = f"the file {path} was {'deleted' if found is None else 'replaced'}"
-        hint = "move the file back, or restore a backup to its path and restart"
-        if found is not None:
-            hint = "restart to use the new file, or move the old file back"
-        raise Unavailable(what, field="database", value=path, hint=hint)
-
     def _before_connecting(self, *_: object) -> None:
-        self.require_file()
-        if self._file is None:
+        self.file.require()
+        if not self.file.is_expected:
             keep_private(self.url.database or "")
 
     def _require_available(self, *, writing: bool) -> None:
         """Refuse a transaction at once while the database is known to be away."""
         if (error := self.outage()) is not None:
             raise error
-        self.require_file()
+        self.file.require()
         if writing and self._refused is not None and self._refused[0] > time.monotonic():
             raise copy.copy(self._refused[1])
 
@@ -354,15 +268,6 @@ def unavailable(database: Database, error: BaseException) -> Unavailable:
     )
 
 
-def _identify(path: str) -> FileIdentity | None:
-    """Return the identity of a file; None: there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _sqlite(url: URL, patience_s: int | None) -> Engine:
     folder = Path(url.database or "").parent
     try:
@@ -439,93 +344,3 @@ def _forget_connections_after_fork(database: Database) -> None:
             mine.forget_connections()
 
     os.register_at_fork(after_in_child=forget)
-
-
-class WriterTurn:
-    """A file lock next to an SQLite file; does nothing for PostgreSQL, which has its own locks.
-
-    SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
-    when many write; the kernel wakes whoever waits for a file lock at once, and in order.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
-        self._descriptor: int | None = None
-        self._process = os.getpid()
-
-    def __enter__(self) -> None:
-        if self._path is None:
-            return
-        if self._process != os.getpid():  # an inherited lock is shared with the parent
-            self._descriptor, self._process = None, os.getpid()
-        if self._descriptor is None:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o600)
-            except OSError:  # then SQLite's own way of waiting has to do
-                self._path = None
-                return
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Give the turn to the next writer; the end of the ``with`` block then changes nothing."""
-        if self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Close the lock file."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-ROWS = 2000
-"""Rows written between two checkpoints; each dirties two or three pages."""
-MAX_LOG_PAGES = 32768
-"""Pages of the log above which the writer itself checkpoints, because the thread is too slow."""
-_PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"
-
-
-class Checkpointer:
-    """Count written rows, and empty SQLite's log from time to time; do nothing for PostgreSQL."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._written = 0
-        self._running: threading.Thread | None = None
-
-    def wrote(self, rows: int) -> None:
-        """Note that rows were committed; one thread at a time may call this."""
-        if not self._database.is_sqlite:
-            return
-        self._written += rows
-        busy = self._running is not None and self._running.is_alive()
-        if self._written < ROWS or busy:
-            return
-        self._written = 0
-        self._running = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._running.start()
-
-    def _run(self) -> None:
-        """Ignore checkpoint errors; the write-ahead log stays valid."""
-        with suppress(Exception), closing(self._database.engine.raw_connection()) as connection:
-            cursor = connection.cursor()
-            cursor.execute(_PASSIVE).fetchall()  # nearly all of it, while others write
-            turn = WriterTurn(self._database)
-            try:
-                with turn:  # the rest is little; nobody adds to it, so the log starts anew
-                    cursor.execute(_PASSIVE).fetchall()
-            finally:
-                turn.close()
-
-    def forget(self) -> None:
-        """Forget the thread after a fork: it belongs to the parent."""
-        self._running = None
-
-    def wait(self) -> None:
-        """Wait until the running checkpoint has ended."""
-        if self._running is not None:
-            self._running.join()

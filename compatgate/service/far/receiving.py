@@ -20,7 +20,8 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.kit.database.database import Database, unavailable
+from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.far.schemas import (
     DeliveredBatch,
     DeliveredDecision,

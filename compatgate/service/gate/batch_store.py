@@ -6,7 +6,7 @@ Committed decisions survive the death of any process, of the gate or of the data
 power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
 with that setting the latest log records exist only in shared memory, and the death of one backend
 discards them. `DecisionWriter` can accept that. SQLite's log is synced after every commit, when the
-next writer has its turn (`compatgate.kit.database.log_sync`).
+next writer has its turn (`compatgate.kit.database.sqlite`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.kit.database.database import MAX_LOG_PAGES, Checkpointer, Database, WriterTurn
-from compatgate.kit.database.log_sync import LogSync
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import MAX_LOG_PAGES, Checkpointer, LogSync, WriterTurn
 from compatgate.service.gate.batches import (
     NUMBERS,
     DecisionBatch,
@@ -210,7 +210,7 @@ class DecisionWriter:
             self._let_go()
 
     def _cursor(self) -> Any:
-        self._database.require_file()
+        self._database.file.require()
         if self._connection is not None and self._process != os.getpid():
             _INHERITED_CONNECTIONS.append(self._connection)
             self._connection = None

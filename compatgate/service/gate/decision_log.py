@@ -34,7 +34,8 @@ from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock, tracing
-from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.kit.database.database import Database, unavailable
+from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
 from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain

@@ -16,7 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from compatgate.kit.database.database import Database, WriterTurn
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.spool import Spool, SpoolFile
 

@@ -33,7 +33,7 @@ from compatgate.service.runs import evidence
 from compatgate.service.tokens.repository import KnownToken, known_tokens
 
 if TYPE_CHECKING:
-    from compatgate.kit.database.database import FileIdentity
+    from compatgate.kit.database.sqlite import FileIdentity
     from compatgate.service.tokens.service import Tokens
 
 PATIENCE_SECONDS = 2
@@ -131,8 +131,8 @@ class OutageKeeper:
     ) -> None:
         self._database = Database(database.url, patience_s=PATIENCE_SECONDS)
         if options.file is not None:
-            database.expect_file(options.file)
-            self._database.expect_file(options.file)
+            database.file.expect(options.file)
+            self._database.file.expect(options.file)
         self._database_of_gate = database
         self._ended = threading.Event()
         self._snapshots = snapshots

@@ -118,7 +118,7 @@ class Prepared(Struct, frozen=True):
         """
         database = Database.open(self.database)
         if self.outages.file is not None:
-            database.expect_file(self.outages.file)
+            database.file.expect(self.outages.file)
         gate = Gate(
             database,
             self.facts,
@@ -250,7 +250,7 @@ def prepare(options: StartOptions) -> Prepared:
             known.payload.revision,
             None,
             known.snapshot(facts),
-            replace(outages, is_checked=False, file=Database(url).expect_file()),
+            replace(outages, is_checked=False, file=Database(url).file.expect()),
             known.confirmed_at,
             error.problem,
         )
@@ -266,7 +266,7 @@ def _prepare_with_database(
 ) -> Prepared:
     opened = Database.open(options.database)
     tables.prepare_schema(opened)
-    identity = opened.expect_file()
+    identity = opened.file.expect()
     gate = Gate(opened, facts, overlays=options.overlays)
     try:
         imported = None

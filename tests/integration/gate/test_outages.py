@@ -78,7 +78,7 @@ def kept(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     monkeypatch.setattr(outages, "_TOKENS_SECONDS", 0.1)
     gate.matrix.create("Target", TARGET, BY)
     (tmp_path / "state").mkdir()
-    options = OutageOptions(tmp_path / "state", file=gate.database.expect_file())
+    options = OutageOptions(tmp_path / "state", file=gate.database.file.expect())
     gate.keep_through_outages(options, clock.now())
     return gate
 

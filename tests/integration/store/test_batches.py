@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database, WriterTurn
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.service import History
 from compatgate.service.gate import anchors, decision_counts

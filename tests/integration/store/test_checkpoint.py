@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit import clock
-from compatgate.kit.database import database as database_file
+from compatgate.kit.database import sqlite as database_file
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Checkpointer, Database, WriterTurn
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import Checkpointer, WriterTurn
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision

@@ -41,7 +41,7 @@ def open_gate(url: str, folder: Path, size: int = SIZE) -> Gate:
     gate = Gate(database, load_facts([]), overlays=[], spool=SpoolOptions(folder, size))
     gate.snapshot()
     state = open_state_folder(database.url, str(folder.parent / "state"))
-    gate.keep_through_outages(OutageOptions(state, file=database.expect_file()), clock.now())
+    gate.keep_through_outages(OutageOptions(state, file=database.file.expect()), clock.now())
     return gate
 
 

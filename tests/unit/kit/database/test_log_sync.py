@@ -16,9 +16,9 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database import log_sync
-from compatgate.kit.database.database import Database, WriterTurn
-from compatgate.kit.database.log_sync import LogSync
+from compatgate.kit.database import sqlite
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import LogSync, WriterTurn
 from compatgate.service.audit.service import History
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
@@ -53,7 +53,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(log_sync, "sync_file", made.sync)
+    monkeypatch.setattr(sqlite, "sync_file", made.sync)
     return made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.kit.database import database
+from compatgate.kit.database import sqlite
 from compatgate.service.gate.service import Gate
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
@@ -55,7 +55,7 @@ def test_opening_a_file_again_leaves_the_locks_on_it(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as one:
         one.execute("CREATE TABLE t (x)")
         one.execute("BEGIN EXCLUSIVE")
-        database.keep_private(str(path))
+        sqlite.keep_private(str(path))
         script = (
             f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0).execute('SELECT * FROM t')"
         )
@@ -74,7 +74,7 @@ def test_a_file_of_another_user_is_told_once(
     monkeypatch.setattr(os, "chmod", refuse)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            database.keep_private(str(path))
+            sqlite.keep_private(str(path))
     (said,) = [record.getMessage() for record in caplog.records]
     assert "theirs.db (mode 0644" in said
     assert "chmod 600" in said

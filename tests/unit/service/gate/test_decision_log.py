@@ -13,7 +13,8 @@ import pytest
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database, WriterTurn
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.service import History
 from compatgate.service.gate import decision_log
 from compatgate.service.gate.batch_store import Delivery

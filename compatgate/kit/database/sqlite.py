@@ -1,0 +1,304 @@
+"""Keep the files of SQLite: private, the same ones, written in turns, synced and emptied.
+
+Processes that write decisions to one file take turns by a file lock (`WriterTurn`). A separate
+thread moves the write-ahead log into the file (`Checkpointer`). SQLite would otherwise do that in
+the commit that makes the log too long, and callers that wait for that commit would wait for the
+disk. After a commit `LogSync` syncs the log, while the next writer already has its turn.
+
+With ``synchronous = FULL`` SQLite syncs the log inside each commit, under its lock, so the writers
+of several processes wait for the disk one after another. With ``NORMAL`` a commit only writes the
+log, and `LogSync.sync` then waits for the disk without the lock: the syncs of several processes
+overlap, and one of them may serve all.
+
+The file stays intact without these syncs. With ``NORMAL``, too, SQLite syncs the log before it
+moves pages into the file, syncs the file before it starts the log anew, and syncs the header of a
+log that it starts anew (https://www.sqlite.org/wal.html#performance_considerations). Frames have
+chained checksums, so a loss of power leaves a prefix of the commits. Nobody deletes the log while
+a connection has it open, and SQLite takes no locks on it that a further descriptor could drop.
+
+A failed sync puts the whole log in doubt: the system reports an error once, and later syncs pass
+although the disk lacks a part in the middle. Commits after that part would be lost with it. So the
+next transaction first moves all of the log into the file, and starts it anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import stat
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import Unavailable
+
+if TYPE_CHECKING:
+    from compatgate.kit.database.database import Database
+
+_log = logging.getLogger(__name__)
+_MODE = 0o600
+_FILE_ENDINGS = ("", "-wal", "-shm", "-turn")
+"""The file, SQLite's log and its index, and the lock of those who write decisions."""
+_OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
+_creation_lock = threading.Lock()
+_warned_files: set[str] = set()
+
+
+def keep_private(path: str) -> None:
+    """Create a missing SQLite file, and remove the access of other users.
+
+    SQLite gives its log the mode of the file. A file that exists is never opened here: closing it
+    would drop the locks that SQLite holds on it in this process.
+
+    Args:
+        path: path of the file; SQLite reports what is wrong with it.
+    """
+    with _creation_lock, suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+    for name in (path + end for end in _FILE_ENDINGS):
+        try:
+            found = os.stat(name)
+        except OSError:
+            continue
+        if not stat.S_ISREG(found.st_mode) or not found.st_mode & _OTHERS_MODE:
+            continue
+        try:
+            os.chmod(name, _MODE)
+        except OSError:
+            _warn(name, found)
+
+
+def _warn(name: str, found: os.stat_result) -> None:
+    """Warn once about a file that other users can access and another user owns."""
+    if name in _warned_files:
+        return
+    _warned_files.add(name)
+    mode = stat.S_IMODE(found.st_mode)
+    _log.warning(
+        "other users can access %s (mode %04o, user %d): run chmod 600 on it as that user",
+        name, mode, found.st_uid,
+    )  # fmt: skip
+
+
+FileIdentity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class DatabaseFile:
+    """The file that a gate works with; it may be deleted or replaced meanwhile.
+
+    Without a look at it, connections go on with a deleted file, and new ones make an empty one.
+
+    Args:
+        path: of the file; None: the database has none of ours (PostgreSQL).
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._identity: FileIdentity | None = None
+
+    def expect(self, identity: FileIdentity | None = None) -> FileIdentity | None:
+        """Refuse to work from now on when the file is deleted or replaced.
+
+        Args:
+            identity: of the file; None: the file that exists now.
+
+        Returns:
+            The identity, for another process.
+        """
+        if self._path is not None:
+            self._identity = identity or _identify(self._path)
+        return self._identity
+
+    @property
+    def is_expected(self) -> bool:
+        """Return whether `expect` has seen the file."""
+        return self._identity is not None
+
+    def require(self) -> None:
+        """Check that the file is the one of `expect`.
+
+        Raises:
+            Unavailable: it was deleted or replaced.
+        """
+        if self._path is None or self._identity is None:
+            return
+        found = _identify(self._path)
+        if found == self._identity:
+            return
+        what = f"the file {self._path} was {'deleted' if found is None else 'replaced'}"
+        hint = "move the file back, or restore a backup to its path and restart"
+        if found is not None:
+            hint = "restart to use the new file, or move the old file back"
+        raise Unavailable(what, field="database", value=self._path, hint=hint)
+
+
+def _identify(path: str) -> FileIdentity | None:
+    """Return the identity of a file; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class WriterTurn:
+    """A file lock next to an SQLite file; does nothing for PostgreSQL, which has its own locks.
+
+    SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
+    when many write; the kernel wakes whoever waits for a file lock at once, and in order.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
+        self._descriptor: int | None = None
+        self._process = os.getpid()
+
+    def __enter__(self) -> None:
+        if self._path is None:
+            return
+        if self._process != os.getpid():  # an inherited lock is shared with the parent
+            self._descriptor, self._process = None, os.getpid()
+        if self._descriptor is None:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+            except OSError:  # then SQLite's own way of waiting has to do
+                self._path = None
+                return
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Give the turn to the next writer; the end of the ``with`` block then changes nothing."""
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+ROWS = 2000
+"""Rows written between two checkpoints; each dirties two or three pages."""
+MAX_LOG_PAGES = 32768
+"""Pages of the log above which the writer itself checkpoints, because the thread is too slow."""
+_PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+class Checkpointer:
+    """Count written rows, and empty SQLite's log from time to time; do nothing for PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._written = 0
+        self._running: threading.Thread | None = None
+
+    def wrote(self, rows: int) -> None:
+        """Note that rows were committed; one thread at a time may call this."""
+        if not self._database.is_sqlite:
+            return
+        self._written += rows
+        busy = self._running is not None and self._running.is_alive()
+        if self._written < ROWS or busy:
+            return
+        self._written = 0
+        self._running = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        self._running.start()
+
+    def _run(self) -> None:
+        """Ignore checkpoint errors; the write-ahead log stays valid."""
+        with suppress(Exception), closing(self._database.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(_PASSIVE).fetchall()  # nearly all of it, while others write
+            turn = WriterTurn(self._database)
+            try:
+                with turn:  # the rest is little; nobody adds to it, so the log starts anew
+                    cursor.execute(_PASSIVE).fetchall()
+            finally:
+                turn.close()
+
+    def forget(self) -> None:
+        """Forget the thread after a fork: it belongs to the parent."""
+        self._running = None
+
+    def wait(self) -> None:
+        """Wait until the running checkpoint has ended."""
+        if self._running is not None:
+            self._running.join()
+
+
+_RESTART = "PRAGMA wal_checkpoint(RESTART)"
+
+
+def sync_file(descriptor: int) -> None:
+    """Wait until the disk has the content of a file."""
+    os.fdatasync(descriptor)
+
+
+class LogSync:
+    """The log of one connection to SQLite; does nothing where SQLite keeps no such log.
+
+    Args:
+        database: of the connection.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_used = False
+        self._descriptor: int | None = None
+
+    def prepare(self, cursor: Any) -> None:
+        """Let a new connection commit without a sync; each commit needs `sync` from now on."""
+        self.close()
+        self._is_used = cursor.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        if self._is_used:
+            cursor.execute("PRAGMA synchronous = NORMAL")
+
+    def begin(self, cursor: Any) -> None:
+        """Begin a transaction that writes.
+
+        Raises:
+            Unavailable: an earlier sync failed, and readers keep the log from starting anew.
+            OSError: the log cannot be opened.
+        """
+        if self._database.log_is_doubtful:
+            self._start_anew(cursor)
+        cursor.execute("BEGIN IMMEDIATE")  # from here on SQLite has the log open
+        if self._is_used and self._descriptor is None:
+            path = f"{self._database.url.database}-wal"
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _start_anew(self, cursor: Any) -> None:
+        is_busy = cursor.execute(_RESTART).fetchone()[0]
+        if is_busy:
+            what = "the database's log could not be synced, and readers keep it from starting anew"
+            raise Unavailable(
+                what, field="database", hint="check the disk of the database; the gate retries"
+            )
+        self._database.log_is_doubtful = False
+
+    def sync(self) -> None:
+        """Wait until the disk has every commit so far, of whatever process.
+
+        Raises:
+            OSError: it may lack some of them.
+        """
+        if self._descriptor is None:
+            return
+        try:
+            sync_file(self._descriptor)
+        except OSError:
+            self._database.log_is_doubtful = True
+            raise
+
+    def close(self) -> None:
+        """Close the log."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
