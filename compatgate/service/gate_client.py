@@ -214,7 +214,7 @@ def refuse_missing(named: str | None) -> None:
         Unavailable: the file was deleted, also the default file.
     """
     from compatgate.kit.database.database import ENVIRONMENT, resolve_url
-    from compatgate.kit.database.lost_file import refuse_lost_file
+    from compatgate.kit.database.sqlite import refuse_lost_file
 
     named = named or os.environ.get(ENVIRONMENT)
     if named:
@@ -237,7 +237,7 @@ def refuse_missing_file(named: str | None) -> None:
 
     from compatgate.errors import NotFound
     from compatgate.kit.database.database import resolve_url
-    from compatgate.kit.database.lost_file import refuse_lost_file
+    from compatgate.kit.database.sqlite import refuse_lost_file
 
     url = resolve_url(named)
     if url.drivername == "sqlite" and not Path(str(url.database)).exists():
