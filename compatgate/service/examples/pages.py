@@ -25,6 +25,3 @@ def remove_example_fleet(ask: PageRequest[Any]) -> Redirect:
     documents, nodes = remove_example(ask.gate, by)
     done = f"Removed the example fleet: {documents} documents and {nodes} nodes."
     return Redirect(link(), done)
-
-
-PAGES = (load_example_fleet, remove_example_fleet)

@@ -23,7 +23,7 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices.models import IncidentRow
 from compatgate.service.notices.places import member_link
-from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
 ShownState = Literal["open", "snoozed", "resolved", "ended", "all"]
@@ -146,6 +146,3 @@ def _read_days(text: str) -> int:
         hint = f"from 1 to {_MAX_DAYS}"
         raise BadInput("is not a number of days", field="days", value=text, hint=hint)
     return int(text[:3])
-
-
-PAGES: tuple[Page, ...] = (show_incidents, show_incident, act_on_incident)

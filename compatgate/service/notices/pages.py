@@ -26,7 +26,7 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.notices.formats import Message
 from compatgate.service.notices.models import DeliveryRow, NoticeFilter
 from compatgate.service.notices.schemas import ChannelRequest, DeliveryState, SubscriptionRequest
-from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _CHANNELS = (
     Column("name", "Channel"),
@@ -260,13 +260,3 @@ def _delete(ask: PageRequest[Any], what: str, act: Callable[..., Any]) -> HtmlPa
     except CompatgateError as error:
         return _notices_page(ask, error=error, at=f"delete-{what}")
     return Redirect(link("notices"), f"Deleted the {what} {name}.")
-
-
-PAGES: tuple[Page, ...] = (
-    show_notices,
-    set_channel,
-    set_subscription,
-    test_channel,
-    delete_channel,
-    unsubscribe,
-)

@@ -271,18 +271,3 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
         "changes": [edit.to_change().to_json() for edit in edits],
     }
     return Reply(body, status=201)
-
-
-ROUTES = (
-    list_proposals,
-    create_proposal,
-    show_proposal,
-    change_proposal,
-    comment_proposal,
-    approve_proposal,
-    retract_approval,
-    merge_proposal,
-    backtest_proposal,
-    close_proposal,
-    revert_revision,
-)

@@ -222,15 +222,3 @@ def revert_revision(ask: PageRequest[Any]) -> Redirect:
     if proposal is not None:
         return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")
     return Redirect(link("revisions", revision or 0), f"Reverted revision {number}.")
-
-
-PAGES = (
-    show_proposals,
-    show_proposal_form,
-    create_proposal,
-    show_proposal,
-    review_proposal,
-    discuss_proposal,
-    merge_proposal,
-    revert_revision,
-)

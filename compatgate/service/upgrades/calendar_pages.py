@@ -112,6 +112,3 @@ def _draw(rows: list[FreezeRow], now: datetime) -> tuple[list[FreezeView], tuple
         x = axis.place(row.since)
         found.append(FreezeView(row, state, tone, x, round(axis.place(row.until) - x, 2)))
     return found, axis.ticks, axis.place(now)
-
-
-PAGES = (show_freezes, set_freeze, delete_freeze)

@@ -276,14 +276,3 @@ def _start(ask: PageRequest[Any], name: str) -> str:
     until = view.row.upgrade.waves[found.wave - 1].held_until
     held = f" The hold ends {clock.readable(until)}; continue to extend it." if until else ""
     return f"Started wave {found.wave}. Upgrade its nodes.{held}"
-
-
-PAGES = (
-    show_upgrades,
-    show_upgrade_form,
-    create_upgrade,
-    show_upgrade,
-    show_upgrade_state,
-    act_on_upgrade,
-    review_upgrade,
-)

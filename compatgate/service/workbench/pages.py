@@ -19,7 +19,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.matrix.imports import ImportResult
-from compatgate.service.web.page import MAX_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.web.page import MAX_CHOICES, HtmlPage, PageRequest, Redirect, page
 from compatgate.service.workbench.acts import (
     PLURALS,
     complete_waiver,
@@ -38,7 +38,6 @@ from compatgate.service.workbench.editing import (
 )
 from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
-from compatgate.service.workbench.import_pages import begin_import, import_files
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
 
 _MODES = {
@@ -299,22 +298,3 @@ def _form_page(
     status = error.status if error and not live else 200
     title = f"New {kind.lower()}" if place.name is None else f"Change {place.name}"
     return HtmlPage("change.html", title, context, status=status)
-
-
-PAGES: tuple[Page, ...] = (
-    begin_target,
-    create_target,
-    begin_entry,
-    create_entry,
-    begin_waiver,
-    create_waiver,
-    edit_target,
-    change_target,
-    edit_entry,
-    change_entry_document,
-    edit_waiver,
-    change_waiver,
-    begin_import,
-    import_files,
-)
-"""The pages, for the table of routes."""
