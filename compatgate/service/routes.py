@@ -54,7 +54,6 @@ from compatgate.service.tokens import pages as tokens_pages
 from compatgate.service.triage import api as triage
 from compatgate.service.triage import pages as triage_pages
 from compatgate.service.upgrades import api as upgrades
-from compatgate.service.upgrades import calendar_pages
 from compatgate.service.upgrades import pages as upgrades_pages
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
@@ -198,6 +197,5 @@ _PAGES = (
     finder_pages,
     nodes_pages,
     upgrades_pages,
-    calendar_pages,
 )
 PAGES = _declared(_PAGES, Page)
