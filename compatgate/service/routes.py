@@ -34,13 +34,11 @@ from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.notices import api as notices
-from compatgate.service.notices import incident_pages
 from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.preferences import pages as preferences_pages
 from compatgate.service.proposals import api as proposals
-from compatgate.service.proposals import approvals_api
 from compatgate.service.proposals import pages as proposals_pages
 from compatgate.service.reports import api as reports
 from compatgate.service.reports import pages as reports_pages
@@ -61,7 +59,6 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
-from compatgate.service.workbench import import_pages
 from compatgate.service.workbench import pages as workbench_pages
 
 if TYPE_CHECKING:
@@ -109,7 +106,6 @@ _APIS = (
     matrix,
     backtests,
     proposals,
-    approvals_api,
     facts,
     runs,
     baselines,
@@ -166,7 +162,6 @@ def views(
 
 _PAGES = (
     home_pages,
-    incident_pages,
     notices_pages,
     map_page,
     cells_page,
@@ -184,7 +179,6 @@ _PAGES = (
     matrix_pages,
     waivers_pages,
     workbench_pages,
-    import_pages,
     proposals_pages,
     decisions_page,
     runs_pages,

@@ -41,7 +41,7 @@ from compatgate.service.backtests.schemas import (
 from compatgate.service.gate.snapshot import Snapshot, advance_snapshot
 from compatgate.service.matrix import imports
 from compatgate.service.matrix import repository as documents
-from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.blessing import targets_of
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import ChangeBody
 

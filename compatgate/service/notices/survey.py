@@ -18,7 +18,7 @@ from compatgate.service.gate.decision_counts import AskedStack, list_asked_stack
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.pairs import shared_fit_cache
-from compatgate.service.notices import conditions, records, upgrade_conditions
+from compatgate.service.notices import conditions, records
 from compatgate.service.notices.releases import (
     KnownReleases,
     find_new_releases,
@@ -112,9 +112,9 @@ class Surveyor:
         watched = self._upgrades.watch(session, limit=_MAX_UPGRADES)
         found = (
             *conditions.find_unusable_targets(snapshot),
-            *upgrade_conditions.find_upgrades(watched, snapshot, now),
+            *conditions.find_upgrades(watched, snapshot, now),
             *records.find_drift(
-                self._nodes.lately.drifted(), snapshot, upgrade_conditions.list_rolling(watched)
+                self._nodes.lately.drifted(), snapshot, conditions.list_rolling(watched)
             ),
             *records.find_contradictions(self._runs.warnings()),
             *impossible.found,
