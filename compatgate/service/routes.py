@@ -18,7 +18,6 @@ from compatgate.service.dependents import api as dependents
 from compatgate.service.examples import pages as examples_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
-from compatgate.service.facts import support_page
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
@@ -171,7 +170,6 @@ _PAGES = (
     triage_pages,
     audit_pages,
     facts_pages,
-    support_page,
     tokens_pages,
     targets_pages,
     plans_pages,
