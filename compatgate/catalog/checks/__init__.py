@@ -255,10 +255,8 @@ def all_checks() -> tuple[Check, ...]:
         errors,
         frameworks,
         gpus,
-        machines,
         node,
         platforms,
-        vgpu,
     )
 
     return (
@@ -271,9 +269,9 @@ def all_checks() -> tuple[Check, ...]:
         *frameworks.ISSUE_CHECKS,
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
-        *machines.MACHINE_CHECKS,
+        *platforms.MACHINE_CHECKS,
         *errors.ERROR_CHECKS,
-        *vgpu.VGPU_CHECKS,
+        *node.VGPU_CHECKS,
         *platforms.PLATFORM_CHECKS,
         *node.NODE_CHECKS,
     )

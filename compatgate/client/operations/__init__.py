@@ -7,7 +7,6 @@ of the OpenAPI description; tests compare the two.
 from __future__ import annotations
 
 from compatgate.client.operations import (
-    changes,
     cluster,
     gate,
     identity,
@@ -59,9 +58,9 @@ class Operations:
     change_waiver = matrix.change_waiver
     delete_waiver = matrix.delete_waiver
 
-    backtest = changes.backtest
+    backtest = proposals.backtest
     import_matrix = matrix.import_matrix
-    sync_matrix = changes.sync_matrix
+    sync_matrix = proposals.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions

@@ -1,4 +1,10 @@
-"""Match a pod to targets, by namespace and node labels."""
+"""Match a pod to targets, by namespace and node labels.
+
+In an object whose kind does not say where its pods are, they are found by their shape, within
+bounds. A pod spec has a list of containers. A mapping with resources of its own, as custom kinds
+have it, counts as a pod of one container; what it needs of a node may stand around it. An object of
+a known kind inside is read as one.
+"""
 
 from __future__ import annotations
 

@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from compatgate.check.cli import add_decider_options, add_output_options, complete_decider, settle
 from compatgate.core.rule import exit_code, worst_exit
 from compatgate.documents.sources import DocumentProblem
-from compatgate.errors import BadInput, CompatgateError, ManyProblems, NotFound, Unavailable
-from compatgate.service.admission.kinds import Kinds
-from compatgate.service.admission.questions import parse_exemptions
-from compatgate.service.admission.service import AdmissionOptions
+from compatgate.errors import BadInput, CompatgateError, ManyProblems, Unavailable
 from compatgate.service.manifests.documents import DEFAULT_NAMESPACE
-from compatgate.service.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from compatgate.client import Client
-    from compatgate.service.gate.images import ImageSettings
     from compatgate.service.manifests.documents import Manifest, Manifests
     from compatgate.service.manifests.reports import CheckedManifest
-
+    from compatgate.service.manifests.sources import ObjectSource
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _FOR_THE_OBJECT = (400, 413, 422)
@@ -115,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
 def _check_all(args: argparse.Namespace) -> int:
     from compatgate.check import reports as forms
     from compatgate.service.admission.kinds import load_kinds
-    from compatgate.service.manifests.cli import open_source
     from compatgate.service.manifests.documents import read_manifests
     from compatgate.service.manifests.reports import make_answers
+    from compatgate.service.manifests.sources import open_source
 
     reports = forms.read_reports(args.format, args.output)
     forms.refuse_inputs(reports, (*args.files, *args.kinds, args.bundle))
@@ -207,150 +198,4 @@ def _is_unknown(one: CheckedManifest) -> bool:
     denied = [result for result in one.answer.results if result.outcome == "denied"]
     return bool(denied) and all(
         result.verdict is not None and result.verdict["verdict"] == "unknown" for result in denied
-    )
-
-
-Claims = Sequence[Mapping[str, Any]]
-_OWN = ("kinds", "unmatched", "exempt", "registry")
-"""Options that a gate has itself."""
-
-
-class ObjectSource(Protocol):
-    """The interface of everything that answers about objects."""
-
-    def check(
-        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
-    ) -> ObjectAnswer:
-        """Return admission's answer.
-
-        Args:
-            document: the object.
-            namespace: where it goes.
-            claims: that are created with it.
-
-        Raises:
-            Unavailable: nothing can be decided now.
-            CompatgateError: the question is refused.
-        """
-        ...
-
-
-class ServerSource:
-    """Asks a gate over REST.
-
-    Args:
-        client: of the gate.
-        timeout_s: seconds for each object.
-    """
-
-    def __init__(self, client: Client, timeout_s: float) -> None:
-        self._client = client
-        self._timeout = f"{min(timeout_s, 3600):.3f}s"
-
-    def check(
-        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
-    ) -> ObjectAnswer:
-        """Return the gate's answer; see `ObjectSource.check`."""
-        from compatgate.check.verdicts import verdict_of
-        from compatgate.client.operations import Operations
-        from compatgate.service.gate_client import ask
-
-        gate = self._client
-        try:
-            said = ask(
-                gate,
-                Operations.check_manifest,
-                document,
-                namespace=namespace or DEFAULT_NAMESPACE,  # one in none needs none
-                timeout=self._timeout,
-                claims=claims or None,  # an older gate has no such field
-            )
-            answer = msgspec.convert(said, ObjectAnswer)
-        except NotFound as error:
-            hint = "use a gate of this version, or --bundle"
-            raise NotFound(error.problem, field=gate.base_url, hint=hint) from None
-        except msgspec.ValidationError as error:
-            problem = f"the answer of the gate has an unexpected form: {error}".replace("`", "'")
-            hint = "check that the URL is a gate's"
-            raise Unavailable(problem, field=gate.base_url, hint=hint) from None
-        for result in answer.results:
-            if result.verdict is not None:
-                verdict_of(result.verdict, gate.base_url)
-        return answer
-
-
-class LocalSource:
-    """Asks admission in this process.
-
-    Args:
-        checks: on a database or a bundle.
-        timeout_s: seconds for each object.
-    """
-
-    def __init__(self, checks: ManifestChecks, timeout_s: float) -> None:
-        self._checks = checks
-        self._timeout = f"{min(timeout_s, 3600):.3f}s"
-
-    def check(
-        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
-    ) -> ObjectAnswer:
-        """Return the answer; see `ObjectSource.check`."""
-        return self._checks.check(document, namespace, timeout=self._timeout, claims=claims)
-
-
-def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> ObjectSource:
-    """Open the source that the options name.
-
-    Args:
-        args: that `compatgate.check.cli.complete_decider` completed.
-        kinds: of the options.
-        stack: closes the source.
-
-    Raises:
-        BadInput: an option contradicts the source.
-        NotFound: there is no such database.
-        Unavailable: the database cannot be opened.
-    """
-    if server := args.target_server:
-        _refuse_own(args)
-        from compatgate.service.gate_client import make_client
-
-        client = make_client(server, args.token, args.timeout, retries=0)
-        return ServerSource(stack.enter_context(client), args.timeout)
-    exemptions = parse_exemptions(args.exempt, "--exempt")
-    options = AdmissionOptions(kinds, args.unmatched or "warn", exemptions=exemptions)
-    images = _image_settings(args)
-    if args.bundle:
-        from compatgate.check.deciders import BundleDecider, refuse_stale
-        from compatgate.service.gate.images import Images
-
-        refuse_stale(args.bundle, args.max_stale)
-        snapshot = BundleDecider(args.bundle, args.key).snapshot
-        gate = BundleGate(snapshot, Images(images))
-        return LocalSource(ManifestChecks(gate, options), args.timeout)
-    from compatgate.service.gate_client import open_gate
-
-    opened = stack.enter_context(open_gate(args, overlays=args.facts, images=images))
-    return LocalSource(ManifestChecks(opened, options), args.timeout)
-
-
-def _refuse_own(args: argparse.Namespace) -> None:
-    for name in _OWN:
-        if getattr(args, name):
-            hint = f"start it with serve --{name}, or check with --bundle or --database"
-            raise BadInput(
-                "cannot be combined with --server: the gate uses its own setting",
-                field=f"--{name}",
-                hint=hint,
-            )
-
-
-def _image_settings(args: argparse.Namespace) -> ImageSettings:
-    from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import read_options
-    from compatgate.service.gate.images import ImageSettings, parse_places
-
-    places = parse_places(args.registry, "--registry")
-    return ImageSettings(
-        tuple(places), args.timeout, options=read_options(cache=default_image_folder())
     )

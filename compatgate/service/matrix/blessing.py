@@ -2,6 +2,9 @@
 
 The gate asks for the evidence again with each question; this tells whoever blesses that it is
 missing, while they can still do something about it.
+
+Entries and waivers decide what may run, so each of their changes needs ``bless``. A change of a
+target needs it where the target then enforces less; ``operate`` is enough for the rest.
 """
 
 from __future__ import annotations

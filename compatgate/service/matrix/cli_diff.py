@@ -194,8 +194,6 @@ def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Clien
 def _print_markdown(
     args: argparse.Namespace, sources: Sequence[Source], changes: Sequence[Body], gate: Client
 ) -> None:
-    from compatgate.service.matrix.cli_diff import render_markdown
-
     backtest = None
     if sources and changes and not args.no_backtest:
         deleted = [

@@ -2,6 +2,9 @@
 
 Nodes of a large fleet have few different drivers, GPUs and parts. Those that are equal are compared
 once; a question reads from the database only what changed since the question before.
+
+Equal moments of change are counted in the database: a fleet that was reported at once costs a few
+rows, however large it is.
 """
 
 from __future__ import annotations

@@ -76,12 +76,9 @@ def run(args: argparse.Namespace) -> int:
 
         print_json(found)
     elif args.format == "markdown":
-        from compatgate.service.plans.cli import render_markdown
-
         print(render_markdown(found))
     else:
         from compatgate.kit.cli.terminal import wants_colour, width_of
-        from compatgate.service.plans.cli import render_text
 
         print(render_text(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
     return exit_code(found["verdict"], allowed=found["allowed"])

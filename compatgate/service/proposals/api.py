@@ -1,4 +1,8 @@
-"""Serve proposals: list, show, propose, review, merge, close; revert revisions."""
+"""Serve proposals: list, show, propose, review, merge, close; revert revisions.
+
+An approval is a proposal that the gate made of a change which a policy does not let one person make
+alone.
+"""
 
 from __future__ import annotations
 

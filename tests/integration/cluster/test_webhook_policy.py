@@ -18,7 +18,7 @@ from api_server import kubeconfig
 from compatgate.cli.main import main
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
-from compatgate.service.cluster import cli_webhook
+from compatgate.service.cluster import webhook
 
 Run = Callable[..., int]
 CONFIGURATIONS = "validatingwebhookconfigurations"
@@ -63,8 +63,8 @@ def gate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Ga
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     here = f"https://localhost:{server.server_address[1]}"
-    monkeypatch.setattr(cli_webhook, "_url", lambda client, name: here)
-    monkeypatch.setattr(cli_webhook, "_PAUSE_S", 0.02)
+    monkeypatch.setattr(webhook, "_url", lambda client, name: here)
+    monkeypatch.setattr(webhook, "_PAUSE_S", 0.02)
     yield served
     server.shutdown()
     server.server_close()
@@ -178,4 +178,4 @@ def test_a_cluster_that_refuses_the_change_is_told(
 )
 def test_the_address_is_that_of_the_api_server(port: dict[str, int], url: str) -> None:
     service = {"name": "compatgate", "namespace": "gate", **port}
-    assert cli_webhook._url({"service": service}, "compatgate") == url
+    assert webhook._url({"service": service}, "compatgate") == url

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from compatgate.errors import BadInput, Unauthorized, Unavailable
-from compatgate.service.identity.cli import DeviceCode, DeviceTokens, sign_in
+from compatgate.service.identity.device_flow import DeviceCode, DeviceTokens, sign_in
 from compatgate.service.identity.schemas import SignInBody
 
 CODE = {
