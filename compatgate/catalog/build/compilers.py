@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.catalog.build.values import Record, record_source
+from compatgate.catalog.build.values import Record, fill
 from compatgate.core.facts.compilers import (
     BuildConflict,
     Compilers,
@@ -30,50 +30,41 @@ def compilers(document: Record) -> Compilers:
 
 
 def _host(record: Record) -> HostCompiler:
-    cuda, compiler = record["cuda"], record["compiler"]
-    return HostCompiler(
-        cuda=cuda,
-        compiler=compiler,
-        accepts=_range(compiler, record["accepts"], f"host_compilers[{cuda} {compiler}].accepts"),
-        source=record_source(record),
-        note=record.get("note", ""),
-    )
+    where = f"host_compilers[{record['cuda']} {record['compiler']}].accepts"
+    accepts = _range(record["compiler"], record["accepts"], where)
+    return fill(HostCompiler, record, accepts=accepts)
 
 
 def _listed(record: Record) -> ListedCompiler:
     compiler, where = record["compiler"], f"listed[{record['cuda']} {record['compiler']}]"
-    return ListedCompiler(
+    return fill(
+        ListedCompiler,
+        record,
         cuda=_range("cuda", record["cuda"], f"{where}.cuda"),
-        compiler=compiler,
         range=_range(compiler, record["range"], f"{where}.range"),
-        source=record_source(record),
     )
 
 
 def _standards(record: Record) -> Standards:
-    return Standards(
+    return fill(
+        Standards,
+        record,
         cuda=_range("cuda", record["cuda"], f"standards[{record['cuda']}].cuda"),
         accepts=tuple(sorted(int(text) for text in record["accepts"])),
-        source=record_source(record),
     )
 
 
 def _conflict(record: Record) -> BuildConflict:
     where = f"conflicts[{record['id']}].components"
     release = record.get("release")
-    return BuildConflict(
-        id=record["id"],
+    return fill(
+        BuildConflict,
+        record,
         components={
             name: _range(name, text, f"{where}.{name}")
             for name, text in record["components"].items()
         },
-        outcome=record["outcome"],
-        what=record["what"],
-        fix=record["fix"],
-        source=record_source(record),
         release=parse_version("cuda", release) if release else None,
-        cpu=record.get("cpu"),
-        message=record.get("message", ""),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compatgate.catalog.build.values import Record, record_source
+from compatgate.catalog.build.values import Record, fill
 from compatgate.core.facts.errors import Cause, ErrorTable, Pattern, Piece, Signature
 from compatgate.errors import BadInput
 
@@ -21,22 +21,10 @@ def error_signatures(document: Record) -> ErrorTable:
     Raises:
         BadInput: a pattern has an empty or too short piece, or a cause is not known.
     """
-    causes = tuple(_cause(record) for record in document["causes"])
+    causes = tuple(fill(Cause, record) for record in document["causes"])
     known = {cause.id for cause in causes}
     signatures = tuple(_signature(record, known) for record in document["signatures"])
     return ErrorTable(causes, signatures, tuple(document["foreign"]))
-
-
-def _cause(record: Record) -> Cause:
-    return Cause(
-        id=record["id"],
-        means=record["means"],
-        next=record["next"],
-        rules=tuple(record.get("rules", ())),
-        fixes=tuple(record.get("fixes", ())),
-        foreign=record.get("foreign", False),
-        explains=tuple(record.get("explains", ())),
-    )
 
 
 def _signature(record: Record, known: set[str]) -> Signature:
@@ -44,17 +32,8 @@ def _signature(record: Record, known: set[str]) -> Signature:
         raise BadInput(
             f"there is no cause {record['cause']!r}", field=f"signatures[id={record['id']}].cause"
         )
-    return Signature(
-        id=record["id"],
-        cause=record["cause"],
-        certainty=record["certainty"],
-        patterns=tuple(_pattern(text, record["id"]) for text in record["text"]),
-        source=record_source(record),
-        near=tuple(record.get("near", ())),
-        symptom=record.get("symptom", False),
-        sample=record["sample"],
-        health=record.get("health"),
-    )
+    patterns = tuple(_pattern(text, record["id"]) for text in record["text"])
+    return fill(Signature, record, patterns=patterns)
 
 
 def _pattern(text: str, name: str) -> Pattern:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.catalog.build.values import Record, pair, record_source
+from compatgate.catalog.build.values import Record, fill, pair, record_source
 from compatgate.core.facts.precision import CapabilityPrecision, Precision, PrecisionTable
 from compatgate.errors import BadInput
 
@@ -13,7 +13,10 @@ def precision(document: Record) -> PrecisionTable:
     Raises:
         BadInput: a capability computes in a format that the file does not name.
     """
-    formats = {record["name"]: _format(record) for record in document["precisions"]}
+    formats = {
+        record["name"]: fill(Precision, record, instead=record.get("instead", ""))
+        for record in document["precisions"]
+    }
     rows = sorted((_row(record) for record in document["capabilities"]), key=_capability)
     for row in rows:
         for name in row.computes:
@@ -37,21 +40,8 @@ def _capability(row: CapabilityPrecision) -> tuple[int, int]:
     return row.capability
 
 
-def _format(record: Record) -> Precision:
-    return Precision(
-        record["name"],
-        record["title"],
-        record["what"],
-        record.get("instead", ""),
-        record_source(record),
-    )
-
-
 def _row(record: Record) -> CapabilityPrecision:
-    return CapabilityPrecision(
-        pair(record["capability"]),
-        tuple(record["computes"]),
-        record.get("complete", True),
-        record_source(record),
-        record.get("note", ""),
+    complete = record.get("complete", True)
+    return fill(
+        CapabilityPrecision, record, capability=pair(record["capability"]), complete=complete
     )
