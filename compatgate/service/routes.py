@@ -15,7 +15,6 @@ from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.dependents import api as dependents
-from compatgate.service.examples import pages as examples_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
@@ -23,6 +22,7 @@ from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
+from compatgate.service.home import examples
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
@@ -185,7 +185,7 @@ _PAGES = (
     history_page,
     identity_pages,
     preferences_pages,
-    examples_pages,
+    examples,
     finder_pages,
     nodes_pages,
     upgrades_pages,

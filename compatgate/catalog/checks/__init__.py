@@ -249,28 +249,20 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import (
-        compilers,
-        drivers,
-        errors,
-        frameworks,
-        gpus,
-        node,
-        platforms,
-    )
+    from compatgate.catalog.checks import drivers, frameworks, gpus, node, platforms, tables
 
     return (
         *FILE_CHECKS,
         *drivers.CHECKS,
         *gpus.ARCHITECTURE_CHECKS,
-        *compilers.COMPILER_CHECKS,
+        *tables.COMPILER_CHECKS,
         *frameworks.LIBRARY_CHECKS,
         *frameworks.FRAMEWORK_CHECKS,
         *frameworks.ISSUE_CHECKS,
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
         *platforms.MACHINE_CHECKS,
-        *errors.ERROR_CHECKS,
+        *tables.ERROR_CHECKS,
         *node.VGPU_CHECKS,
         *platforms.PLATFORM_CHECKS,
         *node.NODE_CHECKS,

@@ -29,8 +29,8 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices.formats import Message
 from compatgate.service.notices.models import DeliveryRow, IncidentRow, NoticeFilter
-from compatgate.service.notices.places import member_link
 from compatgate.service.notices.schemas import ChannelRequest, DeliveryState, SubscriptionRequest
+from compatgate.service.notices.service import member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
