@@ -23,8 +23,7 @@ from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.paired.blocks import Pair, PairedSamples, compute_log_ratios
 from compatgate.canary.judge.paired.courses import RatioCourse
 from compatgate.canary.judge.paired.design import STANDARD, USUAL_PAIRS, list_looks
-from compatgate.canary.judge.paired.distributions import compute_t_tail
-from compatgate.canary.judge.paired.history import NoisePrior, learn_noise
+from compatgate.canary.judge.paired.history import NoisePrior, compute_t_tail, learn_noise
 from compatgate.canary.judge.paired.rule import Rule
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.statistics import rank_values

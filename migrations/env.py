@@ -15,7 +15,7 @@ from compatgate.service.matrix import models as matrix
 from compatgate.service.nodes import health
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.notices import models as notices
-from compatgate.service.preferences import repository as preferences
+from compatgate.service.preferences import service as preferences
 from compatgate.service.proposals import models as proposals
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import models as runs

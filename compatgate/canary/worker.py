@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, skip_watch
+from compatgate.canary.engine.host_watch import LocalWatch, NodeWatch, skip_watch
 from compatgate.canary.engine.interface import (
     STANDARD_SETTINGS,
     Baselines,
@@ -30,7 +30,6 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.engine.node_watch import NodeWatch
 from compatgate.canary.executors.jobs import Executor, open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host

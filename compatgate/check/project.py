@@ -44,11 +44,6 @@ class ProjectFile(Struct, frozen=True):
     names: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 
-    @property
-    def is_project(self) -> bool:
-        """Tell whether it is a ``pyproject.toml``."""
-        return self.path.name == "pyproject.toml"
-
 
 def read_project(path: str, facts: Facts, environment: dict[str, str]) -> ProjectFile:
     """Read the parts that have GPU code, by the facts.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from compatgate.cli import serve_access, serve_far, serve_options
-from compatgate.cli.serve_reading import add_images, add_wheels, image_settings, wheel_settings
+from compatgate.cli.serve_access import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
 from compatgate.kit.cli.options import add_database

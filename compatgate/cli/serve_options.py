@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.identity.settings import IdentitySettings
-    from compatgate.service.notices.options import NoticeOptions
+    from compatgate.service.notices.senders import NoticeOptions
     from compatgate.service.webhooks.signatures import Secret
 
 
@@ -371,6 +371,6 @@ def add_notices(group: argparse._ArgumentGroup) -> None:
 
 def notice_options(args: argparse.Namespace, public_url: str) -> NoticeOptions:
     """Return the settings of notices."""
-    from compatgate.service.notices.options import read_options
+    from compatgate.service.notices.senders import read_options
 
     return read_options(tuple(args.notice_network), public_url)

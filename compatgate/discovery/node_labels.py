@@ -18,8 +18,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.labels import read_label_parts, read_label_texts
-from compatgate.discovery.machine.platforms import recognise_platform
+from compatgate.discovery.machine.platforms import (
+    read_label_parts,
+    read_label_texts,
+    recognise_platform,
+)
 from compatgate.discovery.nvidia_smi.report import (
     NODE_LABELS,
     Device,

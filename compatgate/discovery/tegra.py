@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.node import NODE_COMPONENTS
-from compatgate.discovery.machine.root import Root
+from compatgate.discovery.machine.files import Root
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
 from compatgate.errors import BadInput
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compatgate.kit.http.replies import Reply
 from compatgate.service.admission import api as admission
@@ -14,15 +15,14 @@ from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.dependents import api as dependents
-from compatgate.service.examples import pages as examples_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
-from compatgate.service.facts import support_page
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
+from compatgate.service.home import examples
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
@@ -33,13 +33,11 @@ from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.notices import api as notices
-from compatgate.service.notices import incident_pages
 from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.preferences import pages as preferences_pages
 from compatgate.service.proposals import api as proposals
-from compatgate.service.proposals import approvals_api
 from compatgate.service.proposals import pages as proposals_pages
 from compatgate.service.reports import api as reports
 from compatgate.service.reports import pages as reports_pages
@@ -53,7 +51,6 @@ from compatgate.service.tokens import pages as tokens_pages
 from compatgate.service.triage import api as triage
 from compatgate.service.triage import pages as triage_pages
 from compatgate.service.upgrades import api as upgrades
-from compatgate.service.upgrades import calendar_pages
 from compatgate.service.upgrades import pages as upgrades_pages
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
@@ -67,6 +64,8 @@ if TYPE_CHECKING:
     from flask import Response
 
     from compatgate.service.web.call import Service
+
+T = TypeVar("T")
 
 
 @route(
@@ -82,93 +81,42 @@ def openapi(call: Call[NoQuery]) -> Reply:
     return Reply(call.service.describe())
 
 
-ROUTES: tuple[Route, ...] = (
-    gate.ask,
-    gate.preview,
-    gate.what_if,
-    solve_api.solve,
-    triage.triage,
-    manifests.check_manifest,
-    gate.show_verdict,
-    gate.show_bundle,
-    attestations.show_attestation,
-    attestations.list_keys,
-    gate.stack_badge,
-    gate.entry_badge,
-    targets.list_targets,
-    *targets.TARGET_ROUTES,
-    targets.list_target_pools,
-    plans.plan,
-    reports.report,
-    targets.list_pools,
-    document_api.list_entries,
-    *document_api.ENTRY_ROUTES,
-    dependents.list_dependents,
-    waivers.list_waivers,
-    *waivers.WAIVER_ROUTES,
-    matrix.list_revisions,
-    matrix.show_revision,
-    matrix.diff_revisions,
-    backtests.backtest,
-    matrix.import_matrix,
-    matrix.sync_matrix,
-    matrix.export_matrix,
-    matrix.packages_report,
-    *proposals.ROUTES,
-    approvals_api.list_approvals,
-    approvals_api.show_approval,
-    approvals_api.approve_change,
-    approvals_api.refuse_change,
-    facts.list_tables,
-    facts.list_facts,
-    facts.show_fact,
-    facts.list_rules,
-    facts.show_rule,
-    runs.list_runs,
-    runs.submit_runs,
-    runs.import_report,
-    runs.show_run,
-    runs.show_logs,
-    runs.take_samples,
-    runs.cancel_run,
-    runs.discard_run,
-    runs.rerun,
-    runs.list_hosts,
-    runs.list_suites,
-    runs.list_workloads,
-    runs.list_metric_histories,
-    runs.list_evidence,
-    baselines.list_baselines,
-    baselines.show_baseline,
-    baselines.approve_baseline,
-    baselines.refuse_baseline,
-    baselines.export_baselines,
-    baselines.import_baselines,
-    nodes.list_nodes,
-    nodes.report_nodes,
-    nodes.report_health,
-    nodes.show_node,
-    nodes.remove_node,
-    nodes.list_drift,
-    *upgrades.ROUTES,
-    *notices.ROUTES,
-    gate.list_decisions,
-    gate.show_decision,
-    far.deliver_decisions,
-    audit.list_audit,
-    audit.verify_audit,
-    tokens.list_tokens,
-    tokens.create_token,
-    tokens.rotate_token,
-    tokens.revoke_token,
-    identity.describe_sign_in,
-    identity.open_session,
-    identity.list_sessions,
-    identity.end_session,
-    identity.end_own_session,
-    identity.show_caller,
-    openapi,
+def _declared(modules: Sequence[ModuleType], kind: type[T]) -> tuple[T, ...]:
+    """Return what modules declare of a kind, alone or in tuples, in the order of declaration."""
+    found = []
+    for value in (value for module in modules for value in vars(module).values()):
+        several = value if isinstance(value, tuple) else (value,)
+        found += [one for one in several if isinstance(one, kind)]
+    return tuple(found)
+
+
+_APIS = (
+    gate,
+    solve_api,
+    triage,
+    manifests,
+    attestations,
+    targets,
+    plans,
+    reports,
+    document_api,
+    dependents,
+    waivers,
+    matrix,
+    backtests,
+    proposals,
+    facts,
+    runs,
+    baselines,
+    nodes,
+    upgrades,
+    notices,
+    far,
+    audit,
+    tokens,
+    identity,
 )
+ROUTES = (*_declared(_APIS, Route), openapi)
 TAGS: dict[str, str] = {
     "gate": "Ask whether a stack may run, and read verdicts.",
     "targets": "Targets: pools of GPUs with their drivers, and a policy.",
@@ -211,86 +159,35 @@ def views(
     )
 
 
-PAGES: tuple[Page, ...] = (
-    home_pages.show_home,
-    *incident_pages.PAGES,
-    *notices_pages.PAGES,
-    map_page.show_matrix,
-    cells_page.show_cells,
-    ask_page.show_question,
-    ask_page.paste_question,
-    ask_page.log_question,
-    solve_page.show_solve,
-    gate_pages.show_what_if,
-    triage_pages.show_triage,
-    triage_pages.show_causes,
-    audit_pages.show_audit,
-    audit_pages.show_verification,
-    facts_pages.show_tables,
-    support_page.show_support,
-    facts_pages.show_table,
-    facts_pages.show_record,
-    facts_pages.show_rules,
-    facts_pages.show_rule,
-    tokens_pages.show_tokens,
-    tokens_pages.create_token,
-    tokens_pages.revoke_token,
-    tokens_pages.rotate_token,
-    targets_pages.show_targets,
-    targets_pages.show_target,
-    targets_pages.show_packages,
-    plans_pages.show_plan,
-    reports_pages.show_report,
-    matrix_pages.show_entries,
-    matrix_pages.show_entry,
-    matrix_pages.change_entry,
-    waivers_pages.show_waivers,
-    waivers_pages.show_waiver,
-    waivers_pages.end_waiver,
-    *workbench_pages.PAGES,
-    matrix_pages.show_revisions,
-    matrix_pages.show_revision,
-    matrix_pages.show_difference,
-    *proposals_pages.PAGES,
-    decisions_page.show_decisions,
-    gate_pages.show_verdict,
-    runs_pages.show_runs,
-    runs_pages.show_run_form,
-    runs_pages.submit_run,
-    runs_pages.show_comparison,
-    runs_pages.show_run,
-    runs_pages.show_run_state,
-    runs_pages.show_run_step,
-    runs_pages.follow_log,
-    runs_pages.cancel_run,
-    runs_pages.discard_run,
-    runs_pages.repeat_run,
-    baselines_pages.show_baselines,
-    baselines_pages.show_baseline,
-    baselines_pages.approve_baseline,
-    baselines_pages.refuse_baseline,
-    staging_pages.show_hosts,
-    staging_pages.show_suites,
-    staging_pages.show_workloads,
-    staging_pages.show_workload,
-    history_page.show_history,
-    tokens_pages.show_sign_in,
-    tokens_pages.sign_in,
-    tokens_pages.sign_out,
-    identity_pages.begin_sign_in,
-    identity_pages.finish_sign_in,
-    identity_pages.show_signed_out,
-    *preferences_pages.PAGES,
-    *examples_pages.PAGES,
-    finder_pages.show_find,
-    finder_pages.show_search,
-    finder_pages.paste_text,
-    home_pages.show_keys,
-    nodes_pages.show_nodes,
-    nodes_pages.show_node,
-    nodes_pages.remove_node,
-    nodes_pages.show_drift,
-    *upgrades_pages.PAGES,
-    *calendar_pages.PAGES,
-    home_pages.show_not_found,  # the last one: whatever is no other page
+_PAGES = (
+    home_pages,
+    notices_pages,
+    map_page,
+    cells_page,
+    ask_page,
+    solve_page,
+    gate_pages,
+    triage_pages,
+    audit_pages,
+    facts_pages,
+    tokens_pages,
+    targets_pages,
+    plans_pages,
+    reports_pages,
+    matrix_pages,
+    waivers_pages,
+    workbench_pages,
+    proposals_pages,
+    decisions_page,
+    runs_pages,
+    baselines_pages,
+    staging_pages,
+    history_page,
+    identity_pages,
+    preferences_pages,
+    examples,
+    finder_pages,
+    nodes_pages,
+    upgrades_pages,
 )
+PAGES = _declared(_PAGES, Page)

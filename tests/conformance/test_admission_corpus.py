@@ -21,9 +21,9 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.claims import read_claims
 from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.matching import find_pods
 from compatgate.service.admission.pods import gpu_containers
 from compatgate.service.admission.questions import make_questions
-from compatgate.service.admission.search import find_pods
 from compatgate.service.admission.service import AdmissionOptions, placement_matrix
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship

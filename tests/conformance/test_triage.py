@@ -16,7 +16,7 @@ import pytest
 from conftest import read_source
 from tables import read_table
 
-from compatgate.catalog.build.errors import error_signatures
+from compatgate.catalog.build.tables import error_signatures
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.triage import FoundCause, find_causes
 

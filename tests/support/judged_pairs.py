@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from compatgate.canary.judge.paired.blocks import Pair, PairedSamples
+from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
-from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
 from compatgate.canary.workload import Better, MetricSpec
 
 

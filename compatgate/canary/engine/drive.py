@@ -40,7 +40,7 @@ from compatgate.canary.engine.pairs import (
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
-from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
+from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult

@@ -1,4 +1,8 @@
-"""Watch the worker's machine while a step runs: GPUs through NVML, and the kernel log."""
+"""Watch GPUs while a step runs: of the worker's machine, or of a cluster's nodes.
+
+The worker looks at its own machine through NVML and the kernel log. On a cluster the jobs of the
+executor look at their nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from contextlib import contextmanager
 
 from compatgate.canary import health
 from compatgate.canary.engine.interface import HostObservation, HostWatch
+from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
 from compatgate.core.facts.xid import RmaRule, XidTable
 
@@ -132,3 +137,35 @@ def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
     """Return UUIDs or addresses of the GPUs of some slots."""
     names = [gpu.uuid or gpu.pci for gpu in snapshot.gpus if gpu.index in slots]
     return [name for name in names if name]
+
+
+class NodeWatch:
+    """Opener of watches for a host whose jobs look at their own nodes.
+
+    Args:
+        jobs: of the host's executor.
+        table: Xid codes, severities and actions.
+    """
+
+    def __init__(self, jobs: JobHealth, table: XidTable) -> None:
+        self._jobs = jobs
+        self._table = table
+
+    @contextmanager
+    def __call__(self, slots: Sequence[int]) -> Iterator[HostWatch]:
+        """Watch while the block runs; a step without GPUs is not watched."""
+        yield _Watch(self._jobs, self._table, watched=bool(slots))
+
+
+class _Watch:
+    def __init__(self, jobs: JobHealth, table: XidTable, *, watched: bool) -> None:
+        self._jobs = jobs
+        self._table = table
+        self._watched = watched
+
+    def observed(self) -> HostObservation:
+        """Return what the job saw; called by the thread that started it."""
+        if not self._watched:
+            return HostObservation("unobserved")
+        found = self._jobs.observe(self._table)
+        return HostObservation(found.state, found.reason, found.body)

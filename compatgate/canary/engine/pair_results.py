@@ -24,10 +24,9 @@ from compatgate.canary.judge.paired.blocks import (
     counts_events,
     find_refusal,
 )
-from compatgate.canary.judge.paired.design import FIRST_LOOK
+from compatgate.canary.judge.paired.design import FIRST_LOOK, PairedJudgement, PairedMetric
 from compatgate.canary.judge.paired.history import learn_noise
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
-from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
 from compatgate.canary.pairs import MetricPairs, PairMedians, PairsState

@@ -22,7 +22,7 @@ from compatgate.canary.health.records import Record
 from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
 from compatgate.canary.health.snapshot import Gpu, snapshot
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.root import Root
+from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable
 
 State = Literal["ok", "not-ok", "could-not-look"]

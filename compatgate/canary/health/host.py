@@ -13,8 +13,8 @@ from fnmatch import fnmatch
 from msgspec import Struct
 
 from compatgate.discovery.driver import PROC, SYS, KernelDriver, read_kernel_driver
-from compatgate.discovery.machine.programs import observe_programs, run_program
-from compatgate.discovery.machine.root import Root
+from compatgate.discovery.machine.files import Root
+from compatgate.discovery.machine.observe import observe_programs, run_program
 
 _NVIDIA = "0x10de"
 _DISPLAY, _BRIDGE = "0x03", "0x0680"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Handle, Job
-from compatgate.canary.run import Report, Witness
-from compatgate.canary.witness import contradict
+from compatgate.canary.run import Env, Report, Witness
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Assurance
+from compatgate.core.versions import parse_version, same_release
+from compatgate.diagnostics.loaded import Library
+from compatgate.errors import CompatgateError
 
 _NO_PROCESSES = "the executor does not show the program's processes to this worker"
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
@@ -128,7 +131,7 @@ def conclude_witness(
     signed = report.witness or Witness()
     contradictions = list(signed.contradictions)
     if workload.proofs:
-        contradictions += contradict.find_impossible_times(workload, report, wall_s)
+        contradictions += find_impossible_times(workload, report, wall_s)
     seen: dict[str, str] = {}
     unseen: dict[str, str] = {}
     if sighting is None or not sighting.pids:
@@ -140,12 +143,12 @@ def conclude_witness(
         seen["processes"] = f"{len(sighting.pids)}: {', '.join(sighting.programs)}"
         _note_libraries(sighting, seen, unseen)
         if report.env:
-            contradictions += contradict.find_other_versions(report.env, sighting.libraries)
+            contradictions += find_other_versions(report.env, sighting.libraries)
         if workload.gpus:
             _note_gpu(sighting, seen, unseen)
-            contradictions += contradict.find_idle_gpu(workload, report, sighting)
+            contradictions += find_idle_gpu(workload, report, sighting)
         if digest:
-            contradictions += contradict.find_other_program(sighting, digest)
+            contradictions += find_other_program(sighting, digest)
     if workload.interpreter == "worker" and not digest:
         unseen["interpreter"] = "the executor cannot mount the worker's interpreter"
     return replace(
@@ -180,3 +183,84 @@ def _note_gpu(sighting: Sighting, seen: dict[str, str], unseen: dict[str, str]) 
         unseen["gpu"] = "NVML does not answer on the worker's machine"
     else:
         unseen["gpu"] = "NVML showed none of its processes on the GPU"
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_SLACK_S, _SLACK = 2.0, 0.02
+_LEAST_LOOKS = 10
+
+
+def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> Iterator[str]:
+    """Yield the metrics whose times add up to more than the program lasted.
+
+    Args:
+        workload: says which metrics have values that overlap; of those, each value counts alone.
+        report: of the program.
+        wall_s: seconds by the worker's clock, from before the start until after the end.
+    """
+    for metric in report.metrics:
+        scale = _SECONDS.get(metric.unit)
+        spec = workload.metrics.get(metric.name)
+        if scale is None or spec is None:
+            continue
+        times = [abs(value) * scale for value in (*metric.warmup, *metric.values)]
+        claimed = max(times, default=0.0) if spec.overlaps else sum(times)
+        if claimed > wall_s * (1 + _SLACK) + _SLACK_S:
+            yield (
+                f"the times of {metric.name} are {claimed:.1f} s together, "
+                f"but the program lasted {wall_s:.1f} s"
+            )
+
+
+def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]:
+    """Yield the components of the env line that no mapped library of that component confirms.
+
+    A library speaks by the full version in its file's name, or by the record of its package. A
+    component of which nothing was mapped that states a version is not judged.
+    """
+    named: dict[str, dict[str, str]] = {}
+    for library in libraries:
+        if library.name_version:
+            named.setdefault(library.component, {})[library.name_version] = library.path
+    for component, stated in env.versions.items():
+        found = named.get(component)
+        if found and not any(_is_same(component, stated, version) for version in found):
+            seen = ", ".join(f"{version} ({path})" for version, path in sorted(found.items()))
+            yield f"it says {component} {stated}, but its processes had mapped {seen}"
+
+
+def _is_same(component: str, stated: str, named: str) -> bool:
+    """Return whether two versions agree in the parts that both state."""
+    try:
+        one, other = parse_version(component, stated), parse_version(component, named)
+        return same_release(component, one, other) or _agree(stated, named)
+    except CompatgateError:
+        return True
+
+
+def _agree(one: str, other: str) -> bool:
+    pairs = zip(one.partition("+")[0].split("."), other.split("."), strict=False)
+    return all(a == b for a, b in pairs)
+
+
+def find_idle_gpu(workload: Workload, report: Report, sighting: Sighting) -> Iterator[str]:
+    """Yield that NVML saw no use of the GPU at all while a program measured it."""
+    if not (workload.gpus and report.metrics) or sighting.gpu_looks < _LEAST_LOOKS:
+        return
+    if sighting.gpu_pids or sighting.gpu_foreign or sighting.gpu_busy:
+        return
+    yield (
+        f"it measured a GPU, but in {sighting.gpu_looks} looks NVML showed no process, no memory "
+        "in use and no work on it"
+    )
+
+
+def find_other_program(sighting: Sighting, digest: str) -> Iterator[str]:
+    """Yield that the program did not run on the worker's interpreter.
+
+    Args:
+        sighting: of the program's processes.
+        digest: of the file that starts the worker's interpreter.
+    """
+    if sighting.programs and digest not in sighting.programs.values():
+        yield f"it was to run on the worker's interpreter, but ran {', '.join(sighting.programs)}"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from compatgate.catalog.build.values import (
     Record,
     drivers,
+    fill,
     gpu_code,
     pair,
     pairs,
@@ -197,18 +198,11 @@ def known_issues(document: Record) -> KnownIssues:
 
 
 def _issue(record: Record) -> KnownIssue:
-    return KnownIssue(
-        id=record["id"],
-        title=record["title"],
+    return fill(
+        KnownIssue,
+        record,
         components=_components(record),
-        outcome=record["outcome"],
-        message=record["message"],
-        source=record_source(record),
         capabilities=pairs(record.get("capabilities")),
-        cpus=tuple(record.get("cpus") or ()),
-        os=tuple(record.get("os") or ()),
-        wheels=record.get("wheels", False),
-        advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
     )
 

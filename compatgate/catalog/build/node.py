@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.catalog.build.values import Record, driver, pair, pairs, record_source, version
+from compatgate.catalog.build.values import (
+    Record,
+    driver,
+    fill,
+    pair,
+    pairs,
+    record_source,
+    version,
+)
 from compatgate.core.facts.glibc import Glibc, GlibcNeed
 from compatgate.core.facts.node import (
     BuildFailure,
@@ -38,34 +46,12 @@ from compatgate.core.versions import Version
 def kernel_modules(document: Record) -> KernelModules:
     """Build the table of flavours."""
     return KernelModules(
-        architectures=tuple(_flavours(row) for row in document["architectures"]),
-        branches=tuple(
-            FlavourBranch(
-                first=row["first"],
-                last=row["last"],
-                open=row["open"],
-                proprietary=row["proprietary"],
-                default=row["default"],
-                source=record_source(row),
-                note=row.get("note") or "",
-            )
-            for row in document["branches"]
+        architectures=tuple(
+            fill(FlavourRow, row, capabilities=pairs(row["capabilities"]))
+            for row in document["architectures"]
         ),
+        branches=tuple(fill(FlavourBranch, row) for row in document["branches"]),
         statements=_statements(document),
-    )
-
-
-def _flavours(row: Record) -> FlavourRow:
-    return FlavourRow(
-        architecture=row["architecture"],
-        capabilities=pairs(row["capabilities"]),
-        open=row["open"],
-        proprietary=row["proprietary"],
-        gsp=row["gsp"],
-        first_branch_open=row["first_branch_open"],
-        last_branch=row["last_branch"],
-        source=record_source(row),
-        gpus=tuple(row.get("gpus", ())),
     )
 
 
@@ -101,50 +87,30 @@ def _releases(rows: list[Record]) -> tuple[Version, ...]:
 
 def _fabric_system(row: Record) -> FabricSystem:
     least = row.get("minimum_driver")
-    return FabricSystem(
-        system=row["system"],
-        gpus=tuple(row.get("gpus", ())),
-        fabric_manager=row["fabric_manager"],
-        nvlsm=row["nvlsm"],
-        imex=row["imex"],
-        minimum_driver=driver(least) if least else None,
-        source=record_source(row),
-    )
+    gpus = tuple(row.get("gpus", ()))
+    return fill(FabricSystem, row, gpus=gpus, minimum_driver=driver(least) if least else None)
 
 
 def _need(row: Record) -> Need:
-    return Need(
-        id=row["id"],
-        component=row["component"],
-        needs=parse_node_version(row["needs"]),
-        when=_when(row["when"]),
-        outcome=row["outcome"],
-        fact=row["fact"],
-        source=record_source(row),
-    )
+    return fill(Need, row, needs=parse_node_version(row["needs"]), when=_when(row["when"]))
 
 
 def _defect(row: Record) -> Defect:
-    return Defect(
-        id=row["id"],
-        component=row["component"],
+    return fill(
+        Defect,
+        row,
         versions=_range(row, is_driver=row["component"] == "driver"),
         when=_when(row.get("when", {})),
-        outcome=row["outcome"],
-        problem=row["problem"],
         fixed=parse_node_version(row["fixed"]) if row["fixed"] else None,
-        source=record_source(row),
-        cve=row.get("cve"),
-        where=row.get("where", ""),
     )
 
 
 def _when(row: Record) -> When:
     least = row.get("driver_from")
-    return When(
-        gpus=tuple(row.get("gpus", ())),
+    return fill(
+        When,
+        row,
         capabilities=pairs(row.get("capabilities")),
-        mig=row.get("mig", False),
         driver_from=driver(least) if least else None,
         node={name: tuple(values) for name, values in row.get("node", {}).items()},
     )
@@ -161,31 +127,28 @@ def _range(row: Record, *, is_driver: bool = False) -> VersionRange:
 
 def _dcgm_driver(row: Record) -> DcgmDriver:
     other = row.get("driver_nvswitch")
-    return DcgmDriver(
+    return fill(
+        DcgmDriver,
+        row,
         versions=_range(row),
         driver=driver(row["driver"]),
         driver_nvswitch=driver(other) if other else None,
-        source=record_source(row),
     )
 
 
 def _operator(row: Record) -> OperatorRelease:
-    return OperatorRelease(
-        version=parse_node_version(row["version"]),
-        driver_default=driver(row["driver_default"]),
-        container_toolkit=parse_node_version(row["container_toolkit"]),
-        dcgm=parse_node_version(row["dcgm"]),
-        source=record_source(row),
-    )
+    parts = ("version", "container_toolkit", "dcgm")
+    versions = {name: parse_node_version(row[name]) for name in parts}
+    return fill(OperatorRelease, row, driver_default=driver(row["driver_default"]), **versions)
 
 
 def _series(row: Record) -> OperatorSeries:
-    return OperatorSeries(
+    return fill(
+        OperatorSeries,
+        row,
         series=pair(row["series"]),
-        status=row["status"],
-        drivers=tuple(driver(text) for text in row["drivers"]),
-        recommended=tuple(driver(text) for text in row["recommended"]),
-        source=record_source(row),
+        drivers=tuple(map(driver, row["drivers"])),
+        recommended=tuple(map(driver, row["recommended"])),
     )
 
 
@@ -215,47 +178,33 @@ def kernel_support(document: Record) -> KernelSupport:
 
 
 def _named(row: Record) -> NamedKernel:
-    return NamedKernel(
-        driver=driver(row["driver"]),
-        kernel=parse_node_version(row["kernel"]),
-        date=row["date"],
-        source=record_source(row),
-        beta=row.get("beta", False),
-    )
+    kernel = parse_node_version(row["kernel"])
+    return fill(NamedKernel, row, driver=driver(row["driver"]), kernel=kernel)
 
 
 def _validated(row: Record) -> ValidatedKernel:
-    return ValidatedKernel(
-        branch=row["branch"],
-        cpu=row["cpu"],
-        distribution=row["distribution"],
-        kernel=parse_node_version(row["kernel"]),
-        machines=row["machines"],
-        source=record_source(row),
-    )
+    return fill(ValidatedKernel, row, kernel=parse_node_version(row["kernel"]))
 
 
 def _failure(row: Record) -> BuildFailure:
-    return BuildFailure(
-        id=row["id"],
+    return fill(
+        BuildFailure,
+        row,
         drivers=_range(row["driver"], is_driver=True),
         kernels=_range(row["kernel"]),
-        symptom=row["symptom"],
         fixed=driver(row["fixed"]) if row["fixed"] else None,
-        source=record_source(row),
     )
 
 
 def _rdma(row: Record) -> RdmaPath:
     kernel, least = row["kernel"], row["least_capability"]
-    return RdmaPath(
-        path=row["path"],
+    return fill(
+        RdmaPath,
+        row,
         needs_open=row["modules"] == "open",
         kernel=parse_node_version(kernel) if kernel else None,
         driver=driver(row["driver"]),
         least_capability=pair(least) if least else None,
-        fact=row["fact"],
-        source=record_source(row),
     )
 
 
@@ -281,11 +230,5 @@ def glibc(document: Record) -> Glibc:
 
 def _glibc_need(row: Record) -> GlibcNeed:
     parse_constraint(row["package"], row["versions"])  # a malformed one fails here
-    return GlibcNeed(
-        name=row["package"],
-        versions=row["versions"],
-        glibc=version("glibc", row["glibc"]),
-        source=record_source(row),
-        cudas=pairs(row.get("cuda")),
-        cpu=row.get("cpu") or "",
-    )
+    glibc, cudas = version("glibc", row["glibc"]), pairs(row.get("cuda"))
+    return fill(GlibcNeed, row, name=row["package"], glibc=glibc, cudas=cudas)

@@ -14,6 +14,7 @@ from compatgate.catalog.build.values import (
     Record,
     driver,
     drivers,
+    fill,
     pair,
     pairs,
     record_source,
@@ -120,15 +121,15 @@ def driver_branches(document: Record) -> DriverBranches:
 
 
 def _branch(record: Record) -> Branch:
-    return Branch(
+    return fill(
+        Branch,
+        record,
         branch=int(record["branch"]),
-        type=record["type"],
         eol=_end_of_life(record),
         ended=bool(record.get("ended", False)),
         cuda=pair(record["nvidia_smi_cuda"]) if record["nvidia_smi_cuda"] else None,
         first=_branch_release(record["first_linux_release"]),
         last=_branch_release(record["last_linux_release_seen"]),
-        source=record_source(record),
         note=_note(record),
     )
 
@@ -237,13 +238,13 @@ def _toolkit_targets(toolkit: Record) -> ToolkitArch:
 
 def _capability_fact(fact: Record) -> CapabilityFact:
     last = fact["last_toolkit"]
-    return CapabilityFact(
+    return fill(
+        CapabilityFact,
+        fact,
         capability=pair(fact["compute_capability"]),
-        architecture=fact["architecture"],
         first_toolkit=pair(fact["first_toolkit"]),
         last_toolkit=pair(last) if last else None,
         last_branch=fact["last_driver_branch"],
-        source=record_source(fact),
     )
 
 
@@ -255,22 +256,16 @@ def gpus(document: Record) -> Gpus:
 
 
 def _gpu(record: Record, brands: Record) -> Gpu:
-    segment = record["segment"]
-    stated = record.get("brands") or brands.get(segment, {}).get("requirement_strings", ())
+    of_segment = brands.get(record["segment"], {}).get("requirement_strings", ())
     minimum = record.get("mig_min_driver")
-    return Gpu(
-        name=record["name"],
+    return fill(
+        Gpu,
+        record,
         capability=pair(record["compute_capability"]),
-        architecture=record["architecture"],
-        segment=segment,
-        cpu=record.get("cpu"),
-        brands=tuple(stated),
-        memory_gb=record["memory_gb"],
+        brands=tuple(record.get("brands") or of_segment),
         first_branch=record["first_driver_branch"],
         last_branch=record["last_driver_branch"],
-        mig_capable=record["mig_capable"],
         mig_driver=driver(minimum) if minimum else None,
-        source=record_source(record),
         memory=_memory(record),
     )
 
@@ -318,57 +313,30 @@ def xid(document: Record) -> XidTable:
     }
     return XidTable(
         tuple(_xid(record, classes) for record in document["xids"]),
-        tuple(_sxid(record) for record in document["sxids"]),
+        tuple(fill(SXid, row, code=row["sxid"], kind=row["class"]) for row in document["sxids"]),
+        tuple(fill(Notice, row, name=row["message"]) for row in document["messages"]),
         tuple(
-            Notice(
-                row["message"], row["meaning"], row["severity"], row["action"], record_source(row)
-            )
-            for row in document["messages"]
-        ),
-        tuple(
-            Recovery(
-                row["value"],
-                tuple(name.lower() for name in row["names"]),
-                row["severity"],
-                row["action"],
-            )
+            fill(Recovery, row, names=tuple(name.lower() for name in row["names"]))
             for row in document["recovery_actions"]
         ),
         tuple(_unit(record) for record in document["nvlink5"]),
         {row["bucket"]: row["advice"] for row in document["resolutions"]},
-        tuple(_rma(row) for row in document.get("rma") or ()),
-    )
-
-
-def _rma(row: Record) -> RmaRule:
-    return RmaRule(
-        row["id"],
-        row["measure"],
-        tuple(row["xids"]),
-        row["applies"],
-        row["threshold"],
-        row["check"],
-        record_source(row),
-        row.get("limit"),
+        tuple(fill(RmaRule, row) for row in document.get("rma") or ()),
     )
 
 
 def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
     # A code without an action in the catalog is a warning: unknown does not mean harmless.
     severity = record.get("severity") or classes.get(record["severity_class"] or "", "warning")
-    return Xid(
+    return fill(
+        Xid,
+        record,
         code=record["xid"],
-        mnemonic=record["mnemonic"],
-        meaning=record["meaning"],
         unused=record["unused_in_current_catalog"],
         severity=severity,
         action=record["nvidia_immediate_action"],
         investigate=record["nvidia_investigatory_action"],
-        source=record_source(record),
-        guidance=record.get("guidance"),
         legacy=record.get("legacy_meaning_pre_ampere"),
-        origin=tuple(record.get("origin") or ()),
-        accompanies=record.get("accompanies"),
         on_driver=tuple(_driver_row(record["xid"], row) for row in record.get("by_driver") or ()),
     )
 
@@ -378,23 +346,12 @@ def _driver_row(code: int, row: Record) -> DriverVariant:
         driver = parse_constraint("driver", row["driver"])
     except BadInput as error:
         raise error.at(f"xids[xid={code}].by_driver") from error
-    return DriverVariant(
-        driver,
-        row.get("severity"),
-        row.get("nvidia_immediate_action"),
-        row.get("nvidia_investigatory_action"),
-        row.get("meaning"),
-    )
-
-
-def _sxid(row: Record) -> SXid:
-    return SXid(
-        row["sxid"],
-        row["meaning"],
-        row["class"],
-        row["severity"],
-        row["action"],
-        record_source(row),
+    return fill(
+        DriverVariant,
+        row,
+        driver=driver,
+        action=row.get("nvidia_immediate_action"),
+        investigate=row.get("nvidia_investigatory_action"),
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from compatgate.catalog.build.values import (
     Record,
     drivers,
+    fill,
     pair,
     pairs,
     record_source,
@@ -157,17 +158,13 @@ def packages(document: Record) -> PackageRecords:
 
 
 def _statement(row: Record) -> Statement:
-    return Statement(
-        versions=row["versions"],
+    return fill(
+        Statement,
+        row,
         compiled=row.get("compiled"),
-        source=record_source(row),
-        says=row.get("says", ""),
         least_capability=_capability(row, "least_capability"),
         last_capability=_capability(row, "last_capability"),
         builds=tuple(BuildList(_code(b["code"]), b.get("cuda")) for b in row.get("builds") or ()),
-        fixed=row.get("fixed", False),
-        requires=tuple(row.get("requires") or ()),
-        torch_wheels=tuple(row.get("torch_wheels") or ()),
         wheels=tuple(
             ProjectWheels(
                 tuple(one["labels"]),
@@ -208,17 +205,8 @@ def components(document: Record) -> Packages:
 
 def _package(record: Record) -> KnownPackage:
     exact_before = record.get("exact_before")
-    return KnownPackage(
-        name=record["name"],
-        carries=record["carries"],
-        source=record_source(record),
-        optional=bool(record.get("optional")),
-        gpus=record.get("gpus") or "",
-        note=record.get("note") or "",
-        exact_before=parse_version(record["name"], exact_before) if exact_before else None,
-        extra=record.get("extra") or "",
-        same_cuda=record.get("same_cuda") or "",
-    )
+    exact = parse_version(record["name"], exact_before) if exact_before else None
+    return fill(KnownPackage, record, exact_before=exact)
 
 
 def cuda_components(document: Record) -> CudaComponents:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.catalog.build.values import Record, driver, pair, pairs, record_source
+from compatgate.catalog.build.values import Record, driver, fill, pair, pairs, record_source
 from compatgate.core.facts.jetson import (
     Dispute,
     Jetson,
@@ -32,7 +32,7 @@ from compatgate.core.versions import Version
 
 def platforms(document: Record) -> Platforms:
     """Build platforms, their limits and their images."""
-    found = [_platform(record) for record in document["platforms"]]
+    found = [fill(Platform, record) for record in document["platforms"]]
     return Platforms(
         {one.name: one for one in found},
         tuple(_limit(record) for record in document["limits"]),
@@ -40,36 +40,12 @@ def platforms(document: Record) -> Platforms:
     )
 
 
-def _platform(record: Record) -> Platform:
-    return Platform(
-        name=record["name"],
-        title=record["title"],
-        source=record_source(record),
-        gpus=tuple(record.get("gpus", ())),
-        gpus_per_node=tuple(record.get("gpus_per_node", ())),
-        cpu=record.get("cpu", ""),
-        os=tuple(record["os"]),
-        network=record.get("network", ""),
-        note=record.get("note", ""),
-    )
-
-
 def _limit(record: Record) -> Limit:
-    return Limit(
-        id=record["id"],
-        platforms=tuple(record["platforms"]),
-        component=record["component"],
-        severity=record["severity"],
-        means=record["means"],
-        source=record_source(record),
-        minimum=_bound(record, "minimum"),
-        below=_bound(record, "below"),
-        maximum=_bound(record, "maximum"),
-        refuses=tuple(record.get("refuses", ())),
-        advised=record.get("advised", ""),
-        uses=record.get("uses", ""),
-        note=record.get("note", ""),
-        disputed=_told(record["disputed"]) if "disputed" in record else None,
+    return fill(
+        Limit,
+        record,
+        **{name: _bound(record, name) for name in ("minimum", "below", "maximum")},
+        disputed=fill(Told, record["disputed"]) if "disputed" in record else None,
     )
 
 
@@ -80,18 +56,9 @@ def _bound(record: Record, name: str) -> Version | None:
     return driver(text) if record["component"] == "driver" else parse_node_version(text)
 
 
-def _told(record: Record) -> Told:
-    return Told(record["text"], record_source(record))
-
-
 def _image(record: Record) -> Image:
-    return Image(
-        platforms=tuple(record["platforms"]),
-        image=record["image"],
-        release=record.get("release", ""),
-        driver=driver(record["driver"]) if "driver" in record else None,
-        source=record_source(record),
-    )
+    release = record.get("release", "")
+    return fill(Image, record, release=release, driver=_optional_driver(record.get("driver")))
 
 
 def platform_machines(document: Record) -> PlatformMachines:
@@ -122,18 +89,14 @@ def jetson(document: Record) -> Jetson:
 
 
 def _release(record: Record) -> JetsonRelease:
-    devices = record["devices"]
-    return JetsonRelease(
+    return fill(
+        JetsonRelease,
+        record,
         l4t=parse_node_version(record["l4t"]),
         jetpack=parse_node_version(record["jetpack"]),
         cuda=pair(record["cuda"]),
         driver=_optional_driver(record["driver"]),
-        source=record_source(record),
-        devices=None if devices is None else tuple(devices),
-        cudnn=record["cudnn"] or "",
-        tensorrt=record["tensorrt"] or "",
         preview=record["stage"] == "preview",
-        note=record.get("note", ""),
     )
 
 
@@ -142,71 +105,46 @@ def _optional_driver(text: Any) -> Version | None:
 
 
 def _device(record: Record) -> JetsonDevice:
-    return JetsonDevice(
-        name=record["name"],
-        title=record["title"],
-        capability=pair(record["capability"]),
-        soc=record["soc"],
-        platform=record["platform"],
-        gpus=tuple(record["gpus"]),
-        source=record_source(record),
-        parts=tuple(record["parts"]),
-        last_jetpack=record["last_jetpack"] or "",
-    )
+    return fill(JetsonDevice, record, capability=pair(record["capability"]))
 
 
 def _upgrade(record: Record) -> Upgrade:
-    return Upgrade(
+    return fill(
+        Upgrade,
+        record,
         series=record["l4t"],
         compatible=pairs(record["compatible"]),
         incompatible=record["incompatible"] or "",
         package=record["package"] or "",
-        source=record_source(record),
-        packages=dict(record.get("packages", {})),
-        disputed={cuda: _told(told) for cuda, told in record.get("disputed", {}).items()},
+        disputed={cuda: fill(Told, told) for cuda, told in record.get("disputed", {}).items()},
     )
 
 
 def _runs(record: Record) -> Runs:
-    return Runs(
+    return fill(
+        Runs,
+        record,
         series=record["l4t"],
         libcuda=pair(record["libcuda"]),
         runs=pairs(record["runs"]),
         refuses=pairs(record["refuses"]),
-        source=record_source(record),
     )
 
 
 def _sbsa(record: Record) -> Sbsa:
     since = record["from_l4t"]
-    return Sbsa(
-        device=record["device"],
-        since=parse_node_version(since) if since else None,
-        text=record["text"],
-        source=record_source(record),
-    )
+    return fill(Sbsa, record, since=parse_node_version(since) if since else None)
 
 
 def _wheels(record: Record) -> Wheels:
-    return Wheels(
-        package=record["package"],
-        series=tuple(record["l4t"]),
-        devices=tuple(record["devices"]),
-        index=record["index"],
-        fits=record["fits"],
-        source=record_source(record),
-        versions=tuple(record["versions"]),
-        label=record.get("label", ""),
-        range=record["range"] or "",
-        code=pairs(record["code"]),
-    )
+    return fill(Wheels, record, series=tuple(record["l4t"]), code=pairs(record["code"]))
 
 
 def _dispute(record: Record) -> Dispute:
-    return Dispute(
+    return fill(
+        Dispute,
+        record,
         device=pair(record["device"]),
         code=pairs(record["code"]),
         libcuda=pair(record["libcuda"]) if record["libcuda"] else None,
-        text=record["text"],
-        source=record_source(record),
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Pair, Reference, Source
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.versions import Version, make_version, parse_version
 
 Record = Mapping[str, Any]
+S = TypeVar("S", bound=Struct)
 _URL = re.compile(r"https?://[^\s,;)\]\"']+")
 _HOST = re.compile(r"(?:^|[\s(])((?:github\.com|raw\.githubusercontent\.com)/[^\s,;)\]\"']+)")
 _PULL = re.compile(r"\b([A-Za-z0-9][\w-]*/[\w.-]+) (?:PR|pull|issue) #?(\d+)")
@@ -40,6 +43,29 @@ def source(*texts: Any, confidence: str | None = None) -> Source:
 def record_source(record: Record) -> Source:
     """Return the source of a record, from its ``source`` and ``confidence``."""
     return source(record["source"], confidence=record["confidence"])
+
+
+def fill(kind: type[S], record: Record, /, **made: Any) -> S:
+    """Make a struct of what a record states under the names of its fields, lists as tuples.
+
+    A null is as good as nothing for a field with a default. ``source`` is the record's own.
+
+    Args:
+        kind: of the struct.
+        record: may have other members, too.
+        made: the fields that are written in another form, or under another name.
+    """
+    fields = kind.__struct_fields__
+    required = fields[: len(fields) - len(kind.__struct_defaults__)]
+    if "source" in fields:
+        made.setdefault("source", record_source(record))
+    stated = {
+        name: tuple(record[name]) if isinstance(record[name], list) else record[name]
+        for name in fields
+        if name not in made and name in record
+    }
+    known = {name: v for name, v in stated.items() if v is not None or name in required}
+    return kind(**known, **made)
 
 
 def _clauses(text: str) -> list[str]:

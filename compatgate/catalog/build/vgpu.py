@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.catalog.build.values import Record, driver, pair, record_source
+from compatgate.catalog.build.values import Record, driver, fill, pair, record_source
 from compatgate.core.facts.nvidia import VgpuType
 from compatgate.core.facts.vgpu import (
     CloudGuest,
@@ -23,15 +23,12 @@ def vgpu(document: Record) -> Vgpu:
     branches = sorted(document["branches"], key=lambda row: row["vgpu"])
     releases = sorted(document["releases"], key=lambda row: _release_key(row["release"]))
     return Vgpu(
-        tuple(VgpuBranch(b["vgpu"], b["driver_branch"], record_source(b)) for b in branches),
+        tuple(fill(VgpuBranch, row) for row in branches),
         tuple(_release(row) for row in releases),
-        tuple(
-            CloudGuest(driver(row["driver"]), row["cloud"], row["release"], record_source(row))
-            for row in document["clouds"]
-        ),
+        tuple(fill(CloudGuest, row, driver=driver(row["driver"])) for row in document["clouds"]),
         {row["host"]: _window(row) for row in document["windows"]},
         {row["feature"]: _feature(row) for row in document["features"]},
-        tuple(_sharing(row) for row in document["sharing"]),
+        tuple(fill(SharingFact, row) for row in document["sharing"]),
         {row["rule"]: record_source(row) for row in document["rules"]},
     )
 
@@ -42,14 +39,12 @@ def _release_key(text: str) -> tuple[int, ...]:
 
 def _release(row: Record) -> VgpuRelease:
     also = [one["guest_linux"] for one in row.get("also_stated", ()) if "guest_linux" in one]
-    return VgpuRelease(
-        release=row["release"],
+    return fill(
+        VgpuRelease,
+        row,
         vgpu=_release_key(row["release"])[0],
-        host=_driver(row["host"]),
-        guest_linux=_driver(row["guest_linux"]),
-        guest_windows=_driver(row["guest_windows"]),
-        source=record_source(row),
-        also=tuple(driver(text) for text in also),
+        **{name: _driver(row[name]) for name in ("host", "guest_linux", "guest_windows")},
+        also=tuple(map(driver, also)),
     )
 
 
@@ -58,31 +53,12 @@ def _driver(text: str | None) -> Version | None:
 
 
 def _window(row: Record) -> VgpuWindow:
-    guests, accepts = tuple(row["guests"]), tuple(row["accepts"] or ())
-    return VgpuWindow(row["host"], guests, accepts, row["lowest"], record_source(row))
+    return fill(VgpuWindow, row, accepts=tuple(row["accepts"] or ()))
 
 
 def _feature(row: Record) -> VgpuFeature:
-    return VgpuFeature(
-        row["feature"],
-        row["title"],
-        row["works_on"],
-        tuple(row["series"] or ()),
-        tuple(row["os"] or ()),
-        row.get("note") or "",
-        record_source(row),
-    )
-
-
-def _sharing(row: Record) -> SharingFact:
-    return SharingFact(
-        row["mode"],
-        row["limit"],
-        tuple(row["values"]),
-        row["effect"],
-        row["text"],
-        record_source(row),
-    )
+    stated = {name: tuple(row[name] or ()) for name in ("series", "os")}
+    return fill(VgpuFeature, row, **stated, note=row.get("note") or "")
 
 
 def vgpu_types(document: Record) -> VgpuTypes:
@@ -98,13 +74,11 @@ def vgpu_types(document: Record) -> VgpuTypes:
 def _type(row: Record) -> VgpuType:
     since = {int(branch): driver(text) for branch, text in row.get("since", {}).items()}
     capability = row.get("compute_capability")
-    return VgpuType(
-        prefix=row["prefix"],
-        product=row["product"],
+    return fill(
+        VgpuType,
+        row,
         capability=pair(capability) if capability else None,
         memory={series: tuple(sizes) for series, sizes in row["memory_gb"].items()},
         mig_backed=tuple(row.get("mig_backed", ())),
         branches={branch: since.get(branch) for branch in row["branches"]},
-        source=record_source(row),
-        cuda_only=tuple(row.get("cuda_only", ())),
     )

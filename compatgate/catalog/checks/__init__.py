@@ -249,31 +249,21 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import (
-        compilers,
-        drivers,
-        errors,
-        frameworks,
-        gpus,
-        machines,
-        node,
-        platforms,
-        vgpu,
-    )
+    from compatgate.catalog.checks import drivers, frameworks, gpus, node, platforms, tables
 
     return (
         *FILE_CHECKS,
         *drivers.CHECKS,
         *gpus.ARCHITECTURE_CHECKS,
-        *compilers.COMPILER_CHECKS,
+        *tables.COMPILER_CHECKS,
         *frameworks.LIBRARY_CHECKS,
         *frameworks.FRAMEWORK_CHECKS,
         *frameworks.ISSUE_CHECKS,
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
-        *machines.MACHINE_CHECKS,
-        *errors.ERROR_CHECKS,
-        *vgpu.VGPU_CHECKS,
+        *platforms.MACHINE_CHECKS,
+        *tables.ERROR_CHECKS,
+        *node.VGPU_CHECKS,
         *platforms.PLATFORM_CHECKS,
         *node.NODE_CHECKS,
     )

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
+    from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
     from compatgate.canary.judge.paired.history import NoisePrior
     from compatgate.canary.judge.paired.lines import PairedFile
     from compatgate.canary.judge.paired.suite import Knowledge
-    from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
     from compatgate.canary.workload import MetricSpec
 
 _EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}

@@ -6,17 +6,7 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import (
-    changes,
-    cluster,
-    gate,
-    identity,
-    matrix,
-    notices,
-    proposals,
-    runs,
-    upgrades,
-)
+from compatgate.client.operations import cluster, gate, matrix, notices, proposals, runs, upgrades
 
 
 class Operations:
@@ -59,9 +49,9 @@ class Operations:
     change_waiver = matrix.change_waiver
     delete_waiver = matrix.delete_waiver
 
-    backtest = changes.backtest
+    backtest = proposals.backtest
     import_matrix = matrix.import_matrix
-    sync_matrix = changes.sync_matrix
+    sync_matrix = proposals.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions
@@ -158,12 +148,12 @@ class Operations:
     rotate_token = cluster.rotate_token
     revoke_token = cluster.revoke_token
 
-    describe_sign_in = identity.describe_sign_in
-    open_session = identity.open_session
-    list_sessions = identity.list_sessions
-    end_session = identity.end_session
-    end_own_session = identity.end_own_session
-    show_caller = identity.show_caller
+    describe_sign_in = cluster.describe_sign_in
+    open_session = cluster.open_session
+    list_sessions = cluster.list_sessions
+    end_session = cluster.end_session
+    end_own_session = cluster.end_own_session
+    show_caller = cluster.show_caller
 
     validate_kubernetes = cluster.validate_kubernetes
     ask_argo_rollouts = cluster.ask_argo_rollouts

@@ -22,6 +22,13 @@ from compatgate.client.request import (
 from compatgate.core.request import DriftKind, DriverState
 from compatgate.kit.http.schemas import Page
 from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.identity.schemas import (
+    CallerBody,
+    NewSessionBody,
+    SessionBody,
+    SessionRequest,
+    SignInBody,
+)
 from compatgate.service.nodes.schemas import (
     CLUSTER,
     DriftBody,
@@ -335,3 +342,45 @@ def list_drift(
 def _report_body(node: NodeReport | Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = dict(node) if isinstance(node, Mapping) else msgspec.to_builtins(node)
     return {key: value for key, value in plain.items() if value is not None}
+
+
+@Operation
+def describe_sign_in() -> Request[SignInBody]:
+    """Describe how people sign in on the command line."""
+    return get("/sign-in", SignInBody)
+
+
+@Operation
+def open_session(id_token: str, access_token: str | None = None) -> Request[NewSessionBody]:
+    """Exchange a fresh ID token for a session; only the answer contains its secret.
+
+    Args:
+        id_token: of the client that `describe_sign_in` names.
+        access_token: if `describe_sign_in` asks for it.
+    """
+    body = members(id_token=id_token, access_token=access_token)
+    return post("/sessions", NewSessionBody, body=body, reads=SessionRequest)
+
+
+@Listing
+def list_sessions() -> Request[Page[SessionBody]]:
+    """List the sessions of people that have not ended."""
+    return pages("/sessions", SessionBody)
+
+
+@Operation
+def end_session(id: str) -> Request[SessionBody]:  # noqa: A002 - the name in the path
+    """End a session by its id."""
+    return delete("/sessions/{id}", SessionBody, id=id)
+
+
+@Operation
+def end_own_session() -> Request[SessionBody]:
+    """End the session that the request is sent with."""
+    return delete("/session", SessionBody)
+
+
+@Operation
+def show_caller() -> Request[CallerBody]:
+    """Show who the caller is: name, kind and scopes."""
+    return get("/caller", CallerBody)

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from compatgate.discovery.image import sif, squashfs
+from compatgate.discovery.image import archives, squashfs
 from compatgate.discovery.image.archives import (
     ArchiveFiles,
     FolderFiles,
@@ -162,7 +162,7 @@ def _kind(path: str) -> str:
         head = file.read(_HEAD)
     if head.startswith(squashfs.MAGIC):
         return "squashfs"
-    if head[sif.MAGIC_AT :].startswith(sif.MAGIC):
+    if head[archives.MAGIC_AT :].startswith(archives.MAGIC):
         return "sif"
     compressed = head[:2] == b"\x1f\x8b" or head[:4] == b"\x28\xb5\x2f\xfd"
     return "tar" if compressed or head[_TAR_AT:].startswith(_TAR_MAGIC) else ""
@@ -251,7 +251,7 @@ class _Reader:
         with open(self._path, "rb") as file:
             begin, length, cpu, left = 0, size, "", []
             if kind == "sif":
-                found = sif.find_partition(file, size)
+                found = archives.find_partition(file, size)
                 begin, length, cpu = found.offset, found.size, found.architecture
                 if found.overlay:
                     left.append("the writable overlay of the image was not read")

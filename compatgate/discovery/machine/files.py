@@ -5,14 +5,58 @@ What a file does not say is not reported: a missing file never means "off".
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from compatgate.discovery.driver import PROC, parse_proc_version
 from compatgate.discovery.machine.platforms import MachineTexts
-from compatgate.discovery.machine.root import Root
 from compatgate.discovery.observations import Observation
+
+_LARGEST = 64 * 1024
+"""Bytes that are read of a file, unless more are asked for."""
+
+
+class Root(Struct, frozen=True):
+    """The root folder of a machine; ``/`` is this machine."""
+
+    path: str = "/"
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this is the root of the running system, whose programs may be asked."""
+        return os.path.realpath(self.path) == "/"
+
+    def at(self, path: str) -> str:
+        """Return the place of an absolute path below this root."""
+        return os.path.join(self.path, path.lstrip("/"))
+
+    def read(self, path: str, largest: int = _LARGEST) -> str:
+        """Return the text of a file without surrounding space; empty if it cannot be read."""
+        return self.read_bytes(path, largest).decode("utf-8", "replace").strip("\0 \t\r\n")
+
+    def read_bytes(self, path: str, largest: int = _LARGEST) -> bytes:
+        """Return the first bytes of a file; empty if it cannot be read."""
+        try:
+            with open(self.at(path), "rb") as file:
+                return file.read(largest)
+        except OSError:
+            return b""
+
+    def has(self, path: str) -> bool:
+        """Return whether a file or folder exists."""
+        return os.path.exists(self.at(path))
+
+    def list(self, path: str) -> tuple[str, ...]:
+        """Return the names in a folder, sorted; empty if it cannot be read."""
+        try:
+            return tuple(sorted(os.listdir(self.at(path))))
+        except OSError:
+            return ()
+
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 OS_KERNEL = "/proc/sys/kernel/osrelease"

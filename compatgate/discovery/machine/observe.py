@@ -5,23 +5,21 @@ What is not seen is not stated, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.core.node import NODE_COMPONENTS
-from compatgate.discovery.machine.files import observe_files, read_machine_texts
+from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.machine.files import Root, is_container, observe_files, read_machine_texts
 from compatgate.discovery.machine.platforms import recognise_platform
-from compatgate.discovery.machine.programs import (
-    Run,
-    observe_packages,
-    observe_programs,
-    run_program,
-)
-from compatgate.discovery.machine.root import Root
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
+from compatgate.errors import CompatgateError
 
 
 class ObservedMachine(Struct, frozen=True):
@@ -89,3 +87,110 @@ def add_machine(pool: ObservedPool, node: Mapping[str, str], platform: str | Non
     stated = {**node, **dict(pool.node)}
     parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
     return replace(pool, platform=pool.platform or platform, node=parts)
+
+
+Run = Callable[[Sequence[str]], str | None]
+"""Runs a program; returns what it prints, None if it is not installed or does not answer."""
+_TIMEOUT_S = 10
+_PROGRAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("fabric-manager", ("nv-fabricmanager", "--version"), r"Fabric Manager version is\s*:\s*(\S+)"),
+    ("imex", ("nvidia-imex", "--version"), r"IMEX version is\s*:\s*(\S+)"),
+    ("container-toolkit", ("nvidia-ctk", "--version"), r"CLI version\s+(\S+)"),
+    ("dcgm", ("dcgmi", "--version"), r"version\s*:\s*(\S+)"),
+    ("ofed", ("ofed_info", "-s"), r"(?:MLNX_OFED_LINUX|OFED-internal|DOCA-OFED)-(\d[\w.-]*)"),
+)
+_PACKAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("fabric-manager", re.compile(r"nvidia-fabric-?manager(?:-\d{3})?")),
+    ("imex", re.compile(r"nvidia-imex(?:-\d{3})?")),
+    ("nvlsm", re.compile(r"nvlsm")),
+    ("container-toolkit", re.compile(r"nvidia-container-toolkit")),
+    ("l4t", re.compile(r"nvidia-l4t-core")),
+    ("jetpack", re.compile(r"nvidia-jetpack")),
+    ("dcgm", re.compile(r"datacenter-gpu-manager(?:-4-core)?")),
+)
+_DPKG = "/var/lib/dpkg/status"
+_LARGEST_DPKG = 64 * 1024 * 1024
+_RPM = (
+    "/usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "/var/lib/rpm/rpmdb.sqlite",
+    "/usr/lib/sysimage/rpm/Packages.db",
+    "/var/lib/rpm/Packages",
+)
+_RPM_SECONDS = 20.0
+
+
+def run_program(arguments: Sequence[str]) -> str | None:
+    """Run a program of this machine; see `Run`."""
+    try:
+        result = subprocess.run(  # noqa: S603 - fixed names and arguments
+            list(arguments), capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (result.stdout + result.stderr).decode("utf-8", "replace")
+
+
+_LICENSES = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
+_MODINFO = ("modinfo", "-F", "license", "nvidia")
+
+
+def observe_programs(run: Run, notes: list[str]) -> Iterator[Observation]:
+    """Yield the versions that installed programs print, and the flavour of the installed module."""
+    if flavour := _LICENSES.get((run(_MODINFO) or "").strip()):
+        yield Observation("kernel-modules", flavour, " ".join(_MODINFO), "metadata")
+    for part, command, pattern in _PROGRAMS:
+        printed = run(command)
+        if printed is None:
+            continue
+        if match := re.search(pattern, printed, re.IGNORECASE):
+            yield Observation(part, match[1].rstrip(":,"), " ".join(command))
+        else:
+            notes.append(f"{' '.join(command)} prints no version")
+
+
+def observe_packages(root: Root, notes: list[str]) -> Iterator[Observation]:
+    """Yield the versions in the database of packages; several versions of one tell nothing."""
+    if is_container(root):
+        return
+    found: dict[str, dict[str, str]] = {}
+    for name, version, origin in (*_dpkg(root), *_rpm(root, notes)):
+        for part, pattern in _PACKAGES:
+            if pattern.fullmatch(name):
+                found.setdefault(part, {})[_upstream(version)] = f"{origin}: {name}"
+    for part, versions in found.items():
+        if len(versions) == 1:
+            ((version, origin),) = versions.items()
+            yield Observation(part, version, origin, "metadata")
+        else:
+            notes.append(f"several versions of {part} are installed: {', '.join(sorted(versions))}")
+
+
+def _upstream(version: str) -> str:
+    """Return a package's version without its epoch and release: ``1:4.2.3-1`` is 4.2.3."""
+    return version.rpartition(":")[2].split("-", 1)[0]
+
+
+def _dpkg(root: Root) -> Iterator[tuple[str, str, str]]:
+    for block in root.read(_DPKG, _LARGEST_DPKG).split("\n\n"):
+        if "nvidia" not in block and "datacenter-gpu" not in block and "nvlsm" not in block:
+            continue
+        fields = dict(re.findall(r"^(Package|Status|Version):\s*(.+?)\s*$", block, re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed") and "Version" in fields:
+            yield fields.get("Package", ""), fields["Version"], _DPKG
+
+
+def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
+    path = next((path for path in _RPM if root.has(path)), None)
+    if path is None:
+        return
+    try:
+        data = bytearray(root.read_bytes(path, LARGEST_RPM))
+        end = time.monotonic() + _RPM_SECONDS
+        yield from ((*one, path) for one in rpm_packages(data, lambda: _check_time(end)))
+    except (ValueError, TimeoutError, CompatgateError) as error:
+        notes.append(f"the package database {path} cannot be read: {error}")
+
+
+def _check_time(end: float) -> None:
+    if time.monotonic() > end:
+        raise TimeoutError(f"it takes longer than {_RPM_SECONDS:g} s")

@@ -22,7 +22,13 @@ from compatgate.errors import BadInput
 from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import NOWHERE_KNOWN
-from compatgate.service.admission.matching import TARGET, match_targets, terms_of
+from compatgate.service.admission.matching import (
+    MAX_PARTS,
+    TARGET,
+    find_pods,
+    match_targets,
+    terms_of,
+)
 from compatgate.service.admission.placement import (
     ContainerWorkload,
     PlacedBy,
@@ -41,7 +47,6 @@ from compatgate.service.admission.pods import (
     declines_gpus,
     gpu_containers,
 )
-from compatgate.service.admission.search import MAX_PARTS, find_pods
 
 STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""

@@ -21,6 +21,7 @@ from compatgate.service.admission.answers import AnswerMaker, AskedResult, refus
 from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
+from compatgate.service.admission.matching import unknown_kind
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
@@ -31,7 +32,6 @@ from compatgate.service.admission.questions import (
     searched,
 )
 from compatgate.service.admission.review import Review, ReviewAnswer
-from compatgate.service.admission.search import unknown_kind
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
 from compatgate.service.gate.outages import Degraded

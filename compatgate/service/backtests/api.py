@@ -14,7 +14,7 @@ from compatgate.service.backtests.schemas import (
     BacktestRequest,
 )
 from compatgate.service.backtests.service import backtest_edits, plan_edits
-from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.blessing import targets_of
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 

@@ -23,7 +23,7 @@ from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.schemas import BaselineState
 from compatgate.service.baselines.service import BaselineDetail
 from compatgate.service.runs.inspection import format_change
-from compatgate.service.runs.sparklines import TREND, Trends, read_trends
+from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 

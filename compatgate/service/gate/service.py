@@ -53,7 +53,7 @@ from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.notices.desk import NoticeDesk
 from compatgate.service.notices.service import IncidentService
-from compatgate.service.preferences.repository import PreferenceStore
+from compatgate.service.preferences.service import PreferenceStore
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library

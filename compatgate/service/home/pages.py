@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
-from compatgate.service.examples.service import example_state
+from compatgate.service.home.examples import example_state
 from compatgate.service.notices.models import IncidentRow
-from compatgate.service.notices.places import member_link
-from compatgate.service.notices.service import Attention
+from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _DAYS = 14

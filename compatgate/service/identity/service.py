@@ -15,8 +15,8 @@ from compatgate.service.identity.settings import IdentitySettings
 if TYPE_CHECKING:
     from compatgate.kit.database.database import Database
     from compatgate.service.identity.issuers import Issuer
-    from compatgate.service.identity.jobs import Jobs
     from compatgate.service.identity.people import People
+    from compatgate.service.identity.verify import Jobs
     from compatgate.service.tokens.principal import Principal
 
 _JWT_BEGINS = "eyJ"
@@ -44,8 +44,8 @@ class Identity:
         if settings.is_empty:
             return
         from compatgate.service.identity.issuers import Issuer
-        from compatgate.service.identity.jobs import Jobs
         from compatgate.service.identity.people import People
+        from compatgate.service.identity.verify import Jobs
 
         issuers = []
         if settings.people:

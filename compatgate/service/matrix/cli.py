@@ -28,7 +28,6 @@ from compatgate.service.gate_client import (
 from compatgate.service.matrix import cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 from compatgate.service.proposals import cli as proposals
-from compatgate.service.proposals import cli_approvals
 from compatgate.service.waivers import cli as waivers
 
 if TYPE_CHECKING:
@@ -92,12 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "approvals",
             "list changes that wait for a second person",
-            cli_approvals.approvals_arguments,
+            proposals.approvals_arguments,
         ),
         (
             "refuse",
             "refuse or withdraw a change that waits for a second person",
-            cli_approvals.decision_arguments,
+            proposals.decision_arguments,
         ),
         ("propose", "propose a change for others to approve", proposals.propose_arguments),
         ("proposals", "list proposals", proposals.list_arguments),
@@ -222,8 +221,8 @@ def run(args: argparse.Namespace) -> int:
             "log": show_log,
             "dependents": cli_dependents.show_dependents,
             "packages-report": run_packages,
-            "approvals": cli_approvals.list_approvals,
-            "refuse": cli_approvals.refuse,
+            "approvals": proposals.list_approvals,
+            "refuse": proposals.refuse,
             "propose": proposals.propose,
             "proposals": proposals.list_proposals,
             "approve": proposals.approve,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +15,8 @@ from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
+from compatgate.kit.sections import markdown_text
+from compatgate.service.backtests import formats
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
 from compatgate.service.matrix.cli_backtest import add_period, ask_backtest
@@ -23,6 +27,74 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
     from compatgate.documents.sources import Source
+
+
+_MAX_CHANGES = 50
+_MAX_FIELDS = 12
+_LONGEST_VALUE = 200
+_SIGNS = {"create": "create", "change": "change", "delete": "**delete**"}
+
+
+def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | None) -> str:
+    """Return changes and their backtest as Markdown.
+
+    The first line is hidden, and finds the comment of an earlier run.
+
+    Args:
+        changes: of documents, in JSON form.
+        name: of the sync; None: none was named.
+        backtest: of the changes; None: it was not asked for.
+    """
+    title = f"compatgate matrix{f': {name}' if name else ''}"
+    lines = [f"<!-- {title} -->", f"## {markdown_text(_headline(changes))}", ""]
+    for change in changes[:_MAX_CHANGES]:
+        lines += _describe_change(change)
+    if len(changes) > _MAX_CHANGES:
+        lines.append(f"- and {len(changes) - _MAX_CHANGES} more documents")
+    if backtest is not None:
+        lines += ["", formats.render_markdown(backtest)]
+    return "\n".join(lines)
+
+
+def _headline(changes: Sequence[Body]) -> str:
+    if not changes:
+        return "The matrix would not change"
+    return f"The matrix would change: {count_changes(changes)}"
+
+
+def count_changes(changes: Iterable[Body]) -> str:
+    """Return the number of changes in words: ``1 created, 2 deleted``."""
+    actions = [change["action"] for change in changes]
+    words = {"create": "created", "change": "changed", "delete": "deleted"}
+    return ", ".join(
+        f"{count} {word}" for action, word in words.items() if (count := actions.count(action))
+    )
+
+
+def _describe_change(change: Body) -> Iterator[str]:
+    yield f"- {_SIGNS[change['action']]} {change['kind']} {markdown_text(change['name'])}"
+    fields = change["fields"]
+    for field in fields[:_MAX_FIELDS]:
+        before, after = _code(field["before"]), _code(field["after"])
+        yield f"    - {_quote(field['path'])}: {before} → {after}"
+    if len(fields) > _MAX_FIELDS:
+        yield f"    - and {len(fields) - _MAX_FIELDS} more fields"
+
+
+def _code(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _quote(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}...")
+
+
+def _quote(text: str) -> str:
+    """Return text as inline code, on one line, whatever backticks it has."""
+    flat = " ".join(text.split())
+    fence = "`" * (max(map(len, re.findall("`+", flat)), default=0) + 1)
+    space = " " if flat.startswith("`") or flat.endswith("`") or not flat else ""
+    return f"{fence}{space}{flat}{space}{fence}"
+
 
 _EXAMPLES = """\
 examples:
@@ -122,8 +194,6 @@ def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Clien
 def _print_markdown(
     args: argparse.Namespace, sources: Sequence[Source], changes: Sequence[Body], gate: Client
 ) -> None:
-    from compatgate.service.matrix.diff_formats import render_markdown
-
     backtest = None
     if sources and changes and not args.no_backtest:
         deleted = [

@@ -14,8 +14,8 @@ from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
+from compatgate.service.matrix.cli_diff import count_changes
 from compatgate.service.matrix.cli_files import JoinedFiles, join_files, note_expired
-from compatgate.service.matrix.diff_formats import count_changes
 
 if TYPE_CHECKING:
     import argparse

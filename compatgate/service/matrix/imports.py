@@ -20,7 +20,6 @@ from compatgate.documents.specs import (
     Kind,
     TargetDoc,
     compare_document,
-    compare_documents,
     key_of,
     target_refs,
     to_sorted_body,
@@ -198,11 +197,6 @@ def diff_revisions(session: Session, older: int, newer: int | None) -> list[Edit
         keys.sort(key=lambda key: (KINDS.index(key[0]), key[1]))
         edits = [decode_edit(key[0], old.get(key), new.get(key)) for key in keys]
         return [edit for edit in edits if edit.before != edit.after]
-
-
-def diff_with_files(session: Session, imported: Sequence[Document]) -> list[Change]:
-    """Return the changes from the stored matrix to the imported one."""
-    return compare_documents(_load_documents(session, None), imported)
 
 
 def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str], str]:

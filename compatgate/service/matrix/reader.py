@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
-from compatgate.documents.sources import Source
-from compatgate.documents.specs import Change, Kind
+from compatgate.documents.specs import Kind
 from compatgate.errors import NotFound
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
@@ -52,15 +51,6 @@ class MatrixReader:
             NotFound: there is no such revision.
         """
         return self._read(lambda session: imports.diff_revisions(session, older, newer))
-
-    def diff_files(self, sources: Sequence[Source]) -> list[Change]:
-        """Return the changes from the stored matrix to the one in files.
-
-        Raises:
-            ManyProblems: every mistake in the files.
-        """
-        read = imports.read_files(self._database, sources, self._facts.gpus)
-        return self._read(lambda session: imports.diff_with_files(session, read))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
         """Return targets by name; filters: `repository.list_targets`."""

@@ -22,10 +22,9 @@ from compatgate.service.gate.decision_counts import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.blessing import list_blessed, require_evidence
+from compatgate.service.matrix.blessing import check_edits, list_blessed, require_evidence
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.models import StoredDocument
-from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody

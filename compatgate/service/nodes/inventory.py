@@ -23,7 +23,7 @@ from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.changes import NodeChanges
+from compatgate.service.nodes.fleet import NodeChanges
 from compatgate.service.nodes.repository import NodeKey, NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 

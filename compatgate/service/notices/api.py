@@ -34,7 +34,7 @@ from compatgate.service.notices.schemas import (
     SubscriptionRequest,
 )
 from compatgate.service.web.call import Call
-from compatgate.service.web.route import Body, NoQuery, Returns, Route, route
+from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
 class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -358,22 +358,3 @@ def describe_delivery(row: DeliveryRow) -> NoticeDeliveryBody:
         row.ended_at,
         row.answer,
     )
-
-
-ROUTES: tuple[Route, ...] = (
-    list_incidents,
-    show_incident,
-    snooze_incident,
-    resolve_incident,
-    reopen_incident,
-    list_channels,
-    show_channel,
-    set_channel,
-    delete_channel,
-    test_channel,
-    list_subscriptions,
-    show_subscription,
-    set_subscription,
-    delete_subscription,
-    list_deliveries,
-)

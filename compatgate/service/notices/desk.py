@@ -24,9 +24,8 @@ from compatgate.service.notices.models import (
     NoticeFilter,
     SubscriptionRow,
 )
-from compatgate.service.notices.options import SECRETS, NoticeOptions, read_options
 from compatgate.service.notices.schemas import ChannelRequest, SubscriptionRequest
-from compatgate.service.notices.senders import ENVIRONMENT
+from compatgate.service.notices.senders import ENVIRONMENT, SECRETS, NoticeOptions, read_options
 from compatgate.service.notices.service import IncidentService
 from compatgate.service.notices.worker import NoticeWorker, Sender
 from compatgate.service.webhooks.signatures import MIN_SECRET_BYTES

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.core.incidents import IncidentKind, reconcile
+from compatgate.core.incidents import IncidentKind, Member, Subject, reconcile
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
+from compatgate.kit.http.links import link
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices import outbox
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from compatgate.service.nodes.service import Nodes
     from compatgate.service.runs.service import Runs
     from compatgate.service.upgrades.service import Upgrades
+
 
 SURVEY = "survey"
 RELEASES = "releases"
@@ -240,3 +242,25 @@ def _require(row: IncidentRow, done: str, state: str) -> None:
         what = f"incident {row.id} is {row.state} and cannot be {done}"
         hint = _HINTS.get(row.state, "reopen it first")
         raise Conflict(what, field="id", value=row.id, hint=hint)
+
+
+_PATHS: dict[Subject, str] = {
+    "target": "targets",
+    "entry": "entries",
+    "waiver": "waivers",
+    "run": "runs",
+    "baseline": "baselines",
+    "verdict": "verdicts",
+    "upgrade": "upgrades",
+}
+
+
+def member_link(member: Member) -> str:
+    """Return the address of the page about a member."""
+    if member.about == "drift":
+        return link("drift", target=member.name)
+    if member.about == "channel":
+        return link("notices", channel=member.name)
+    if member.about == "release":
+        return link("facts")
+    return link(_PATHS[member.about], member.name)

@@ -18,8 +18,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.notices import channels, outbox
 from compatgate.service.notices.formats import Message
-from compatgate.service.notices.options import NoticeOptions
-from compatgate.service.notices.senders import Attempt, send
+from compatgate.service.notices.senders import Attempt, NoticeOptions, send
 from compatgate.service.notices.service import IncidentService
 
 _TICK_S = 1.0

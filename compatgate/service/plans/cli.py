@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from compatgate.check.formats.text import headline
 from compatgate.core.rule import exit_code
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_change_options, add_format
 from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.terminal import paint, wrap
+from compatgate.kit.sections import markdown_lines, markdown_text, text_lines
 from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.plans.sections import arrange
 
 if TYPE_CHECKING:
     import argparse
+
 
 _EXAMPLES = """\
 examples:
@@ -71,12 +76,9 @@ def run(args: argparse.Namespace) -> int:
 
         print_json(found)
     elif args.format == "markdown":
-        from compatgate.service.plans.formats import render_markdown
-
         print(render_markdown(found))
     else:
         from compatgate.kit.cli.terminal import wants_colour, width_of
-        from compatgate.service.plans.formats import render_text
 
         print(render_text(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
     return exit_code(found["verdict"], allowed=found["allowed"])
@@ -123,3 +125,27 @@ def _ask_bundle(path: str, target: str, body: dict[str, Any]) -> dict[str, Any]:
 
     remark = "a bundle has no decisions and no nodes: neither running stacks nor waves are known"
     return answer(body, target, bundle.snapshot(), clock.now(), remarks=(remark,), find=find)
+
+
+def render_text(plan: dict[str, Any], width: int, *, colour: bool) -> str:
+    """Return a plan as text; tables may be wider than ``width`` columns."""
+    answer, hue = headline(plan)
+    first, *rest = wrap(f"{answer}: {plan['summary']}", width)
+    lines = [paint(answer, "bold", hue, colour=colour) + first.removeprefix(answer), *rest]
+    for remark in plan["remarks"]:
+        lines += wrap(f"note: {remark}", width)
+    lines += text_lines(arrange(plan), width, colour=colour)
+    return "\n".join([*lines, "", f"{_basis(plan)}; nothing was logged"])
+
+
+def render_markdown(plan: dict[str, Any]) -> str:
+    """Return a plan as Markdown."""
+    answer, _ = headline(plan)
+    lines = [f"## {markdown_text(answer)}: {markdown_text(plan['summary'])}", ""]
+    lines += [f"- {markdown_text(remark)}" for remark in plan["remarks"]]
+    lines += markdown_lines(arrange(plan))
+    return "\n".join([*lines, "", f"{markdown_text(_basis(plan))}."])
+
+
+def _basis(plan: dict[str, Any]) -> str:
+    return f"matrix revision {plan['matrix_revision']}, facts {str(plan['facts'])[:19]}"

@@ -163,15 +163,3 @@ def _require_few(kept: dict[str, Any]) -> None:
         raise BadInput(
             "preferences exist for too many lists", field="list", value=len(kept), hint=hint
         )
-
-
-PAGES = (
-    show_preferences,
-    change_preferences,
-    change_columns,
-    add_view,
-    remove_view,
-    reset_preferences,
-    go_on_tour,
-    set_theme,
-)

@@ -17,7 +17,7 @@ from compatgate.documents.specs import Kind, TargetDoc
 from compatgate.documents.weakening import loosens, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
-from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.blessing import targets_of
 from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals import repository as proposals

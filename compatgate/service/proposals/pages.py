@@ -22,11 +22,10 @@ from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.matrix.blessing import list_blessed
-from compatgate.service.proposals.guards import may_merge
+from compatgate.service.proposals.merging import may_merge
 from compatgate.service.proposals.models import ProposalState
-from compatgate.service.proposals.readiness import describe
+from compatgate.service.proposals.readiness import ProposalView, describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.proposals.views import ProposalView
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
@@ -222,15 +221,3 @@ def revert_revision(ask: PageRequest[Any]) -> Redirect:
     if proposal is not None:
         return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")
     return Redirect(link("revisions", revision or 0), f"Reverted revision {number}.")
-
-
-PAGES = (
-    show_proposals,
-    show_proposal_form,
-    create_proposal,
-    show_proposal,
-    review_proposal,
-    discuss_proposal,
-    merge_proposal,
-    revert_revision,
-)

@@ -16,7 +16,7 @@ from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
-from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.blessing import targets_of
 from compatgate.service.matrix.revisions import Edit, decode_edit
 from compatgate.service.proposals.models import (
     EventAction,

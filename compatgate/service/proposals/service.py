@@ -18,7 +18,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
-from compatgate.service.matrix.permission import check_edits
+from compatgate.service.matrix.blessing import check_edits
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals import drafting
@@ -27,19 +27,20 @@ from compatgate.service.proposals.agreement import (
     require_consent,
     write_or_propose,
 )
-from compatgate.service.proposals.guards import (
+from compatgate.service.proposals.merging import (
+    make_merge,
     make_refusal,
     may_merge,
+    note,
     require_digest,
     require_merger,
     require_open,
     require_reach,
     require_unchanged,
 )
-from compatgate.service.proposals.merging import make_merge, note
 from compatgate.service.proposals.models import ProposalRow
+from compatgate.service.proposals.readiness import ProposalView, ProposalViews
 from compatgate.service.proposals.schemas import ProposalRequest
-from compatgate.service.proposals.views import ProposalView, ProposalViews
 from compatgate.service.tokens.principal import Principal
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
 from compatgate.service.runs.evidence_schemas import EvidenceBody
-from compatgate.service.runs.histories import DEFAULT_RUNS
 from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.repository import DEFAULT_RUNS
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,

@@ -19,7 +19,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.charts import Marker, draw_marker, fit_scale
-from compatgate.service.runs.histories import DEFAULT_RUNS
+from compatgate.service.runs.repository import DEFAULT_RUNS
 from compatgate.service.runs.trend_charts import PartMark, mark_parts
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 

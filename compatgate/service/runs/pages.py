@@ -33,6 +33,7 @@ from compatgate.service.runs.comparison import (
     MetricChange,
     compare_parts,
     compare_runs,
+    draw_overlays,
     envs_of,
 )
 from compatgate.service.runs.inspection import (
@@ -42,7 +43,6 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
-from compatgate.service.runs.overlay_charts import draw_overlays
 from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.history import PartChange, compare_parts
-from compatgate.canary.judge.paired.verdict import PairedMetric
+from compatgate.canary.judge.paired.design import PairedMetric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.pairs import MetricPairs, PairsState
 from compatgate.canary.run import Report

@@ -40,7 +40,6 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
-from compatgate.service.runs.histories import list_measured_steps
 from compatgate.service.runs.imports import Import, import_report
 from compatgate.service.runs.leases import driver_key
 from compatgate.service.runs.models import (
@@ -62,6 +61,7 @@ from compatgate.service.runs.pools import (
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
+from compatgate.service.runs.repository import list_measured_steps
 from compatgate.service.runs.submission import (
     Submission,
     blessed_evidence,

@@ -27,7 +27,7 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.runs.models import HostRow
-from compatgate.service.runs.sparklines import TREND, Trends, read_trends
+from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 SILENT_AFTER = timedelta(minutes=2)

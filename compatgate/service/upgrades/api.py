@@ -342,22 +342,3 @@ def export_known_good(call: Call[NoQuery]) -> Reply:
     """
     call.principal.require_targets([call.args["target"]])
     return Reply(call.gate.known_good.export(call.args["target"]))
-
-
-ROUTES = (
-    list_upgrades,
-    create_upgrade,
-    show_upgrade,
-    may_start,
-    approve_upgrade,
-    retract_upgrade,
-    stop_upgrade,
-    resume_upgrade,
-    roll_back_upgrade,
-    leave_out_nodes,
-    list_freezes,
-    set_freeze,
-    delete_freeze,
-    list_known_good,
-    export_known_good,
-)

@@ -1,9 +1,15 @@
-"""Keep the calendar of freezes, and the known-good states of targets."""
+"""Keep freezes and the known-good states of targets, with their rows in the database."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any
+
+import msgspec
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.errors import BadInput, NotFound
@@ -13,8 +19,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.service import Authorship, MatrixService
 from compatgate.service.tokens.principal import Principal, matches
-from compatgate.service.upgrades import calendar_rows as rows
-from compatgate.service.upgrades.models import FreezeRow, KnownGood
+from compatgate.service.upgrades.models import FreezeRecord, FreezeRow, KnownGood, KnownGoodRecord
 from compatgate.service.upgrades.schemas import FreezeRequest
 
 MAX_FREEZES = 1000
@@ -53,12 +58,12 @@ class FreezeCalendar:
             by.author, now,
         )  # fmt: skip
         with self._database.writing() as session:
-            known = rows.list_freezes(session)
+            known = list_freezes(session)
             self._require_own(next((one for one in known if one.name == name), None), by)
             if len(known) >= MAX_FREEZES and name not in {one.name for one in known}:
                 hint = "delete those that have ended"
                 raise BadInput("too many freezes", field="name", value=len(known), hint=hint)
-            rows.save_freeze(session, freeze)
+            save_freeze(session, freeze)
             detail: dict[str, Any] = {
                 "targets": list(freeze.targets), "since": iso(freeze.since),
                 "until": iso(freeze.until), "owner": freeze.owner, "reason": freeze.reason,
@@ -81,9 +86,9 @@ class FreezeCalendar:
         """
         by.check()
         with self._database.writing() as session:
-            freeze = rows.find_freeze(session, name)
+            freeze = find_freeze(session, name)
             self._require_own(freeze, by)
-            rows.delete_freeze(session, name)
+            delete_freeze(session, name)
             audit.append(
                 session, at=clock.now(), actor=by.author, action="freeze.delete", subject=name,
                 detail={"targets": list(freeze.targets), "reason": by.reason},
@@ -98,7 +103,7 @@ class FreezeCalendar:
             ended: those that are over, too.
         """
         with self._database.reading() as session:
-            found = rows.list_freezes(session, until_after=None if ended else clock.now())
+            found = list_freezes(session, until_after=None if ended else clock.now())
         return [one for one in found if target is None or matches(one.targets, target)]
 
 
@@ -112,7 +117,7 @@ class KnownGoodChannel:
     def list_states(self, within: Principal | None = None) -> list[KnownGood]:
         """Return the known-good states by target, of those that a caller reaches."""
         with self._database.reading() as session:
-            found = rows.load_known_good(session)
+            found = load_known_good(session)
         return [one for one in found if within is None or within.reaches(one.target)]
 
     def find(self, target: str) -> KnownGood:
@@ -131,7 +136,7 @@ class KnownGoodChannel:
     def look_up(self, target: str) -> KnownGood | None:
         """Return the known-good state of a target; None: it has none yet."""
         with self._database.reading() as session:
-            return next(iter(rows.load_known_good(session, [target])), None)
+            return next(iter(load_known_good(session, [target])), None)
 
     def export(self, target: str) -> list[dict[str, Any]]:
         """Return the target with its known-good drivers, and its entries and waivers of then.
@@ -157,3 +162,67 @@ def _with_drivers(body: dict[str, Any], drivers: dict[str, str]) -> dict[str, An
         for pool in spec["pools"]
     ]
     return {**body, "spec": {**spec, "pools": pools}}
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder().decode
+
+
+def save_freeze(session: Session, freeze: FreezeRow) -> None:
+    """Store a freeze, or replace the one of its name."""
+    session.execute(delete(FreezeRecord).where(FreezeRecord.name == freeze.name))
+    values = {**msgspec.structs.asdict(freeze), "targets": " ".join(freeze.targets)}
+    session.execute(insert(FreezeRecord), [values])
+
+
+def delete_freeze(session: Session, name: str) -> None:
+    """Delete a freeze."""
+    session.execute(delete(FreezeRecord).where(FreezeRecord.name == name))
+
+
+def find_freeze(session: Session, name: str) -> FreezeRow:
+    """Return a freeze.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    query = select(FreezeRecord.__table__).where(FreezeRecord.name == name)
+    found = session.execute(query).first()
+    if found is None:
+        hint = "compatgate upgrade freezes names them"
+        raise NotFound(f"there is no freeze {name!r}", field="name", value=name, hint=hint)
+    return _freeze(found)
+
+
+def list_freezes(session: Session, *, until_after: datetime | None = None) -> list[FreezeRow]:
+    """Return freezes by their start; ``until_after``: only those that end after it."""
+    query = select(FreezeRecord.__table__)
+    if until_after is not None:
+        query = query.where(FreezeRecord.until > until_after)
+    query = query.order_by(FreezeRecord.since, FreezeRecord.name)
+    return [_freeze(row) for row in session.execute(query)]
+
+
+def _freeze(row: Any) -> FreezeRow:
+    return FreezeRow(
+        row.name, tuple(row.targets.split()), row.since, row.until, row.owner, row.reason,
+        row.made_by, row.made_at,
+    )  # fmt: skip
+
+
+def mark_known_good(session: Session, good: KnownGood) -> None:
+    """Store the known-good state of a target, in place of the former one."""
+    session.execute(delete(KnownGoodRecord).where(KnownGoodRecord.target == good.target))
+    values = {**msgspec.structs.asdict(good), "drivers": _encode(good.drivers).decode()}
+    session.execute(insert(KnownGoodRecord), [values])
+
+
+def load_known_good(session: Session, targets: Collection[str] | None = None) -> list[KnownGood]:
+    """Return the known-good states, by target; None: of all targets."""
+    query = select(KnownGoodRecord.__table__).order_by(KnownGoodRecord.target)
+    if targets is not None:
+        query = query.where(KnownGoodRecord.target.in_(targets))
+    return [
+        KnownGood(row.target, row.revision, _decode(row.drivers), row.upgrade, row.marked_at)
+        for row in session.execute(query)
+    ]

@@ -6,28 +6,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import UNSET
+from sqlalchemy import case, distinct, func, not_, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.entry_evidence import index_runs
 from compatgate.core.upgrade_needs import list_needs
-from compatgate.core.upgrade_state import (
-    Comparison,
-    Freeze,
-    Knowledge,
-    Need,
-    NodeState,
-    Upgrade,
-)
+from compatgate.core.upgrade_state import Comparison, Freeze, Knowledge, Need, NodeState, Upgrade
 from compatgate.errors import CompatgateError
+from compatgate.service.gate.decision_counts import find_first_since
+from compatgate.service.gate.repository import Decision
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes.health import Observed, SeenXid, load_health
 from compatgate.service.nodes.reports import is_same_driver
+from compatgate.service.nodes.repository import Node
 from compatgate.service.nodes.service import STALE_AFTER
 from compatgate.service.tokens.principal import matches
-from compatgate.service.upgrades import calendar_rows as rows
-from compatgate.service.upgrades import readings
+from compatgate.service.upgrades import calendar
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.models import UpgradeRow
+from compatgate.service.upgrades.repository import (
+    group_by_cluster,
+    make_key,
+    split_key,
+    split_names,
+)
 
 BEFORE = timedelta(days=30)
 """How far back the rates before the upgrade reach."""
@@ -97,7 +99,7 @@ def _find_needs(
 
 
 def _find_freezes(session: Session, target: str, now: datetime) -> Iterator[Freeze]:
-    for one in rows.list_freezes(session, until_after=now):
+    for one in calendar.list_freezes(session, until_after=now):
         if matches(one.targets, target):
             yield Freeze(one.name, one.since, one.until, one.owner, one.reason)
 
@@ -106,7 +108,7 @@ def _read_nodes(session: Session, upgrade: Upgrade, now: datetime) -> dict[str, 
     keys = [key for wave in upgrade.waves for key in wave.nodes]
     same: dict[str, bool] = {}
     found = {}
-    for key, (driver, since, seen_at) in readings.load_node_reports(session, keys).items():
+    for key, (driver, since, seen_at) in load_node_reports(session, keys).items():
         if driver is not None and driver not in same:
             same[driver] = is_same_driver(driver, upgrade.driver)
         upgraded = driver is not None and same[driver]
@@ -173,9 +175,47 @@ def _compare_denials(session: Session, row: UpgradeRow, now: datetime) -> Iterat
     began, before = row.upgrade.began, row.before
     if began is None or began >= now or not (before and before["asked"]):
         return
-    since = readings.count_stacks(session, row.upgrade.target, began)
+    since = count_stacks(session, row.upgrade.target, began)
     yield Comparison(
         f"denied stacks of {row.upgrade.target}",
         before["denied"], before["asked"], since["denied"], since["asked"], "asked",
         least=_LEAST_DENIED,
     )  # fmt: skip
+
+
+_MAX_DECISIONS = 20_000
+
+
+def count_stacks(session: Session, target: str, since: datetime) -> dict[str, int]:
+    """Return how many different stacks were asked about on a target since a moment, and denied.
+
+    A stack that a pipeline asks about a thousand times counts once.
+    """
+    first = find_first_since(session, since)
+    if first is None:
+        return {"asked": 0, "denied": 0}
+    newest = (
+        select(Decision.verdict_id, Decision.allowed)
+        .where(Decision.id >= first, Decision.decided_at >= since, Decision.target == target)
+        .order_by(Decision.id.desc())
+        .limit(_MAX_DECISIONS)
+        .subquery()
+    )
+    stopped = case((not_(newest.c.allowed), newest.c.verdict_id), else_=None)
+    query = select(func.count(distinct(newest.c.verdict_id)), func.count(distinct(stopped)))
+    asked, denied = session.execute(query).one()
+    return {"asked": asked, "denied": denied}
+
+
+def load_node_reports(
+    session: Session, keys: Iterable[str]
+) -> dict[str, tuple[str | None, datetime, datetime]]:
+    """Return driver, since when, and the time of the last report of nodes, by key."""
+    found: dict[str, tuple[str | None, datetime, datetime]] = {}
+    for cluster, names in group_by_cluster(map(split_key, keys)).items():
+        for part in split_names(names):
+            query = select(Node.name, Node.driver, Node.since, Node.seen_at)
+            query = query.where(Node.cluster == cluster, Node.name.in_(part))
+            for name, driver, since, seen_at in session.execute(query):
+                found[make_key(cluster, name)] = (driver, since, seen_at)
+    return found

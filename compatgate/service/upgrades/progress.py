@@ -14,9 +14,9 @@ from compatgate.kit import clock
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import require_storable
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.upgrades import calendar_rows, readings
+from compatgate.service.upgrades import calendar
 from compatgate.service.upgrades import repository as upgrades
-from compatgate.service.upgrades.knowledge import BEFORE, gather
+from compatgate.service.upgrades.knowledge import BEFORE, count_stacks, gather
 from compatgate.service.upgrades.models import EventAction, KnownGood, UpgradeRow
 
 _MAX_TEXT = 16_000
@@ -78,7 +78,7 @@ class UpgradeProgress:
             text = f"{asker} goes on for {wave.holder}"
             note_action(session, row, "take over", by.name, by.identity, wave=number, text=text)
         if first:
-            counts = readings.count_stacks(session, row.upgrade.target, now - BEFORE)
+            counts = count_stacks(session, row.upgrade.target, now - BEFORE)
             upgrades.note_before(session, row.name, counts)
             self._mark_good(session, row, now, done=False)
         return replace(row, upgrade=after)
@@ -93,7 +93,7 @@ class UpgradeProgress:
         if done:
             drivers |= dict.fromkeys(row.upgrade.pools, row.upgrade.driver)
         good = KnownGood(target.name, snapshot.revision, drivers, row.name, now)
-        calendar_rows.mark_known_good(session, good)
+        calendar.mark_known_good(session, good)
 
 
 def note_action(

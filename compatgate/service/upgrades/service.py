@@ -24,12 +24,13 @@ from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.tokens.principal import AccessRefused, Principal
-from compatgate.service.upgrades import calendar_rows, outlines, readings
+from compatgate.service.upgrades import calendar
 from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.drafting import draft_upgrade, make_question
-from compatgate.service.upgrades.guards import pick_keys, require_wave
+from compatgate.service.upgrades.knowledge import load_node_reports
 from compatgate.service.upgrades.models import KnownGood, UpgradeOutline, UpgradeRow
 from compatgate.service.upgrades.progress import UpgradeProgress, note_action
+from compatgate.service.upgrades.repository import split_key
 from compatgate.service.upgrades.schemas import UpgradeRequest
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class Upgrades:
                 for domain in wave["domains"]
                 for key in domain["nodes"]
             ]
-            reports = readings.load_node_reports(session, keys)
+            reports = load_node_reports(session, keys)
             drivers = {key: report[0] for key, report in reports.items()}
             draft = draft_upgrade(request, plan, by, clock.now(), drivers)
             self._require_free(session, keys)
@@ -137,7 +138,7 @@ class Upgrades:
             if within is not None and within.targets is not None:
                 known = self._snapshots.current().documents
                 targets = [name for name in known if within.reaches(name)]
-            return outlines.list_upgrades(
+            return upgrades.list_upgrades(
                 session, state=state, target=target, targets=targets, cursor=cursor, limit=limit
             )
 
@@ -155,7 +156,7 @@ class Upgrades:
     def list_open(self, *, limit: int) -> tuple[UpgradeOutline, ...]:
         """Return upgrades of which a wave may still start, as recorded; the newest first."""
         with self._database.reading() as session:
-            return tuple(outlines.list_open(session, limit=limit))
+            return tuple(upgrades.list_open(session, limit=limit))
 
     def watch(self, session: Session, *, limit: int) -> tuple[UpgradeView, ...]:
         """Return upgrades that may need attention, as they are now; record nothing."""
@@ -165,7 +166,7 @@ class Upgrades:
     def find_names(self, text: str, *, limit: int) -> tuple[str, ...]:
         """Return names that contain a text; the newest upgrade's first."""
         with self._database.reading() as session:
-            return tuple(outlines.find_names(session, text, limit=limit))
+            return tuple(upgrades.find_names(session, text, limit=limit))
 
     def ask(
         self,
@@ -345,7 +346,52 @@ class Upgrades:
         return UpgradeView(row, known, decide(row.upgrade, known), self._good(session, row))
 
     def _good(self, session: Session, row: UpgradeRow) -> KnownGood | None:
-        return next(iter(calendar_rows.load_known_good(session, [row.upgrade.target])), None)
+        return next(iter(calendar.load_known_good(session, [row.upgrade.target])), None)
 
     def _save(self, session: Session, row: UpgradeRow, after: Upgrade) -> None:
         upgrades.save_state(session, row.upgrade, after, clock.now())
+
+
+def require_wave(upgrade: Upgrade, number: int | None) -> None:
+    """Require that an upgrade has a wave.
+
+    Raises:
+        NotFound: it has none of that number; names those that there are.
+    """
+    last = len(upgrade.waves)
+    if number is not None and not 1 <= number <= last:
+        have = f"waves 1 to {last}" if last > 1 else "one wave, 1"
+        raise NotFound(
+            f"{upgrade.name} has no wave {number}", field="wave", value=number,
+            hint=f"it has {have}",
+        )  # fmt: skip
+
+
+def pick_keys(upgrade: Upgrade, nodes: Collection[str]) -> list[str]:
+    """Return the keys of nodes that are named by key, or by a name that one cluster has.
+
+    Raises:
+        NotFound: the upgrade has no such node.
+        BadInput: several clusters have one.
+    """
+    keys = [key for wave in upgrade.waves for key in wave.nodes]
+    by_name: dict[str, list[str]] = {}
+    for key in keys:
+        by_name.setdefault(split_key(key)[1], []).append(key)
+    known, found = set(keys), []
+    for place, node in enumerate(nodes):
+        field = f"nodes[{place}]"
+        same = [node] if node in known else by_name.get(node, [])
+        if not same:
+            hint = suggest_name(node, [*known, *by_name])
+            what = f"{upgrade.name} has no node {node!r}"
+            raise NotFound(what, field=field, value=node, hint=hint)
+        if len(same) > 1:
+            raise BadInput(
+                "belongs to several clusters",
+                field=field,
+                value=node,
+                hint=f"name one, for example {same[0]}",
+            )
+        found.append(same[0])
+    return list(dict.fromkeys(found))

@@ -48,7 +48,7 @@ def waive_arguments(parser: argparse.ArgumentParser) -> None:
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix waive``."""
     from compatgate.client.operations import Operations
-    from compatgate.service.matrix.import_words import describe_preview, describe_result
+    from compatgate.service.matrix.cli_files import describe_preview, describe_result
 
     if not args.reason and not args.dry_run:
         hint = "state why it must run: verdicts show it"

@@ -26,7 +26,7 @@ from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices.options import NoticeOptions, read_options
+from compatgate.service.notices.senders import NoticeOptions, read_options
 from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret

@@ -13,32 +13,32 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.core.rules import RULES
-from compatgate.documents.specs import Kind
+from compatgate.documents.sources import Source
+from compatgate.documents.specs import Change, Kind
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.matrix.imports import ImportResult
-from compatgate.service.web.page import MAX_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
+from compatgate.service.web.page import MAX_CHOICES, HtmlPage, PageRequest, Redirect, page
 from compatgate.service.workbench.acts import (
+    FILE,
     PLURALS,
+    EditedDocument,
+    check_author,
     complete_waiver,
     draft_waiver,
+    edit_document,
     plan_document,
     propose_text,
     read_uploads,
-    store_document,
-)
-from compatgate.service.workbench.editing import (
-    EditedDocument,
-    edit_document,
     replace_pools,
     show_form,
     start_document,
+    store_document,
 )
 from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
-from compatgate.service.workbench.import_pages import begin_import, import_files
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
 
 _MODES = {
@@ -301,20 +301,56 @@ def _form_page(
     return HtmlPage("change.html", title, context, status=status)
 
 
-PAGES: tuple[Page, ...] = (
-    begin_target,
-    create_target,
-    begin_entry,
-    create_entry,
-    begin_waiver,
-    create_waiver,
-    edit_target,
-    change_target,
-    edit_entry,
-    change_entry_document,
-    edit_waiver,
-    change_waiver,
-    begin_import,
-    import_files,
-)
-"""The pages, for the table of routes."""
+_MAX_CHANGES = 50
+"""Documents whose differences the page of an import shows."""
+
+
+@page("/import", scope="bless", nav="revisions")
+def begin_import(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of an import."""
+    return _import_page(ask, {})
+
+
+@page("/import", scope="bless", method="POST", nav="revisions")
+def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Show what pasted or uploaded documents would change, import them, or propose them."""
+    what = ask.form.get("what", "check")
+    typed = {**ask.form}
+    try:
+        typed["documents"] = text = read_uploads() or ask.form.get("documents", "")
+        if not text.strip():
+            hint = "paste YAML or JSON, or choose files"
+            raise BadInput("no documents are given", field="documents", hint=hint)
+        sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
+        if what == "propose":
+            return propose_text(ask, text)
+        if what not in ("check", "import"):
+            hint = "one of check, import, propose"
+            raise BadInput("is not an action", field="what", value=what, hint=hint)
+        by = check_author(ask) if what == "check" else ask.by()
+        result = ask.gate.matrix.import_documents(sources, by, dry_run=what == "check")
+    except CompatgateError as error:
+        return _import_page(ask, typed, error=error)
+    if what == "check" or result.revision is None:
+        return _import_page(ask, typed, planned=result)
+    count = len(result.changes)
+    done = f"Imported {count} document{'' if count == 1 else 's'} as revision {result.revision}."
+    return Redirect(link("revisions", result.revision), done=done)
+
+
+def _import_page(
+    ask: PageRequest[Any],
+    typed: Mapping[str, str],
+    *,
+    planned: ImportResult | None = None,
+    error: CompatgateError | None = None,
+) -> HtmlPage:
+    changes: tuple[Change, ...] = planned.changes if planned else ()
+    context = {
+        "typed": typed,
+        "error": error,
+        "planned": planned,
+        "changes": changes[:_MAX_CHANGES],
+        "left": max(0, len(changes) - _MAX_CHANGES),
+    }
+    return HtmlPage("import.html", "Import", context, status=error.status if error else 200)

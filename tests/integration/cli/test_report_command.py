@@ -12,7 +12,7 @@ from canary_runs import host
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
 from compatgate.service.local_gate import LocalClient
-from compatgate.service.reports import questions
+from compatgate.service.reports import service
 
 Run = Callable[..., tuple[int, str, str]]
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
@@ -107,9 +107,9 @@ def test_markdown_and_html_show_the_same_and_escape_what_others_wrote(run: Run) 
 
 
 def test_limits_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "MAX_QUESTIONS", 1)
-    monkeypatch.setattr(questions, "MAX_DECISIONS", 2)
-    monkeypatch.setattr(questions, "_PAGE", 2)
+    monkeypatch.setattr(service, "MAX_QUESTIONS", 1)
+    monkeypatch.setattr(service, "MAX_DECISIONS", 2)
+    monkeypatch.setattr(service, "_PAGE", 2)
     report = json.loads(run("--target", "prod-a100", "--format", "json")[1])
     assert len(report["asked"]) == 1
     assert len(report["left_out"]) == 2

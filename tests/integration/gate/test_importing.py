@@ -93,14 +93,6 @@ def test_an_export_is_an_import_of_another_gate(
     assert stocked.matrix.export() == bodies
 
 
-def test_differences_between_files_and_the_store_include_what_only_the_store_has(
-    stocked: Gate, source: Files
-) -> None:
-    bodies = [b for b in stocked.matrix.export() if b["metadata"]["name"] != "legacy-ocr"]
-    changes = stocked.matrix.diff_files(source(to_yaml(bodies)))
-    assert [(c.kind, c.name, c.action) for c in changes] == [("Waiver", "legacy-ocr", "delete")]
-
-
 def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Files) -> None:
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "

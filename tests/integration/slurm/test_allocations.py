@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from slurm_cluster import Cluster
 
-from compatgate.canary.engine.node_watch import NodeWatch
+from compatgate.canary.engine.host_watch import NodeWatch
 from compatgate.canary.executors.jobs import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm

@@ -17,8 +17,8 @@ from compatgate.core.incidents import IncidentKind
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices import outbox, repository
-from compatgate.service.notices.options import read_options
 from compatgate.service.notices.schemas import ChannelRequest, SubscriptionRequest
+from compatgate.service.notices.senders import read_options
 from compatgate.service.notices.service import RELEASES
 from compatgate.service.notices.survey import decode_releases, encode_releases
 

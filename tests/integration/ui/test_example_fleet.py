@@ -8,8 +8,8 @@ import pytest
 from ui_forms import post
 
 from compatgate.documents.sources import Source
-from compatgate.service.examples.service import OWNER
 from compatgate.service.gate.service import Gate
+from compatgate.service.home.examples import OWNER
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.preferences.tour import STEPS, find_place
 from compatgate.service.web.app import create_app

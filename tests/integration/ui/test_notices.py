@@ -7,7 +7,7 @@ import re
 from notice_receivers import web_receiver
 from ui_forms import post
 
-from compatgate.service.notices.options import read_options
+from compatgate.service.notices.senders import read_options
 
 URL = "https://hooks.example.com/services/secret-part"
 

@@ -13,7 +13,7 @@ from compatgate.canary.health import Gpu, Snapshot, first_five, host, kernel_log
 from compatgate.canary.health.host import look_at_host
 from compatgate.cli import health as module
 from compatgate.cli.main import main
-from compatgate.discovery.machine.root import Root
+from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable
 
 

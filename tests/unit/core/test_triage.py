@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.catalog.build.errors import error_signatures
+from compatgate.catalog.build.tables import error_signatures
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.triage import MAX_TEXT, FoundCause, compare_verdict, find_causes
 from compatgate.errors import BadInput

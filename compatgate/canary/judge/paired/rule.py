@@ -11,10 +11,11 @@ from compatgate.canary.judge.paired.design import (
     FIRST_LOOK,
     STANDARD,
     Design,
+    estimate_deviation,
     failing_share,
+    find_typical_variance,
     list_looks,
 )
-from compatgate.canary.judge.paired.precision import estimate_deviation, find_typical_variance
 
 Decision = Literal["regression", "ok", "imprecise", "suspected", "open"]
 _LEAST_SUSPICIOUS = 3

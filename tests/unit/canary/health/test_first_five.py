@@ -13,7 +13,7 @@ from compatgate.canary.health import first_five
 from compatgate.canary.health.first_five import check_all, observe
 from compatgate.canary.health.host import Host
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.root import Root
+from compatgate.discovery.machine.files import Root
 
 STAT = "cpu  {user} 0 0 1000 {iowait} 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\n"
 NET = (

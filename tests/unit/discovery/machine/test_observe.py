@@ -10,8 +10,8 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.files import Root
 from compatgate.discovery.machine.observe import ObservedMachine, add_machine, observe_machine
-from compatgate.discovery.machine.root import Root
 from compatgate.discovery.observations import ObservedPool
 
 OPEN = (

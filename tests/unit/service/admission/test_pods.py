@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims, read_claims
 from compatgate.service.admission.kinds import Kinds, PodKind, load_kinds, parse_kinds
+from compatgate.service.admission.matching import MAX_PARTS, find_pods, unknown_kind
 from compatgate.service.admission.pods import Container, gpu_containers, pods_of
-from compatgate.service.admission.search import MAX_PARTS, find_pods, unknown_kind
 
 KINDS = load_kinds()
 GPU = {"limits": {"nvidia.com/gpu": "1"}}

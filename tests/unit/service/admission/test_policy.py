@@ -16,8 +16,8 @@ from tables import read_table
 from compatgate.cli.main import main
 from compatgate.service.admission.kinds import Kinds, load_kinds
 from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
+from compatgate.service.admission.matching import find_pods, unknown_kind
 from compatgate.service.admission.pods import declines_gpus, gpu_containers, pods_of
-from compatgate.service.admission.search import find_pods, unknown_kind
 
 TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [

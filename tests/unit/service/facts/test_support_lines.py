@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from compatgate.service.facts.pages import matters
 from compatgate.service.facts.support_lines import (
     LEFT,
     RIGHT,
@@ -13,7 +14,6 @@ from compatgate.service.facts.support_lines import (
     read_branches,
     read_day,
 )
-from compatgate.service.facts.support_page import matters
 
 TODAY = date(2026, 11, 28)
 WHOLE = {"branch": 580, "type": "LTSB", "first_release_date": "2025-08-04",

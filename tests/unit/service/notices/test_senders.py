@@ -13,9 +13,8 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.notices.desk import read_channel
 from compatgate.service.notices.formats import Message, Notice, NoticeMember
-from compatgate.service.notices.options import NoticeOptions, Relay, parse_relay, read_options
 from compatgate.service.notices.schemas import ChannelRequest
-from compatgate.service.notices.senders import send
+from compatgate.service.notices.senders import NoticeOptions, Relay, parse_relay, read_options, send
 from compatgate.service.webhooks.signatures import HEADER, Secret, verify
 
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from compatgate.kit.ui.charts import Scale
-from compatgate.service.runs.overlay_charts import (
+from compatgate.service.runs.comparison import (
     BOTTOM,
     LEFT,
     RIGHT,

@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.canary.history import MetricPoint
 from compatgate.kit.ui.charts import SPARK_HEIGHT, SPARK_WIDTH, draw_sparkline
-from compatgate.service.runs.sparklines import VALUES, Trends
+from compatgate.service.runs.trend_charts import VALUES, Trends
 from compatgate.service.web.app import Flask
 
 START = datetime(2026, 11, 3, tzinfo=UTC)

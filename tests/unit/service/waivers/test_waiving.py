@@ -13,7 +13,7 @@ from compatgate.service.waivers.service import (
     end_document,
     list_countdowns,
 )
-from compatgate.service.workbench.editing import edit_document
+from compatgate.service.workbench.acts import edit_document
 
 TODAY = date(2026, 11, 21)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.service.workbench.editing import edit_document, show_form
+from compatgate.service.workbench.acts import edit_document, show_form
 
 TARGET = """\
 # Owned by the platform team.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.judge.paired.distributions import (
+from compatgate.canary.judge.paired.history import (
     compute_f_tail,
     compute_t_tail,
     digamma,

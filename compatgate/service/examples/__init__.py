@@ -1,1 +1,0 @@
-"""Load an example fleet into an empty gate, and remove exactly that again."""
