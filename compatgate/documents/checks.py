@@ -191,7 +191,7 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
             yield raw.problem(path, why, value=rule)
         elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
             hint = suggest_name(rule, BY_ID)
-            yield raw.problem(path, f"there is no rule {rule}", value=rule, hint=hint)
+            yield raw.problem(path, f"rule {rule} does not exist", value=rule, hint=hint)
     for name in ("owner", "reason"):
         said = _get(raw.value, "spec", name)
         if isinstance(said, str) and said and not said.strip():

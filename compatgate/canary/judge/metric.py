@@ -95,7 +95,7 @@ def _judge_values(
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions"
         return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
     if baseline is None:
-        reason, missing = "there is no baseline yet", "a baseline, learned from accepted runs"
+        reason, missing = "no baseline yet", "a baseline, learned from accepted runs"
         return _final_reason(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
         return _final_reason(name, spec, [judge_counts(spec, baseline, candidate)])

@@ -269,7 +269,7 @@ def _find_files(path: Path) -> list[str | Path]:
     if not found:
         hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
         raise BadInput(
-            f"there are no samples below {path}", field="FILE", value=str(path), hint=hint
+            f"{path} contains no samples", field="FILE", value=str(path), hint=hint
         )
     return list(found)
 

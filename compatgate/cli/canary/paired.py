@@ -210,7 +210,7 @@ def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) 
             raise BadInput(f"'{option}' has no value", field=field, value=option, hint=hint)
         if name not in specs:
             hint = f"metrics: {', '.join(list(specs)[:10])}"
-            raise BadInput(f"there is no metric {name}", field=field, value=name, hint=hint)
+            raise BadInput(f"metric {name} does not exist", field=field, value=name, hint=hint)
         found[name] = text.strip()
     return found
 

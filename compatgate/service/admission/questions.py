@@ -402,7 +402,7 @@ def check_exemption(
     for name in names:
         waiver = waivers.get(name)
         if waiver is None:
-            why_not = why_not or f"there is no waiver {name!r}"
+            why_not = why_not or f"waiver {name!r} does not exist"
         elif problem := _problem(waiver, question, verdict, today):
             why_not = why_not or f"the waiver {name} {problem}"
         else:

@@ -297,7 +297,7 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     snapshot.target(target)
     entry = snapshot.entries.get(name)
     if entry is None or not {target, ANY_TARGET} & set(entry.targets):
-        raise NotFound(f"there is no entry {name!r} for {target}", field="entry", value=name)
+        raise NotFound(f"entry {name!r} does not exist for {target}", field="entry", value=name)
     title = f"entry {name} on {target}: {entry.status}"
     badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)

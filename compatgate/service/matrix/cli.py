@@ -418,7 +418,7 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
             hints.append(error.hint)
     if not found:
         hint = next((hint for hint in hints if hint.startswith("did you mean")), "")
-        what = f"there is no entry, waiver or target {args.name!r}"
+        what = f"no entry, waiver or target has the name {args.name!r}"
         raise NotFound(what, field="name", value=args.name, hint=hint)
     return found
 

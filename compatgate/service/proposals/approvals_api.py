@@ -76,7 +76,7 @@ def _find(call: Call[NoQuery]) -> ProposalView:
     if not view.row.asking:
         number = view.row.id
         hint = "it is a proposal: use /proposals"
-        raise NotFound(f"there is no approval {number!r}", field="id", value=number, hint=hint)
+        raise NotFound(f"approval {number!r} does not exist", field="id", value=number, hint=hint)
     return view
 
 

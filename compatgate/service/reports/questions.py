@@ -116,7 +116,7 @@ def _decide_again(
     why = ""
     try:
         if body["target"] not in snapshot.targets:
-            why = "there is no such target any more: decided by its recorded pools, without policy"
+            why = "the target no longer exists: decided by its recorded pools, without policy"
         today = evaluate_again(body, snapshot, now)
     except CompatgateError as error:
         why = f"it cannot be re-evaluated: {error.detail}"

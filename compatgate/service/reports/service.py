@@ -94,7 +94,7 @@ def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
         return
     if not revisions.list_changes(session, "Target", target, limit=1).items:
         hint = suggest_name(target, snapshot.documents)
-        raise NotFound(f"there is no target {target!r}", field="target", value=target, hint=hint)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
 
 
 def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, str]]:

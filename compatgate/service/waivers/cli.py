@@ -75,7 +75,7 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
     from compatgate.service.waivers.service import draft_waiver_form, parse_components, split_words
 
     if verdict["verdict"] not in ("fail", "unknown"):
-        what = f"the verdict is {verdict['verdict']}: there is nothing to waive"
+        what = f"the verdict is {verdict['verdict']}: nothing to waive"
         raise BadInput(what, field="verdict", value=args.verdict)
     begun = draft_waiver_form(verdict)
     rules = split_words(begun["rules"])

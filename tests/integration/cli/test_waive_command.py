@@ -69,7 +69,7 @@ def test_a_waiver_of_a_denial_lets_through_what_its_dry_run_said(
         other = {**STACK, "torch": "2.4.0+cu124"}
         assert not local.client.ask(target="prod-a100", stack=other).allowed
     status, _, said = command("matrix", "waive", allowed.id, "--dry-run", "--database", database)
-    assert (status, "there is nothing to waive" in said) == (2, True)
+    assert (status, "nothing to waive" in said) == (2, True)
 
 
 def test_a_waiver_that_is_wider_than_its_denial_says_so_before_it_is_made(

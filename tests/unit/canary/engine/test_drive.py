@@ -134,9 +134,9 @@ def test_a_lost_job_puts_the_run_back(context, lease):
 
 def test_what_another_attempt_cannot_mend_ends_the_run(context, lease):
     queue, executor = Memory(), Script()
-    executor.fail_prepare = BadInput("there is no image 'x'", field="image")
+    executor.fail_prepare = BadInput("image 'x' does not exist", field="image")
     drive(lease, context(executor, queue))
-    assert queue.ended[:2] == ("error", "image: there is no image 'x'")
+    assert queue.ended[:2] == ("error", "image: image 'x' does not exist")
 
 
 @pytest.mark.parametrize(

@@ -344,9 +344,9 @@ def test_an_author_withdraws_and_an_approver_closes(world: World) -> None:
         ({}, "documents", "changes nothing"),
         ({"documents": [{"kind": "Entry"}]}, None, "'file': 'documents', 'line': 1"),
         ({"files": [{"file": "a.yaml", "text": "kind: Entry\n"}]}, None, "'file': 'a.yaml'"),
-        ({"delete": [{"kind": "Entry", "name": "none"}]}, "name", "there is no entry"),
+        ({"delete": [{"kind": "Entry", "name": "none"}]}, "name", "does not exist"),
         ({"delete": [{"kind": "Target", "name": PROD}]}, "name", "is still used by Entry torch24"),
-        ({"pools": newer("none")}, "name", "there is no target"),
+        ({"pools": newer("none")}, "name", "does not exist"),
         ({"pools": [{"target": PROD, "set": {"drivr": "1"}}]}, "set", "not a pool value"),
         ({"pools": newer(PROD, "new")}, None, "driver"),
         (
