@@ -75,9 +75,7 @@ class Assumption(Struct, frozen=True):
         hidden = len(self.others) - _OTHERS
         more = f"; also known: {shown}" + (f" and {hidden} older" if hidden > 0 else "")
         more = more if self.others else ""
-        return (
-            f"{name} {self.said} names no release: {self.taken} was taken, the newest known{more}"
-        )
+        return f"{name} {self.said} names no release: using {self.taken}, the newest known{more}"
 
 
 class WordedQuestion(Struct, frozen=True):

@@ -311,7 +311,7 @@ def _undecided_centre(side: Direction, words: str) -> Aspect:
     error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
     if error <= 0:
         runs = percent(expm1(side.wander))
-        missing = f"a steadier baseline: its runs differ by about {runs}"
+        missing = f"a more stable baseline: its runs differ by about {runs}"
         return Aspect("centre", "inconclusive", reason, missing=missing)
     wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
     if both and wanted <= MAX_REPETITIONS:

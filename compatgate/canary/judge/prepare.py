@@ -227,7 +227,7 @@ def _check_positive(side: str, values: Sequence[float]) -> Aspect:
     zeros = sum(value == 0 for value in values)
     what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
     return _no_data(
-        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did its work"
+        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did real work"
     )
 
 

@@ -42,7 +42,8 @@ def _cause(record: Record) -> Cause:
 def _signature(record: Record, known: set[str]) -> Signature:
     if record["cause"] not in known:
         raise BadInput(
-            f"cause {record['cause']!r} does not exist", field=f"signatures[id={record['id']}].cause"
+            f"cause {record['cause']!r} does not exist",
+            field=f"signatures[id={record['id']}].cause",
         )
     return Signature(
         id=record["id"],

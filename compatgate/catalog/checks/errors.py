@@ -44,7 +44,9 @@ def cause_consequences(context: Context) -> Iterator[Problem]:
         for name in cause.explains:
             if name not in known or name == cause.id:
                 subject = f"error_signatures causes[id={cause.id}].explains"
-                yield Problem("cause-consequences", subject, f"{name} is neither a message nor a cause")
+                yield Problem(
+                    "cause-consequences", subject, f"{name} is neither a message nor a cause"
+                )
 
 
 ERROR_CHECKS: tuple[Check, ...] = (signature_samples, cause_rules, cause_consequences)

@@ -249,7 +249,7 @@ def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
     if metric.noise is not None:
         figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
     if metric.history:
-        figures.append(f"history worth {metric.history:.3g} degrees of freedom")
+        figures.append(f"history adds {metric.history:.3g} degrees of freedom")
     labels = {
         "missing": metric.missing or "",
         "figures": ", ".join(figures),

@@ -51,7 +51,7 @@ def host_compiler(context: RuleContext) -> RuleAnswer:
 
 
 def _report_no_toolkit(name: str, have: Version) -> Problem:
-    message = f"which {label_of(name)} a build takes depends on the toolkit, which is not stated"
+    message = f"which {label_of(name)} a build accepts depends on the toolkit, which is not stated"
     return Problem("unknown", name, message, have=have.text, need="cuda, like cuda=12.4")
 
 
@@ -63,7 +63,7 @@ def _judge_compiler(
     if row is None:
         known = cuda.major_minor in table.series
         of = "" if known else f"; the newest known is {format_parts(table.series[-1])}"
-        message = f"which {label} the nvcc of CUDA {cuda} takes is not known{of}"
+        message = f"which {label} the nvcc of CUDA {cuda} accepts is not known{of}"
         return Problem("unknown", name, message, have=have.text)
     if not row.accepts.allows(have):
         return Problem(
@@ -152,7 +152,7 @@ def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Versio
     return Problem(
         conflict.outcome,
         name,
-        f"CUDA {cuda}: {conflict.what}{said}; what helps: {conflict.fix}",
+        f"CUDA {cuda}: {conflict.what}{said}; fix: {conflict.fix}",
         have=context.of_build[name].text,
         need=conflict.fix,
         source=conflict.source,
@@ -207,7 +207,7 @@ def cxx_standard(context: RuleContext) -> RuleAnswer:
     table = context.facts.compilers.standards
     row = next((one for one in table if one.cuda.allows(cuda)), None)
     if row is None or cuda.major_minor > context.facts.compilers.series[-1]:
-        message = f"which C++ standards the nvcc of CUDA {cuda} takes is not known"
+        message = f"which C++ standards the nvcc of CUDA {cuda} accepts is not known"
         return [Problem("unknown", "cxx", message, have=have.text)]
     if have.major in row.accepts:
         return PASS

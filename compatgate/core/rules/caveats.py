@@ -288,7 +288,7 @@ def no_node_for_pod(context: RuleContext) -> RuleAnswer:
     "some-pools",
     cause="matrix",
     reads=NOTHING,
-    not_waivable="says what was not asked",
+    not_waivable="names what was not checked",
 )
 def some_pools(context: RuleContext) -> RuleAnswer:
     """The question is about some pools of the target; the others were not judged.
@@ -310,7 +310,7 @@ def some_pools(context: RuleContext) -> RuleAnswer:
     "admission-note",
     cause="matrix",
     reads=NOTHING,
-    not_waivable="says what was not judged",
+    not_waivable="names what was not judged",
 )
 def admission_note(context: RuleContext) -> RuleAnswer:
     """Kubernetes admission says more about an object than the verdicts on its stacks.
@@ -331,7 +331,7 @@ def admission_note(context: RuleContext) -> RuleAnswer:
     return NOT_APPLICABLE
 
 
-@rule("CG901", "incomplete", reads=VERSIONS, not_waivable="says what is not known")
+@rule("CG901", "incomplete", reads=VERSIONS, not_waivable="names what is not known")
 def incomplete(context: RuleContext) -> RuleAnswer:
     """A value that the decision needs is not known; the message names it and how to provide it.
 
@@ -381,7 +381,7 @@ def _report_no_cuda(context: RuleContext) -> Problem:
         of_plugins = {name for build in builds for name in build.plugins}
         lacks_plugin = bool(of_plugins) and plugins.isdisjoint(of_plugins)
         if lacks_plugin:
-            message += f": {found.name} without its plugin for CUDA computes on the CPU alone"
+            message += f": {found.name} without its plugin for CUDA computes only on the CPU"
         hints += [_write_build(found, build, lacks_plugin=lacks_plugin) for build in builds]
     need = f"cuda=..., or the build: {', '.join(hints)}" if hints else "cuda=... (as in cuda=12.4)"
     return Problem("unknown", "cuda", message, need=need)

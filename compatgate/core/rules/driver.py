@@ -277,14 +277,14 @@ def _propose_without_compat(context: RuleContext) -> Iterator[Candidate]:
     own = context.facts.driver_branches.branches.get(package.driver_branch) if package else None
     if own and own.first and context.stack.compat_use == "newer":
         raised = changes.raise_driver(context, own.first)
-        what = f"{raised.message}: the package is then left aside"
+        what = f"{raised.message}: the package is then not used"
         yield Candidate(raised.set, what)
-    yield Candidate({"cuda-compat": None}, "leave the cuda-compat package out of the image")
+    yield Candidate({"cuda-compat": None}, "remove the cuda-compat package from the image")
     if context.floor:
         floor = context.floor[0]
         yield Candidate(
             {"cuda-compat": None, "driver": f">={floor}"},
-            f"leave the cuda-compat package out and raise the driver to {floor} or newer",
+            f"remove the cuda-compat package and raise the driver to {floor} or newer",
         )
 
 

@@ -62,7 +62,7 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return _make_problem(
             found,
             "fail",
-            f"{found.title} is a build for GPUs of {found.other_gpus}: it has no code for NVIDIA's"
+            f"{found.title} is a build for GPUs of {found.other_gpus}, without code for NVIDIA GPUs"
             if found.other_gpus
             else f"{found.title} is a build without CUDA",
             need="a CUDA build",

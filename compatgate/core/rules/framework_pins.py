@@ -180,7 +180,7 @@ def _check_toolkit_libraries(
         if not package.toolkits or package.toolkits[-1] >= toolkit:
             yield PASS if package.toolkits else NOT_APPLICABLE
             continue
-        of = f"{package.title} is of CUDA {format_parts(package.toolkits[-1])}"
+        of = f"{package.title} belongs to CUDA {format_parts(package.toolkits[-1])}"
         yield (
             Problem(
                 "fail",

@@ -59,7 +59,7 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
         return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
     if last and driver.major > last:
-        why = f"driver branch {last} is the last that drives {context.gpu_name}"
+        why = f"driver branch {last} is the last that supports {context.gpu_name}"
         return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
         newest = max(context.facts.driver_branches.branches)
@@ -82,7 +82,7 @@ def _report_undriven_gpu(
         Problem(
             "fail",
             "driver",
-            f"driver {driver} does not drive this GPU: {why}",
+            f"driver {driver} does not support this GPU: {why}",
             have=driver.text,
             need=need,
             source=gpu.source,
@@ -157,7 +157,7 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     if find_run_mode(codes, device, context.facts.arch):
         return PASS
     have = ", ".join(code.name for code in codes) or "none"
-    message = f"no code for {context.gpu_name}: the workload carries {have}"
+    message = f"no code for {context.gpu_name}: the workload has {have}"
     if any(code.capability[0] == device[0] for code in codes if code.kind == "sass"):
         message += " (newer than, or not binary compatible with, this device)"
     dispute = context.find_dispute(codes)
@@ -292,7 +292,7 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         need = f"<={last}"
     else:
         first = format_parts(fact.first_toolkit)
-        message = f"CUDA {cuda} does not know {context.gpu_name}; support came with {first}"
+        message = f"CUDA {cuda} does not support {context.gpu_name}; support came with {first}"
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)

@@ -107,7 +107,7 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
         return report_not_checked(
-            "cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own"
+            "cudnn", "cuDNN on Tegra comes with JetPack and has a separate matrix"
         )
     support = support_of(context, build, device)
     if support is Support.LISTED:
@@ -146,7 +146,7 @@ def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     ]
     if not builds or not all(_excludes(context, one, version, device) for version, one in builds):
         return PASS if builds else NOT_APPLICABLE
-    message = f"{found.title} asks for cuDNN {pin.spec}, which does not support {context.gpu_name}"
+    message = f"{found.title} requires cuDNN {pin.spec}, which does not support {context.gpu_name}"
     source = builds[-1][1].capability_source or builds[-1][1].source
     if not any(one.minimum_capability and device < one.minimum_capability for _, one in builds):
         source = replace(source, confidence="derived")  # its PTX may yet be compiled

@@ -155,7 +155,7 @@ def _describe_difference(context: RuleContext, entry: Entry, names: Sequence[str
     if left_out := context.unnamed(entry):
         parts.append(f"does not name {', '.join(sort_components(left_out))}")
     if unsaid:
-        parts.append(f"asks for {', '.join(unsaid)}, which the stack does not state")
+        parts.append(f"requires {', '.join(unsaid)}, which the stack does not state")
     return " and ".join(parts)
 
 
@@ -301,7 +301,7 @@ def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
     executor = run.bound.executor if run.bound else ""
     without = policy.assurance == "witnessed" and executor in _WITHOUT_PROCESSES
     never = f", which {executor} hosts cannot give" if without else ""
-    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs{never})"
+    return f" ({run.id} is {have}, and the policy requires {policy.assurance} runs{never})"
 
 
 _WITHOUT_PROCESSES = ("slurm", "kubernetes")

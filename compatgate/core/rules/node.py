@@ -59,7 +59,7 @@ def _report_nouveau(context: RuleContext) -> Problem:
     return Problem(
         "fail",
         "kernel-modules",
-        f"nouveau drives the GPU: {said.fact}",
+        f"nouveau controls the GPU: {said.fact}",
         have="nouveau",
         need="open or proprietary",
         source=said.source,
@@ -123,13 +123,13 @@ def _check_architecture(context: RuleContext, flavour: Flavour) -> Iterator[Prob
         yield from report_not_checked("kernel-modules", what)
     elif demand == "must-not":
         needs = f"{row.architecture} needs the {_OTHER[flavour]} kernel modules"
-        message = f"the {flavour} kernel modules do not drive {context.gpu_name}: {needs}"
+        message = f"the {flavour} kernel modules do not support {context.gpu_name}: {needs}"
         yield _report_flavour(context, flavour, message, row.source, _OTHER[flavour])
     elif not gpu.product and table.names_products(gpu.capability):
         what = f"some products of {gpu.name} need one flavour; the product is not stated"
         yield from report_not_checked("kernel-modules", what)
     elif flavour == "open" and driver and 515 <= driver.major < (row.first_branch_open or 0):
-        message = f"the open kernel modules know {row.architecture} from branch"
+        message = f"the open kernel modules support {row.architecture} from branch"
         message += f" {row.first_branch_open} on"
         yield _report_flavour(context, flavour, message, row.source, f">={row.first_branch_open}")
 

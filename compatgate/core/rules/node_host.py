@@ -68,7 +68,7 @@ def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version
     return Problem(
         "fail",
         "kernel",
-        f"the modules of driver {context.driver} were seen not to build on Linux {kernel}: "
+        f"the modules of driver {context.driver} failed to build on Linux {kernel}: "
         f"{failure.symptom}",
         have=kernel.text,
         need=f"driver >={fixed}" if fixed else None,
@@ -261,7 +261,7 @@ def _report_rdma(path: RdmaPath, why: str, need: str) -> Problem:
     return Problem(
         "fail",
         "peer-memory",
-        f"{path.path} does not work here, as {why}: {path.fact}",
+        f"{path.path} does not work here: {why}: {path.fact}",
         have=path.path,
         need=need,
         source=path.source,
@@ -335,8 +335,8 @@ def persistence_off(context: RuleContext) -> RuleAnswer:
 
 
 _NOT_JUDGED = {
-    "nvlsm": "NVLSM has numbers of its own, and no source says which fits a driver",
-    "vbios": "no lowest VBIOS for a driver or a GPU is published",
+    "nvlsm": "NVLSM has other version numbers, and no source says which version fits a driver",
+    "vbios": "no minimum VBIOS for a driver or a GPU is published",
     "efa": "no source pairs releases of the EFA installer with drivers",
 }
 

@@ -319,7 +319,7 @@ def operator_driver(context: RuleContext) -> RuleAnswer:
         return PASS
     else:
         message = f"the series of GPU Operator {have} does not list driver {driver}, and its branch"
-        message += " is no active production branch; it recommends"
+        message += " is not an active production branch; it recommends"
     return [_report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))]
 
 

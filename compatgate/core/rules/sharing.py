@@ -78,7 +78,7 @@ def _report_sharing(
 
 def _other_sharing() -> Iterator[Candidate]:
     yield Candidate({"sharing": "time-slicing"}, "share the GPUs by time slicing")
-    yield Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+    yield Candidate({"sharing": "exclusive"}, "give each container its own GPU")
 
 
 @rule("CG141", "time-slicing-metrics", reads=NODE, pool_only=True)
@@ -101,7 +101,7 @@ def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
     fact = context.facts.vgpu.find_sharing("time-slicing", "dcgm")
     if fact is None:
         return NOT_APPLICABLE
-    exclusive = Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+    exclusive = Candidate({"sharing": "exclusive"}, "give each container its own GPU")
     return (
         Problem(
             fact.effect,

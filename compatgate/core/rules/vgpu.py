@@ -160,7 +160,7 @@ def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
     newest = max(table.of_branch)
     if driver.major in table.of_branch or driver.major > newest:
         return _unknown_guest(context, table, driver)
-    message = f"driver {driver} is no guest driver: branch {driver.major} has no vGPU release"
+    message = f"driver {driver} is not a guest driver: branch {driver.major} has no vGPU release"
     need = f"a driver of branch {' or '.join(map(str, sorted(table.of_branch)[-5:]))}"
     return (
         Problem(
@@ -247,7 +247,7 @@ def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
         f"{title} does not work in a vGPU guest{reason}",
         have=have,
         source=feature.source,
-        candidates=lambda: (Candidate({name: None}, f"take {title} out of the guests"),),
+        candidates=lambda: (Candidate({name: None}, f"remove {title} from the guests"),),
     )
 
 

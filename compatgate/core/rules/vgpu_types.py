@@ -87,13 +87,15 @@ def _check_branch(
     )
     if version.major not in kind.branches:
         branches = ", ".join(map(str, kind.branches)) or "none that was read"
-        message = f"{title} {version} does not know {kind.prefix}: branches that do are {branches}"
+        message = (
+            f"{title} {version} does not support {kind.prefix}: branches with it are {branches}"
+        )
         need = f"branch {branches}"
         yield Problem("fail", component, message, version.text, need, kind.source, candidates)
         return
     first = kind.branches[version.major]
     if first and component == "driver" and version < first:
-        message = f"{title} {version} is not known to know {kind.prefix}, which came with {first}"
+        message = f"{title} {version} may not support {kind.prefix}, which came with {first}"
         need = f">={first}"
         yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
 

@@ -181,7 +181,7 @@ class _QuestionMaker:
                     self._add(place, container, pod, stated, matrix)
         if declines_gpus(pod):
             self.remarks.append(
-                f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
+                f'{GPU_ANNOTATION}: "false" is ignored, the pod requests GPUs ({found[0].why})'
             )
 
     def _add(

@@ -127,9 +127,9 @@ def parse_matrix_time(text: str) -> int | datetime:
 def show_bundle(call: Call[NoQuery]) -> Reply:
     """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere.
 
-    Poll with `If-None-Match`: 304 costs no look at the database. `compatgate bundle pull` does
-    that, verifies the signature, and refuses an older bundle. The answer is 409 without
-    `serve --signing-key`.
+    Poll with `If-None-Match`: 304 needs no database query. `compatgate bundle pull` does that,
+    verifies the signature, and refuses an older bundle. The answer is 409 without `serve
+    --signing-key`.
     """
     key_id = call.service.attestations.key_id()
     etag = call.gate.bundles.etag(key_id)

@@ -242,8 +242,8 @@ examples:
   compatgate matrix packages-report
   compatgate matrix packages-report --target prod-a100 --since 2026-11-03 --format json
 
-Checks the targets whose policy says packages: audit. Settle the open packages, then change the
-policy to packages: enforce.
+Checks the targets whose policy says packages: audit. Resolve the open packages, then change
+the policy to packages: enforce.
 
 exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.

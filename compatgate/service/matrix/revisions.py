@@ -254,7 +254,9 @@ def require_revision(session: Session, number: int) -> Any:
         row = session.execute(select(Revision.__table__).where(Revision.number == number)).first()
     if row is None:
         hint = f"the latest revision is {last}" if last else "no revisions yet"
-        raise NotFound(f"revision {number} does not exist", field="revision", value=number, hint=hint)
+        raise NotFound(
+            f"revision {number} does not exist", field="revision", value=number, hint=hint
+        )
     return row
 
 

@@ -50,7 +50,7 @@ class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 def list_proposals(call: Call[ProposalFilters]) -> Reply:
     """List proposals, newest first.
 
-    A page can have fewer items than its limit, and still a next one.
+    A page can have fewer items than its limit although a next page exists.
     """
     found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
     return page_reply(found, lambda view: summarize(view.row, view.readiness))
@@ -71,7 +71,7 @@ def create_proposal(call: Call[NoQuery]) -> Reply:
     """Propose a change of the matrix.
 
     The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
-    of entries. Nothing changes until somebody merges the proposal.
+    of entries. Nothing changes until a person merges the proposal.
     """
     view = call.gate.proposals.propose(
         _request(call), call.by(), most=call.service.settings.max_values
@@ -117,7 +117,7 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
 def change_proposal(call: Call[NoQuery]) -> Reply:
     """Replace the edits of your own proposal, based on the current matrix.
 
-    Approvals count for the edits that were approved: they fall when the edits change.
+    An approval counts only for the approved edits: a change of the edits removes it.
     """
     made = call.gate.proposals.change(
         call.args["id"], _request(call), call.by(), most=call.service.settings.max_values
@@ -155,8 +155,8 @@ def comment_proposal(call: Call[NoQuery]) -> Reply:
 def approve_proposal(call: Call[NoQuery]) -> Reply:
     """Approve the edits of another person's proposal.
 
-    Its author cannot (403). With `merge: approved`, the last approval that the policies ask for
-    merges it, if the approver has the scope for the edits.
+    The author cannot approve (403). With `merge: approved`, the last approval that the policies
+    require merges the proposal, if the approver has the scope for the edits.
     """
     asked = to_struct(call.document(), ApproveRequest)
     view = call.gate.proposals.approve(
@@ -237,7 +237,8 @@ def backtest_proposal(call: Call[NoQuery]) -> Reply:
 def close_proposal(call: Call[NoQuery]) -> Reply:
     """Close a proposal without merging it.
 
-    Its author withdraws it so; to close another person's needs the scope `approve`.
+    Authors withdraw their proposals this way. Closing another person's proposal needs the scope
+    `approve`.
     """
     asked = to_struct(call.document(), CommentRequest)
     return _reply(call.gate.proposals.close(call.args["id"], call.principal, text=asked.comment))
@@ -257,9 +258,9 @@ def close_proposal(call: Call[NoQuery]) -> Reply:
 def revert_revision(call: Call[NoQuery]) -> Reply:
     """Revert a revision: restore the documents that it changed, as a new revision.
 
-    A direct revert needs the scope of a direct change. It is refused (409) where later revisions
-    changed these documents, and where a policy asks for more people or a proposal, which is
-    open then.
+    A direct revert needs the scope of a direct change. It is refused (409) if later revisions
+    changed these documents. It is also refused if a policy requires more people or a proposal; the
+    proposal is then open.
     """
     asked = to_struct(call.document(), RevertRequest)
     revision, proposal, edits = call.gate.proposals.revert(

@@ -36,7 +36,7 @@ class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     returns=Returns(ApprovalBody, "A page of approvals", paged=True, etag=True),
 )
 def list_approvals(call: Call[ApprovalFilters]) -> Reply:
-    """List changes that wait for a second person, or did; newest first."""
+    """List changes that wait or waited for a second person, newest first."""
     filters = call.query.filters()
     waiting = filters.pop("waiting")
     found = call.gate.proposals.list(**filters, asked=True, is_open=waiting)
@@ -89,7 +89,7 @@ def _find(call: Call[NoQuery]) -> ProposalView:
     errors=(404,),
 )
 def show_approval(call: Call[NoQuery]) -> Reply:
-    """Show a change that waits for a second person, or did."""
+    """Show a change that waits or waited for a second person."""
     return Reply(_body(_find(call).row))
 
 
@@ -105,8 +105,8 @@ def show_approval(call: Call[NoQuery]) -> Reply:
 def approve_change(call: Call[NoQuery]) -> Reply:
     """Approve a change as the second person, and apply it.
 
-    Its author cannot (403). A change is made only to the documents that its author saw (409). Where
-    a policy asks for more people, the last one makes it.
+    The author cannot approve (403). The gate refuses the change if its documents have changed
+    since (409). If a policy requires more people, the last approval applies the change.
     """
     number = _find(call).row.id
     return Reply(_body(call.gate.proposals.approve(number, call.principal).row))

@@ -296,7 +296,7 @@ def _holds_data(name: str) -> Conflict:
 
 
 def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainReport]:
-    """Build an SQLite file from a backup, to see that it can be restored.
+    """Build an SQLite file from a backup, to check that it can be restored.
 
     Args:
         path: of the backup.

@@ -125,7 +125,7 @@ def _summarise(counts: ReportCountsBody) -> str:
     parts = [
         f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied, "
         f"{counts.undecided} undecided)",
-        f"{counts.different} of them would be answered otherwise today",
+        f"{counts.different} of them would get another answer today",
         f"{counts.changes} changes of the matrix",
         f"{counts.runs} canary runs",
         f"{counts.node_events} events of nodes",

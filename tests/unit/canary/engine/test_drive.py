@@ -166,7 +166,7 @@ def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(context, l
     drive(replace(lease, run=run), replace(context(executor, queue), images=listed))
     outcome, reason, evidence = queue.ended
     assert (outcome, evidence) == ("error", None)
-    assert "evil.example/app:1 may not be under test" in reason
+    assert "evil.example/app:1 is not an allowed image under test" in reason
     assert "extend it" in reason
     assert executor.started == []
     assert not any("pulling" in doing for doing in queue.said)

@@ -63,7 +63,7 @@ def test_a_good_workload_has_nothing_to_mend(make_workload: Make) -> None:
         (lambda t: _peak(t, "memory").replace('"higher"', '"lower"'), "error", "higher-is-better"),
         (lambda t: _peak(t, "memory"), None, ""),
         (lambda t: t.replace("[image]", 'adapter = "dcgm"\n[image]'), "error", "'dcgm' is not"),
-        (lambda t: t.replace("inside = true", 'context = "."'), "error", "Dockerfile does not exist"),
+        (lambda t: t.replace("inside = true", 'context = "."'), "error", "Dockerfile does not"),
         (lambda t: t.replace("inside = true", 'reference = "x:1"'), "warning", "not pinned"),
         (lambda t: t.replace("inside = true", f'reference = "x@{DIGEST}"'), None, ""),
     ],

@@ -230,7 +230,7 @@ def test_policies_say_whose_approvals_count_and_how_many(world: World) -> None:
     lonely = target("lonely", approvers=["sre-*"])
     answer = world.propose(ann, documents=[lonely])
     (mistake,) = answer.get_json(force=True)["problems"]
-    assert "the policy asks for one person, the author" in mistake["problem"]
+    assert "the policy requires one person, the author" in mistake["problem"]
 
 
 def test_the_last_approval_merges_where_the_author_asked_for_it(world: World) -> None:
