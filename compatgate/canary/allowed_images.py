@@ -58,7 +58,7 @@ class AllowedImages(Struct, frozen=True):
             ", ..." if self.patterns[_MAX_SHOWN:] else ""
         )
         raise BadInput(
-            f"{names[0]} may not be under test: the list of allowed images is {shown or 'empty'}",
+            f"{names[0]} is not an allowed image under test; allowed: {shown or 'none'}",
             field="image",
             value=image,
             hint=self.extend,

@@ -199,7 +199,7 @@ def _covers(quiet: MaintenanceWindow, at: datetime) -> bool:
     for day in quiet.days:
         if day not in DAYS:
             hint = f"one of {', '.join(DAYS)}"
-            raise BadInput(f"{day!r} is not a day", field="quiet.days", value=day, hint=hint)
+            raise BadInput(f"{day!r} is not a weekday", field="quiet.days", value=day, hint=hint)
     local = at.astimezone(_parse_zone(quiet.timezone))
     present = local.time()
     today, yesterday = DAYS[local.weekday()], DAYS[local.weekday() - 1]

@@ -170,7 +170,7 @@ def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[Docume
     if host.tls is None:
         return []
     return [
-        raw.problem(("host", index, "tls", field), f"there is no file {path}", value=path)
+        raw.problem(("host", index, "tls", field), f"file {path} does not exist", value=path)
         for field, path in msgspec.structs.asdict(host.tls).items()
         if not Path(path).is_file()
     ]

@@ -55,7 +55,7 @@ def _parse(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
-        raise NotFound(f"there is no {path}", field="file", value=str(path)) from None
+        raise NotFound(f"{path} does not exist", field="file", value=str(path)) from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}", value=str(path)) from None
     if len(content) > _MAX_BYTES:

@@ -100,7 +100,7 @@ def add_output_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--fail-open",
         action="store_true",
-        help="exit with 0 instead of 3 if there is no decision, with a warning",
+        help="exit with 0 instead of 3 without a decision, with a warning",
     )
 
 

@@ -84,7 +84,7 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
 
 
 def _nothing_to_choose(path: str, resolver: str) -> BadInput:
-    hint = f"run {resolver} itself: there is nothing to choose for a GPU"
+    hint = f"run {resolver} itself: the project has no GPU part to choose"
     return BadInput("names no part with GPU code", field="--in", value=path, hint=hint)
 
 

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stack",
         metavar="NAME=VALUE,...",
-        help="properties of every stack besides versions: arch=sm_80, needs=bf16+60GiB",
+        help="properties of every stack in addition to versions: arch=sm_80, needs=bf16+60GiB",
     )
     parser.add_argument(
         "--limit", metavar="N", type=int, help="number of stacks to show, 1 to 20 (default: 5)"

@@ -216,8 +216,8 @@ def _since(text: str | None) -> str:
             return (today - timedelta(days=int(text[:-1]))).isoformat()
         return date.fromisoformat(text).isoformat()
     except (ValueError, OverflowError):
-        hint = "a day such as 2026-10-01, or a number of days such as 30d"
-        raise BadInput("is not a day", field="--since", value=text, hint=hint) from None
+        hint = "a date such as 2026-10-01, or a number of days such as 30d"
+        raise BadInput("is not a date", field="--since", value=text, hint=hint) from None
 
 
 def _indexes(args: argparse.Namespace) -> tuple[str, ...]:

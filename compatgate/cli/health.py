@@ -29,7 +29,7 @@ exit status:
   1  a fatal error or an unhealthy GPU; with --first-five: a check is not ok
   2  bad input
   3  nothing could be seen: no readable log, or neither a GPU nor a driver on this machine;
-     with --first-five: a check could not look, and none is not ok
+     with --first-five: a check could not run, and no check failed
   With --report: 0 reported, 3 the log or the gate could not be reached.
 
 examples:
@@ -218,7 +218,7 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
     fatal = sum(event["severity"] == "fatal" for event in events)
     lines = []
     if document["problem"] and not events:
-        lines.append(f"nothing can be judged: {document['log']} shows no error, and proves nothing")
+        lines.append(f"no result: {document['log']} shows no error, but that proves nothing")
     elif not events:
         lines.append(f"no GPU error in {document['log']}")
     else:
@@ -296,7 +296,7 @@ def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:
 
 # --- the first five checks ------------------------------------------------------------------
 
-_WORDS = {"ok": "ok", "not-ok": "not ok", "could-not-look": "could not look"}
+_WORDS = {"ok": "ok", "not-ok": "not ok", "could-not-look": "could not run"}
 _STYLES = {"ok": ("green",), "not-ok": ("bold", "red"), "could-not-look": ("yellow",)}
 
 

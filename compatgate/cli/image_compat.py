@@ -62,8 +62,8 @@ def add_push_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index",
         action="store_true",
-        help="attach to the exact reference, even to an index; nfd looks there unless it has a"
-        " platform",
+        help="attach to the exact reference, even to an index; nfd reads it there unless"
+        " nfd gets a platform",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the spec without attaching it"

@@ -131,7 +131,7 @@ def add_state(group: argparse._ArgumentGroup) -> None:
         default="24h",
         metavar="DURATION",
         help="maximum age of the snapshot while the database, or the central gate of --bundle, is"
-        " unavailable, for example 90m or 7d; with an older snapshot there is no decision; 0: no"
+        " unavailable, for example 90m or 7d; an older snapshot gives no decision; 0: no"
         " decision without the database (default: 24h)",
     )
     group.add_argument(

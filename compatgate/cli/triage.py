@@ -34,8 +34,8 @@ examples:
     compatgate triage run.log --stack torch=2.4.1+cu121 --pool driver=535.104.05,gpu=A100-SXM4-80GB
     compatgate triage run.log --stack torch=2.4.1+cu121 --target prod-a100 --format json
 
-"likely" means that other causes print the same words: the command after "settle:" tells them apart.
-Nothing of the text leaves this machine; --server gets the stack alone. Signatures are facts:
+"likely" means that other causes print the same words: the command after "confirm:" decides.
+The text never leaves this machine; --server receives only the stack. Signatures are facts:
 compatgate facts show error_signatures; overlays may add some. Xid lines: compatgate health.
 """
 
@@ -101,15 +101,15 @@ def _decide(args: argparse.Namespace, decider: Decider) -> dict[str, Any]:
 _HERE = {
     "fails": "fails here",
     "warns": "warns here",
-    "unknown": "cannot tell here",
+    "unknown": "cannot decide for this stack",
     "holds": "holds for this stack; look for another cause",
-    "not-applicable": "says nothing about this stack",
+    "not-applicable": "does not apply to this stack",
 }
 
 
 def _text(causes: Sequence[Mapping[str, Any]]) -> str:
     if not causes:
-        return "nothing was recognised; compatgate knows errors of the GPU stack alone"
+        return "nothing was recognised; compatgate recognises only errors of the GPU stack"
     return "\n\n".join("\n".join(_cause(cause)) for cause in causes)
 
 
@@ -117,13 +117,13 @@ def _cause(cause: Mapping[str, Any]) -> list[str]:
     from compatgate.kit.cli.terminal import strip_controls
 
     lines = [f"{cause['id']} ({cause['confidence']})", f"  {cause['message']}"]
-    lines.append(f"  seen:   {strip_controls(cause['seen'])}")
+    lines.append(f"  seen:    {strip_controls(cause['seen'])}")
     if cause["rule"]:
         here = cause.get("here")
-        lines.append(f"  rule:   {cause['rule']}{' ' + _HERE[here['outcome']] if here else ''}")
-        lines += [f"          {one['message']}" for one in here["findings"]] if here else []
-    lines.append(f"  settle: {cause['next']}")
+        lines.append(f"  rule:    {cause['rule']}{' ' + _HERE[here['outcome']] if here else ''}")
+        lines += [f"           {one['message']}" for one in here["findings"]] if here else []
+    lines.append(f"  confirm: {cause['next']}")
     for fix in cause["fixes"]:
         mark = "verified: " if fix.get("verified") else ""
-        lines.append(f"  fix:    {mark}{fix['message']}")
+        lines.append(f"  fix:     {mark}{fix['message']}")
     return lines

@@ -203,7 +203,7 @@ class QuestionDecider:
         if target is None:
             if why := self._state.unusable.get(question.target):
                 return NoAnswer(f"the target {question.target} cannot be used: {why}", unknown=True)
-            return NoAnswer(f"there is no target {question.target}")
+            return NoAnswer(f"target {question.target} does not exist")
         if not question.pools:
             return target
         pools = tuple(pool for pool in target.pools if pool.name in question.pools)

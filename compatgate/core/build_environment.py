@@ -151,7 +151,7 @@ def _compilers(toolkit: Version, facts: Facts, conflicts: list[str]) -> HostComp
         if last := newest_allowed(row.accepts):
             newest[row.compiler] = last
     if not newest:
-        conflicts.append(f"no host compilers: which nvcc {toolkit} takes is not known")
+        conflicts.append(f"no host compilers: which ones nvcc {toolkit} accepts is not known")
         return None
     return HostCompilers(toolkit.text, newest)
 

@@ -166,7 +166,7 @@ def _report_no_pool(target: Target) -> tuple[Finding, ...]:
     """Report a target without pools: nothing was judged, which is not a pass."""
     if target.pools:
         return ()
-    message = f"target {target.name} has no pools: there is nowhere to run"
+    message = f"target {target.name} has no pools to run on"
     need = "at least one pool with its gpu and driver"
     return (Finding(incomplete.id, incomplete.name, "unknown", "pool", None, need, message),)
 

@@ -159,7 +159,7 @@ class FixFinder:
         if trial is None or not trial.mends(problem, rule) or trial.breaks_a_fact:
             return None
         if trial.needs_blessing:
-            return " (then needs a blessed entry and evidence of its own)"
+            return " (then needs its own blessed entry and evidence)"
         return ""
 
     def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:

@@ -94,7 +94,7 @@ def _unmet_memory(need: Size, gpu: Gpu, facts: Facts) -> Unmet | None:
         return Unmet("memory", True, message, have, need.text, bounds.source)
     message = (
         f"{gpu.sku} has between {format_size(bounds.least)} and {most}, so whether it has the"
-        f" {need.text} that the workload needs is not known; {_QUERY} tells"
+        f" {need.text} that the workload needs is not known; {_QUERY} shows it"
     )
     return Unmet("memory", False, message, have, need.text, bounds.source)
 

@@ -433,7 +433,7 @@ def _unknown_gpu_error(text: str, words: list[str], index: GpuIndex) -> BadInput
     names = [name for name, model in models.items() if model & meant][:4]
     if match := _OTHER_VENDORS.search(" ".join(words)):
         vendor = "Intel" if match.lastgroup == "intel" else "AMD"
-        problem = f"is a GPU of {vendor}: compatgate knows NVIDIA's GPUs and CUDA alone"
+        problem = f"is a GPU of {vendor}: compatgate supports only NVIDIA GPUs"
         return _gpu_error(text, problem, "ask about pools of NVIDIA GPUs")
     suggest = f"did you mean {' or '.join(names)}? otherwise " if names else ""
     suggest += "give its compute capability, like gpu=sm_90"

@@ -150,7 +150,7 @@ def check_jetson_compat(stack: Stack, host: JetsonHost) -> ForwardCompatUse:
     listed = ", ".join(map(format_parts, upgrade.compatible))
     need = f"cuda-compat of {listed}" if listed else "no cuda-compat"
     if cuda <= own:
-        why = f"{host.title} has CUDA {format_parts(own)} of its own"
+        why = f"{host.title} has its own CUDA {format_parts(own)}"
         aside = stack.compat_use in ("newer", "tried")
         return ForwardCompatUse(False, why, need, upgrade.source, package, aside=aside)
     if told := upgrade.disputed.get(series):

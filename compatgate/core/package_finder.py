@@ -211,7 +211,7 @@ class PackageFinder:
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and (label or version.local) and not stated:
             released = released_record(name, version, label or version.local, said, platform)
-            why = f"the wheel is taken to be its project's {version.public}+{label}"
+            why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else _AS_BUILT) if released else None
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)

@@ -137,7 +137,7 @@ def find_record(
     python = platform.python
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
-    return best, f"the wheel is taken to be like {best.wheel}"
+    return best, f"the wheel is assumed to be like {best.wheel}"
 
 
 def find_labelled_record(

@@ -91,7 +91,7 @@ class CanaryPolicy(Struct, frozen=True):
         soak: further suites that must have passed before an entry is blessed.
         promote: who blesses a candidate whose suites have passed: a person, or the gate.
         on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
-        assurance: least that must stand behind a passed run.
+        assurance: minimum assurance of a passed run.
         imported: suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it.
         bind: what evidence must share with an image: its versions, its GPU content where that of
             both is known, or its digest.

@@ -377,7 +377,7 @@ def _denies_by_derived_fact(problem: Problem) -> bool:
 
 
 def _soften(problem: Problem) -> Problem:
-    message = f"{problem.message} (derived from other sources, which is no reason to deny)"
+    message = f"{problem.message} (derived from other sources, so it does not deny)"
     return replace(problem, outcome="unknown", message=message)
 
 

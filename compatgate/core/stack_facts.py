@@ -161,7 +161,7 @@ def _check_container_runtime(
     if stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
         return None
     why = (
-        f"the container runtime leaves it aside: host driver {driver} is not of an older branch "
+        f"the container runtime does not load it: host driver {driver} is not of an older branch "
         f"than the package's {package.driver_branch}"
     )
     return ForwardCompatUse(False, why, "", package.source, package, aside=True)
@@ -318,7 +318,7 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
             found += _oldest_of_label(name, version, facts)
             continue
         if cuda := _default_cuda(name, version, facts, pools, stack):
-            what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
+            what = f"{name} {version} is assumed to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {format_parts(cuda)}"))
     if not found and facts.frameworks.isdisjoint(stack.versions):
         found = list(_toolkits_of(stack, facts))[:1]
@@ -339,7 +339,7 @@ def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tupl
     oldest = _OLDEST.match(build.accepts) if build else None
     if build and oldest and int(oldest[1]) == version.cuda[0]:
         cuda = build.cuda or (int(oldest[1]), int(oldest[2]))
-        yield cuda, f"{name} {version} is taken to run with CUDA {format_parts(cuda)}, its oldest"
+        yield cuda, f"{name} {version} is assumed to run with CUDA {format_parts(cuda)}, its oldest"
 
 
 _OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$")
@@ -354,7 +354,7 @@ def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
         if (toolkits := facts.cuda_components.toolkits(name, version.public))
     }
     for pair, name, version in sorted(of, key=lambda one: (one[0], one[1]), reverse=True):
-        yield pair, f"CUDA is taken to be {format_parts(pair)}, the toolkit of {name} {version}"
+        yield pair, f"CUDA is assumed to be {format_parts(pair)}, the toolkit of {name} {version}"
 
 
 def _default_cuda(

@@ -136,6 +136,6 @@ def _list_suites(
         )
         if pooled is None or pooled.state != "passed":
             failed = pooled.failed[0].id if pooled and pooled.failed else None
-            what = f"run {failed} of suite {suite} failed" if failed else f"suite {suite} is owed"
+            what = f"run {failed} of suite {suite} failed" if failed else f"suite {suite} is needed"
             text = f"{what} on {pool.gpu.sku}, driver {driver.text}"
             yield Need(text, (pool.name,), required=True, failed=failed)

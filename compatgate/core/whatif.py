@@ -243,7 +243,7 @@ def _adapt_finding(finding: Finding, entry: Entry | None, changes: Mapping[str, 
     said = ", ".join(f"{name} {bound}" for name, bound in bounds.items())
     asked = ", ".join(f"{name} {changes[name]}" for name in bounds)
     message = (
-        f"it is {entry.status} with {said}, and nothing blesses it with {asked}; "
+        f"it is {entry.status} with {said}, and no entry blesses it with {asked}; "
         "run its suites on staging, then widen the entry or add one"
     )
     return replace(finding, message=message, have=asked, need=said, fixes=fixes)

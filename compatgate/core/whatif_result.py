@@ -176,7 +176,7 @@ class WhatIf(Struct, frozen=True):
         if broken := self.of("breaks"):
             return f"{about} breaks {len(broken)} of {total}: {_name_entries(broken)}"
         if not self.entries:
-            return f"{about}: nothing is blessed there, so nothing could be evaluated"
+            return f"{about}: no entry is blessed on it, so nothing could be evaluated"
         if left := [entry for entry in self.entries if entry.is_open]:
             return f"{about} is not known to work for {len(left)} of {total}: {_name_entries(left)}"
         if self.verdict == "unknown":

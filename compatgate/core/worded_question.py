@@ -75,9 +75,7 @@ class Assumption(Struct, frozen=True):
         hidden = len(self.others) - _OTHERS
         more = f"; also known: {shown}" + (f" and {hidden} older" if hidden > 0 else "")
         more = more if self.others else ""
-        return (
-            f"{name} {self.said} names no release: {self.taken} was taken, the newest known{more}"
-        )
+        return f"{name} {self.said} names no release: using {self.taken}, the newest known{more}"
 
 
 class WordedQuestion(Struct, frozen=True):
@@ -258,7 +256,7 @@ class _Reader:
                 return 1
             near = near_names(words[1].casefold(), self._targets.keys(), most=3)
             hint = f"did you mean {', '.join(self._targets[one] for one in near)}?" if near else ""
-            problem = f"there is no target or GPU {words[1]!r}"
+            problem = f"{words[1]!r} is neither a target nor a GPU"
             raise BadInput(problem, field="target", value=words[1], hint=hint)
         return 1 + count
 

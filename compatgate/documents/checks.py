@@ -121,7 +121,7 @@ def _check_approvers(raw: RawDocument) -> Mistakes:
     if isinstance(policy, dict) and policy.get("approvers") and policy.get("approvals", 1) == 1:
         yield raw.problem(
             ("spec", "policy", "approvers"),
-            "has no effect: the policy asks for one person, the author",
+            "has no effect: the policy requires one person, the author",
             value=policy["approvers"],
             hint="add approvals: 2, or omit approvers",
         )
@@ -137,7 +137,7 @@ def _check_imported(raw: RawDocument) -> Mistakes:
         if isinstance(suites, list) and suite not in suites:
             yield raw.problem(
                 ("spec", "policy", "canary", "imported", suite),
-                f"has no effect: the policy does not ask for the suite {suite!r}",
+                f"has no effect: the policy does not require the suite {suite!r}",
                 value=suite,
                 hint="add the suite to canary.suites, or remove it here",
             )
@@ -191,7 +191,7 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
             yield raw.problem(path, why, value=rule)
         elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
             hint = suggest_name(rule, BY_ID)
-            yield raw.problem(path, f"there is no rule {rule}", value=rule, hint=hint)
+            yield raw.problem(path, f"rule {rule} does not exist", value=rule, hint=hint)
     for name in ("owner", "reason"):
         said = _get(raw.value, "spec", name)
         if isinstance(said, str) and said and not said.strip():

@@ -94,7 +94,7 @@ class MatchSpec(_Spec, frozen=True):
     """The workloads that the Kubernetes hook assigns to the target.
 
     Attributes:
-        namespaces: globs.
+        namespaces: patterns of namespaces.
         node_labels: node selector or affinity that names these labels.
     """
 
@@ -113,8 +113,8 @@ class CanarySpec(_Spec, frozen=True):
     """The evidence that the target requires, and its effect on entries.
 
     Attributes:
-        assurance: least that must stand behind a passed run.
-        imported: suite to the sources whose imported results count for it.
+        assurance: minimum assurance of a passed run.
+        imported: for each suite, the sources whose imported results count.
     """
 
     require: bool = False
@@ -145,7 +145,7 @@ class PolicySpec(_Spec, frozen=True):
     """The requirements of the target, and the effect of a verdict.
 
     Attributes:
-        approvals: people that a change needs which lets the gate allow more, its author included.
+        approvals: people, with the author, that a change needs if it lets the gate allow more.
         approvers: names of those whose approval counts; ``*`` stands for any characters.
     """
 
@@ -207,7 +207,7 @@ class WaiverMatch(_Spec, frozen=True):
     """The stacks of a waiver: a glob on the image reference, constraints on components.
 
     Attributes:
-        everything: the waiver is for every stack of its targets; a new waiver must say so.
+        everything: true: the waiver covers every stack of its targets, as a new waiver must state.
     """
 
     image: Line | None = None
@@ -247,7 +247,7 @@ class EntryMetadata(_Spec, frozen=True):
 
     Attributes:
         owner: team or person to ask.
-        links: name of a page to its address.
+        links: addresses of pages, by name.
     """
 
     name: Name

@@ -243,7 +243,7 @@ def refuse_missing_file(named: str | None) -> None:
     if url.drivername == "sqlite" and not Path(str(url.database)).exists():
         refuse_lost_file(str(url.database))
         hint = "create it with compatgate db upgrade, serve, matrix import or token create"
-        raise NotFound(f"there is no {url.database}", field="database", value=named, hint=hint)
+        raise NotFound(f"{url.database} does not exist", field="database", value=named, hint=hint)
 
 
 @contextmanager

@@ -275,7 +275,7 @@ def naive(case, answers, problem, rule):
         worse = {r.id for r in RULES if is_worse(answers[r.id], said_after[r.id])}
         if rule.id in worse or any(r.id in worse for r in RULES if r.about_facts):
             continue
-        remark = " (then needs a blessed entry and evidence of its own)" if worse else ""
+        remark = " (then needs its own blessed entry and evidence)" if worse else ""
         offered.append((candidate.set, candidate.message + remark))
         if len(offered) >= fixes.MAX_FIXES.get(problem.outcome, 0):
             break

@@ -255,7 +255,7 @@ def test_history_is_read_from_files_of_earlier_sessions(paired):
         (("p", "q", "--history", "h"), "--history needs --paired"),
         (("p", "--paired", "--unit", "ms"), "--unit cannot be combined with --paired"),
         (("p", "--paired", "--peak", "m0=fast"), "not a peak of m0"),
-        (("p", "--paired", "--explained", "m9=why"), "there is no metric m9"),
+        (("p", "--paired", "--explained", "m9=why"), "metric m9 does not exist"),
         (("p", "--paired", "--explained", "m0"), "has no value"),
         (("p", "--paired", "--tolerance", "5"), "not a tolerance"),
         (("none", "--paired"), "cannot read 'none'"),

@@ -65,7 +65,7 @@ def test_a_lock_of_the_package_index_is_judged_as_its_wheel_and_says_so(tmp_path
     answer = compatgate("check", *POOL, "--lock", str(lock))
     assert answer.returncode == 0, answer.stdout
     said = " ".join(answer.stdout.split())
-    assert "torch 2.11.0 is taken to be the package index's wheel, built for CUDA 13.0" in said
+    assert "torch 2.11.0 is assumed to be the package index's wheel, built for CUDA 13.0" in said
 
 
 @pytest.mark.parametrize("stated", ["cuda=12.1", "torch=2.4.1+cu121"])

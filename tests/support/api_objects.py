@@ -187,7 +187,7 @@ class Objects:
                 inside: Any = body
                 for part in path:
                     if part not in _keys(inside):
-                        return refusal(422, f"there is no {op['path']}")
+                        return refusal(422, f"{op['path']} does not exist")
                     inside = inside[int(part) if isinstance(inside, list) else part]
                 assert op["op"] in ("add", "replace", "test"), op
                 if op["op"] != "test":

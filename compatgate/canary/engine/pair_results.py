@@ -173,7 +173,7 @@ def judge_record(record: BlockRecord, known: Mapping[str, Knowledge]) -> PairedJ
     if metrics:
         return judge_pairs(metrics, collect_samples(record), known=known)
     if record.complete(record.steps):
-        return PairedJudgement("passed", "there is no metric; both hold their checks", (), pairs=1)
+        return PairedJudgement("passed", "no metric; both pass their checks", (), pairs=1)
     return PairedJudgement("inconclusive", "no pair is complete", (), more=1)
 
 

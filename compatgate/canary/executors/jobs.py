@@ -333,7 +333,7 @@ def explain_start_error(what: str, program: str, host: str) -> CompatgateError |
     """
     if match := re.search(r"requirement error: (.*)", what):
         problem = f"NVIDIA's container runtime refuses the image on {host}: {match[1]}"
-        hint = "the image asks for a newer driver or another GPU; see 'compatgate require'"
+        hint = "the image requires a newer driver or another GPU; see 'compatgate require'"
         return CompatgateError(problem, field="image", hint=hint)
     if _MISSING_PROGRAM.search(what):
         problem = f"the image cannot run {program!r}, which the workload's command calls: {what}"

@@ -218,7 +218,7 @@ def _judge_gpu(
     last = there[-1]
     if last.recovery not in (None, "none"):
         action = _RECOVERY.get(last.recovery or "", DRAIN_GPU)
-        yield _Finding("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
+        yield _Finding("sick", f"{name}: the driver requests recovery ({last.recovery})", action)
     yield from _judge_slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
     yield from _judge_processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
 

@@ -36,7 +36,7 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         return Aspect(
             "data",
             "inconclusive",
-            "some counts are 0 and others are not, so there is no ratio",
+            "some counts are 0 and others are not, so no ratio exists",
             missing="a check in the workload that states the limit",
         )
     if not any(after) and not any(before):

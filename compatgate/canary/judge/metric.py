@@ -95,7 +95,7 @@ def _judge_values(
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions"
         return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
     if baseline is None:
-        reason, missing = "there is no baseline yet", "a baseline, learned from accepted runs"
+        reason, missing = "no baseline yet", "a baseline, learned from accepted runs"
         return _final_reason(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
         return _final_reason(name, spec, [judge_counts(spec, baseline, candidate)])
@@ -311,7 +311,7 @@ def _undecided_centre(side: Direction, words: str) -> Aspect:
     error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
     if error <= 0:
         runs = percent(expm1(side.wander))
-        missing = f"a steadier baseline: its runs differ by about {runs}"
+        missing = f"a more stable baseline: its runs differ by about {runs}"
         return Aspect("centre", "inconclusive", reason, missing=missing)
     wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
     if both and wanted <= MAX_REPETITIONS:

@@ -221,13 +221,13 @@ def _check_units(baseline: str, candidate: str) -> Aspect:
 def _check_positive(side: str, values: Sequence[float]) -> Aspect:
     if min(values) < 0:
         return _no_data(
-            f"the {side} has negative values, so there is no ratio",
+            f"the {side} has negative values, so no ratio exists",
             "a metric that is positive",
         )
     zeros = sum(value == 0 for value in values)
     what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
     return _no_data(
-        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did its work"
+        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did real work"
     )
 
 

@@ -47,7 +47,7 @@ def make_reader(workload: Workload) -> Reader:
     if make := READERS.get(workload.adapter):
         return make(workload)
     raise NotFound(
-        f"there is no adapter {workload.adapter!r}",
+        f"adapter {workload.adapter!r} does not exist",
         field="adapter",
         value=workload.adapter,
         hint=suggest_name(workload.adapter, READERS),

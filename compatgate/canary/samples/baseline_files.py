@@ -267,7 +267,7 @@ class _Reader:
         return ""
 
     def _absent(self, name: str) -> str:
-        return f"there is no workload {name} ({suggest_name(name, self._workloads)})"
+        return f"workload {name} does not exist ({suggest_name(name, self._workloads)})"
 
     def _refuse(self, what: str, reason: str) -> None:
         self.found.refused.append(RefusedItem(what, reason))

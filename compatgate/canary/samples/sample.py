@@ -268,9 +268,7 @@ def _find_files(path: Path) -> list[str | Path]:
     found = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
     if not found:
         hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
-        raise BadInput(
-            f"there are no samples below {path}", field="FILE", value=str(path), hint=hint
-        )
+        raise BadInput(f"{path} contains no samples", field="FILE", value=str(path), hint=hint)
     return list(found)
 
 

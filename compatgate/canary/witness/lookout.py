@@ -263,4 +263,4 @@ def find_other_program(sighting: Sighting, digest: str) -> Iterator[str]:
         digest: of the file that starts the worker's interpreter.
     """
     if sighting.programs and digest not in sighting.programs.values():
-        yield f"it was to run on the worker's interpreter, but ran {', '.join(sighting.programs)}"
+        yield f"it should run on the worker's interpreter, but ran {', '.join(sighting.programs)}"

@@ -75,7 +75,7 @@ class Library:
         if found := self.workloads.get(name):
             return found
         hint = suggest_name(name, self.workloads)
-        raise NotFound(f"there is no workload {name!r}", field="workload", value=name, hint=hint)
+        raise NotFound(f"workload {name!r} does not exist", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
         """Return a suite by its name.
@@ -88,7 +88,7 @@ class Library:
         hint = self._hint_of_workload(name) or suggest_name(name, self.suites)
         if not self.folders:
             hint += f"; {ENVIRONMENT} names folders of your own"
-        raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
+        raise NotFound(f"suite {name!r} does not exist", field="suite", value=name, hint=hint)
 
     def _hint_of_workload(self, name: str) -> str:
         """Return a suggestion if the name is that of a workload; "" otherwise."""
@@ -157,7 +157,7 @@ class Library:
     def _check_suites(self) -> None:
         problems = [
             NotFound(
-                f"there is no workload {workload!r}",
+                f"workload {workload!r} does not exist",
                 field=f"suite {suite.name}",
                 value=workload,
                 hint=suggest_name(workload, self.workloads),
@@ -177,7 +177,7 @@ def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
         BadInput: the folder does not exist or contains no workload.
     """
     if not folder.is_dir():
-        raise BadInput(f"there is no folder {folder}", field="--workloads", value=str(folder))
+        raise BadInput(f"folder {folder} does not exist", field="--workloads", value=str(folder))
     if (folder / MANIFEST).exists():
         return [folder], None
     folders = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))

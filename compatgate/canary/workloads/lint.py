@@ -118,7 +118,7 @@ def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
     for path in named:
         if path not in files:
-            yield "error", f"command: there is no {path} in the folder"
+            yield "error", f"command: {path} does not exist in the folder"
     own = files.get(os.path.normpath(program)) if program.startswith("./") else None
     if own and not own.executable:
         yield "error", f"command: {program} is not executable"
@@ -158,7 +158,7 @@ def _check_images(workload: Workload, files: dict[str, PackedFile]) -> Iterator[
         return
     path = os.path.normpath(os.path.join(image.context, "Dockerfile"))
     if path not in files:
-        yield "error", f"image.context: there is no {path}"
+        yield "error", f"image.context: {path} does not exist"
         return
     text = files[path].content.decode(errors="replace")
     for name in contents.find_base_images(text):

@@ -145,7 +145,8 @@ def error_signatures(document: Record) -> ErrorTable:
 def _signature(record: Record, known: set[str]) -> Signature:
     if record["cause"] not in known:
         raise BadInput(
-            f"there is no cause {record['cause']!r}", field=f"signatures[id={record['id']}].cause"
+            f"cause {record['cause']!r} does not exist",
+            field=f"signatures[id={record['id']}].cause",
         )
     patterns = tuple(_pattern(text, record["id"]) for text in record["text"])
     return fill(Signature, record, patterns=patterns)

@@ -42,7 +42,7 @@ def platform_limits(context: Context) -> Iterator[Problem]:
         subject = f"platforms limits[id={limit.id}]"
         for name in limit.platforms:
             if name not in known:
-                yield Problem("platform-limits", subject, f"there is no platform {name}")
+                yield Problem("platform-limits", subject, f"platform {name} does not exist")
         for what in filter(None, (limit.component, limit.uses)):
             if what != "driver" and what not in NODE_COMPONENTS and what not in COMPONENTS:
                 yield Problem("platform-limits", subject, f"{what} is not a component")

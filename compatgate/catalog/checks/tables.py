@@ -77,7 +77,7 @@ def cause_rules(context: Context) -> Iterator[Problem]:
             yield Problem("cause-rules", subject, "no signature shows it")
         for rule in cause.rules:
             if rule not in BY_ID:
-                yield Problem("cause-rules", subject, f"there is no rule {rule}")
+                yield Problem("cause-rules", subject, f"rule {rule} does not exist")
 
 
 def cause_consequences(context: Context) -> Iterator[Problem]:
@@ -88,7 +88,9 @@ def cause_consequences(context: Context) -> Iterator[Problem]:
         for name in cause.explains:
             if name not in known or name == cause.id:
                 subject = f"error_signatures causes[id={cause.id}].explains"
-                yield Problem("cause-consequences", subject, f"there is no message or cause {name}")
+                yield Problem(
+                    "cause-consequences", subject, f"{name} is neither a message nor a cause"
+                )
 
 
 ERROR_CHECKS: tuple[Check, ...] = (signature_samples, cause_rules, cause_consequences)

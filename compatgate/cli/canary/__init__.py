@@ -38,7 +38,7 @@ ACTIONS = {
     "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
     "discard": (
         "compatgate.service.runs.cli:discard",
-        "discard a judged run, which then counts for nothing",
+        "discard a judged run: it no longer counts as evidence",
     ),
     "rerun": ("compatgate.service.runs.cli:rerun", "requeue a finished run"),
     "import": (
@@ -55,7 +55,7 @@ ACTIONS = {
     ),
     "baselines": (
         "compatgate.service.baselines.cli",
-        "list, show, decide on, export and import baselines",
+        "list, show, approve, refuse, export and import baselines",
     ),
     "fleet": (
         "compatgate.service.runs.cli_fleet:fleet",
@@ -333,7 +333,7 @@ def _figures(metric: MetricJudgement) -> str:
         f"n {_pair(found.n)}",
         f"noise {100 * found.noise[0]:.2g} % -> {100 * found.noise[1]:.2g} %",
         f"95th percentile x {found.tail_ratio:.3g}",
-        f"far values {_pair(found.far)}",
+        f"outliers {_pair(found.far)}",
         f"Cliff's delta {found.effect:+.2f}",
     ]
     if found.dropped:

@@ -210,7 +210,7 @@ def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) 
             raise BadInput(f"'{option}' has no value", field=field, value=option, hint=hint)
         if name not in specs:
             hint = f"metrics: {', '.join(list(specs)[:10])}"
-            raise BadInput(f"there is no metric {name}", field=field, value=name, hint=hint)
+            raise BadInput(f"metric {name} does not exist", field=field, value=name, hint=hint)
         found[name] = text.strip()
     return found
 
@@ -249,7 +249,7 @@ def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
     if metric.noise is not None:
         figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
     if metric.history:
-        figures.append(f"history worth {metric.history:.3g} degrees of freedom")
+        figures.append(f"history adds {metric.history:.3g} degrees of freedom")
     labels = {
         "missing": metric.missing or "",
         "figures": ", ".join(figures),

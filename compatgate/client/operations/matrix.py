@@ -299,7 +299,7 @@ def delete_target(name: str, *, reason: str, if_match: str | int | None = None) 
 
 @Listing
 def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]]:
-    """List changes that wait for a second person, or did; newest first.
+    """List changes that wait or waited for a second person, newest first.
 
     Args:
         waiting: whether they can still be approved.
@@ -309,7 +309,7 @@ def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]
 
 @Operation
 def show_approval(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in the path
-    """Show a change that waits for a second person, or did."""
+    """Show a change that waits or waited for a second person."""
     return get("/approvals/{id}", ApprovalBody, id=id)
 
 

@@ -338,7 +338,7 @@ def _hold(subjects: Iterable[SubjectChange], host: Iterable[Finding]) -> dict[st
     for subject in subjects:
         for pool in subject.pools:
             if pool.change == "breaks" and pool.cause == "facts":
-                held.setdefault(pool.pool, f"the facts break {subject.name} there")
+                held.setdefault(pool.pool, f"the facts break {subject.name} on it")
     return held
 
 

@@ -99,11 +99,11 @@ class SubjectChange(Struct, frozen=True):
 
 
 class CauseGroup(Struct, frozen=True):
-    """One reason why subjects get worse, with all of them.
+    """A reason why subjects get worse, with all these subjects.
 
     Attributes:
         cause: the vendors' ``facts``, the ``matrix``, or missing ``evidence``.
-        fix: smallest verified change, in words; None: none is known.
+        fix: smallest verified change, in words; None: no change is known.
     """
 
     cause: Cause
@@ -138,9 +138,9 @@ class OwedRun(Struct, frozen=True):
     """A canary suite that the policy asks for on the new driver.
 
     Attributes:
-        required: the policy denies without this evidence; else it is advice.
-        entries: that lack the run.
-        failed: id of a run that failed; None: none was judged, or not recently.
+        required: true: the policy denies without this evidence; false: advice.
+        entries: names of the entries that lack the run.
+        failed: id of a failed run; None: no run was judged recently.
     """
 
     sku: str
@@ -159,7 +159,7 @@ class FrameworkChange(Struct, frozen=True):
         before: number of releases that work before.
         lost: releases that no longer work, ascending.
         gained: releases that begin to work, ascending.
-        oldest: the oldest release that works after; None: none does.
+        oldest: oldest release that works after the change; None: no release works.
         why: the reason for the newest lost release.
     """
 
@@ -180,10 +180,10 @@ class FrontierRow(Struct, frozen=True):
     Attributes:
         release: newest known Linux release of the branch.
         eol: last day of support (ISO date); None: no date is published.
-        ended: support has ended.
+        ended: true: support has ended.
         keeps: number of entries and stacks that keep working by the vendors' facts.
-        loses: names of those that do not.
-        first: the first known release of the branch that keeps all; None: none does.
+        loses: names of the entries and stacks that stop working.
+        first: first known release of the branch that keeps all working; None: no release does.
         why: the rules that fail, with the pools.
     """
 
@@ -204,8 +204,8 @@ class DriverFrontier(Struct, frozen=True):
 
     Attributes:
         subjects: number of entries and stacks that work now by the vendors' facts.
-        first: the first release of all that keeps every subject; None: there is none.
-        complete: every subject was evaluated; else the first ones.
+        first: oldest release in the facts that keeps every subject working; None: no release does.
+        complete: true: every subject was evaluated; false: only the first ones.
     """
 
     subjects: int
@@ -218,9 +218,9 @@ class FailureDomain(Struct, frozen=True):
     """Nodes that take a driver together.
 
     Attributes:
-        label: the label that joins them; None: there is none.
-        nodes: names, with the cluster where there are several.
-        mixed: drivers that its nodes have now, where these differ.
+        label: node label that joins the nodes; None: no label.
+        nodes: names of the nodes, with the cluster if several clusters exist.
+        mixed: current drivers of the nodes, if they differ.
         done: number of nodes that have the new driver already.
     """
 
@@ -247,8 +247,8 @@ class PoolOrder(Struct, frozen=True):
 
     Attributes:
         nodes: reported nodes; ``declared`` is the count of the target.
-        held: why the vendors' facts keep the pool from the change; None: nothing does.
-        needed: what is to be done before the pool may go.
+        held: reason why the vendors' facts forbid the change; None: they allow it.
+        needed: requirements before the pool may change.
     """
 
     pool: str
@@ -264,7 +264,7 @@ class UpgradeOrder(Struct, frozen=True):
     """Pools in order, and the waves of their nodes.
 
     Attributes:
-        left: nodes that are in no wave: their pool is held, or no pool of the target has them.
+        left: number of nodes in no wave: their pool is held, or no pool of the target has them.
     """
 
     pools: tuple[PoolOrder, ...]

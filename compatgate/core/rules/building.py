@@ -29,11 +29,11 @@ def host_compiler(context: RuleContext) -> RuleAnswer:
     """The toolkit's nvcc refuses the host compiler: "unsupported GNU version!".
 
     The header ``crt/host_config.h`` of each toolkit accepts a range of GCC, Clang and MSVC; any
-    other is a preprocessor error. The rule warns where the header accepts a compiler that NVIDIA's
-    installation guide does not list. ``-allow-unsupported-compiler`` silences the header, not what
-    breaks after it.
+    other version stops with a preprocessor error. The rule warns where the header accepts a
+    compiler that NVIDIA's installation guide does not list. ``-allow-unsupported-compiler``
+    silences the header, but later errors of the build remain.
 
-    Example: GCC 14 with CUDA 12.4, which takes GCC 13 at most, fails.
+    Example: GCC 14 with CUDA 12.4, which accepts GCC 13 at most, fails.
 
     Fix: an older compiler, named by ``NVCC_CCBIN`` or ``-ccbin``; or a newer toolkit.
 
@@ -51,7 +51,7 @@ def host_compiler(context: RuleContext) -> RuleAnswer:
 
 
 def _report_no_toolkit(name: str, have: Version) -> Problem:
-    message = f"which {label_of(name)} a build takes depends on the toolkit, which is not stated"
+    message = f"which {label_of(name)} a build accepts depends on the toolkit, which is not stated"
     return Problem("unknown", name, message, have=have.text, need="cuda, like cuda=12.4")
 
 
@@ -63,7 +63,7 @@ def _judge_compiler(
     if row is None:
         known = cuda.major_minor in table.series
         of = "" if known else f"; the newest known is {format_parts(table.series[-1])}"
-        message = f"which {label} the nvcc of CUDA {cuda} takes is not known{of}"
+        message = f"which {label} the nvcc of CUDA {cuda} accepts is not known{of}"
         return Problem("unknown", name, message, have=have.text)
     if not row.accepts.allows(have):
         return Problem(
@@ -114,8 +114,8 @@ def build_conflict(context: RuleContext) -> RuleAnswer:
     """Parts of a build do not fit together, though nvcc accepts each of them.
 
     Headers of the C library, of the C++ library and of the toolkit contradict each other in some
-    combinations, and no option of nvcc silences that. The rule warns where a combination was seen
-    to fail, and nobody says that it always does.
+    combinations, and no option of nvcc prevents that. The rule only warns where a combination
+    failed in some builds, but no source says that it always fails.
 
     Example: CUDA 12.8 on a distribution with glibc 2.41 stops with "exception specification is
     incompatible with that of previous function cospi".
@@ -152,7 +152,7 @@ def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Versio
     return Problem(
         conflict.outcome,
         name,
-        f"CUDA {cuda}: {conflict.what}{said}; what helps: {conflict.fix}",
+        f"CUDA {cuda}: {conflict.what}{said}; fix: {conflict.fix}",
         have=context.of_build[name].text,
         need=conflict.fix,
         source=conflict.source,
@@ -190,7 +190,7 @@ def _propose_parts(
 def cxx_standard(context: RuleContext) -> RuleAnswer:
     """The toolkit's nvcc does not have the C++ standard: "Value 'c++20' is not defined".
 
-    CUDA 11 takes standards up to C++17, CUDA 12 up to C++20, CUDA 13 up to C++23.
+    CUDA 11 accepts standards up to C++17, CUDA 12 up to C++20, CUDA 13 up to C++23.
 
     Example: C++20 with CUDA 11.8 fails.
 
@@ -207,7 +207,7 @@ def cxx_standard(context: RuleContext) -> RuleAnswer:
     table = context.facts.compilers.standards
     row = next((one for one in table if one.cuda.allows(cuda)), None)
     if row is None or cuda.major_minor > context.facts.compilers.series[-1]:
-        message = f"which C++ standards the nvcc of CUDA {cuda} takes is not known"
+        message = f"which C++ standards the nvcc of CUDA {cuda} accepts is not known"
         return [Problem("unknown", "cxx", message, have=have.text)]
     if have.major in row.accepts:
         return PASS

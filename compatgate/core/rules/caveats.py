@@ -44,11 +44,12 @@ REQUIRE_SOURCE = Source(
 def require_cuda(context: RuleContext) -> RuleAnswer:
     """The image's ``NVIDIA_REQUIRE_*`` expressions are not met on the pool.
 
-    NVIDIA's container runtime refuses to start such a container. It is a question of its own: an
-    image may refuse where its programs would run, and the other way round. The Go toolkit's reading
-    decides, the C library's where Go cannot read the expression (Go refuses the leading zero of
-    ``driver>=535.104.05``); where the other reads it otherwise, the rule warns. Data-center GPUs
-    changed their brand from Tesla to Nvidia across driver branches: the answer must hold for both.
+    NVIDIA's container runtime refuses to start such a container. This check is independent of the
+    other rules: an image can refuse to start where its programs would run, and can start where
+    they fail. The result of NVIDIA's Go toolkit decides. Where the Go toolkit cannot parse the
+    expression (it refuses the leading zero of ``driver>=535.104.05``), the result of the C library
+    decides. Where the two disagree, the rule warns. Data-center GPUs changed their brand from
+    Tesla to Nvidia across driver branches: the expression must hold for both.
     ``NVIDIA_DISABLE_REQUIRE`` turns a refusal into a warning.
 
     Example: ``cuda>=12.4 brand=tesla,driver>=470,driver<471`` on driver 535.104.05 is refused.
@@ -139,12 +140,12 @@ def _describe_cuda(context: RuleContext) -> str:
 def known_issue(context: RuleContext) -> RuleAnswer:
     """The combination is on the known-issues list.
 
-    The list is data, each with a link: ``compatgate facts show known_issues``. Operators lay their
-    own over it.
+    The list is data, and each issue has a link: ``compatgate facts show known_issues``. Operators
+    add their own issues in an overlay.
 
-    Fix: what the issue's record advises.
+    Fix: follow the advice in the record of the issue.
 
-    Source: the issue's own.
+    Source: the link of the issue.
     """
     if not context.facts.known_issues.issues:
         return NOT_APPLICABLE
@@ -185,10 +186,10 @@ def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
 def waived(context: RuleContext) -> RuleAnswer:
     """A finding was waived: a named exception covers it, with an owner, a reason and an end date.
 
-    The finding stays visible and no longer weighs; this warning says who answers for that and until
-    when. A waiver never covers CG901: what is not known cannot be excepted.
+    The finding stays visible, but no longer affects the verdict. This warning names the owner of
+    the waiver and its last day. A waiver never covers CG901: missing knowledge cannot be waived.
 
-    Fix: mend what is waived before the waiver ends.
+    Fix: fix the waived finding before the waiver ends.
 
     Source: the matrix, at the revision that the verdict names.
     """
@@ -198,16 +199,16 @@ def waived(context: RuleContext) -> RuleAnswer:
 
 @rule("CG822", "exempted", cause="matrix", reads=NOTHING)
 def exempted(context: RuleContext) -> RuleAnswer:
-    """A workload was let in by the Kubernetes hook although its verdict denies it.
+    """The Kubernetes hook admitted a workload although its verdict denies it.
 
-    The verdict stays what it is; only the hook's answer is another. It takes a waiver that names
-    CG822, is in force, and covers the target and the image, and an object that names that waiver
-    (annotation ``compatgate.dev/waiver``) or lies in a namespace that the operator exempts by it.
+    The verdict does not change; only the answer of the hook does. This needs a valid waiver that
+    names CG822 and covers the target and the image. The object must name this waiver (annotation
+    ``compatgate.dev/waiver``), or be in a namespace that the operator exempts with this waiver.
 
     Example: a job must start tonight while its registry is down; the waiver ``night-run`` with
-    ``rules: [CG822]`` lets it in, with a warning that names the waiver.
+    ``rules: [CG822]`` admits it, with a warning that names the waiver.
 
-    Fix: mend what the verdict says before the waiver ends.
+    Fix: fix the findings of the verdict before the waiver ends.
 
     Source: the matrix, at the revision that the verdict names.
     """
@@ -217,19 +218,19 @@ def exempted(context: RuleContext) -> RuleAnswer:
 
 @rule("CG831", "target-contradicted", cause="matrix", reads=NOTHING)
 def target_contradicted(context: RuleContext) -> RuleAnswer:
-    """A workload names a target that its own placement does not leave.
+    """A workload names a target on whose nodes Kubernetes cannot place it.
 
-    Namespace, node selector or affinity, and the requested resource say where a pod may come to
-    run. The annotation ``compatgate.dev/target`` chooses among the targets that these leave, and
-    never another one: the pod would be judged by one target's policy and run on the nodes of
-    another. The Kubernetes hook denies such an object whatever the targets' modes.
+    Namespace, node selector or affinity, and the requested resource decide where a pod can run.
+    The annotation ``compatgate.dev/target`` can only choose among these targets. With any other
+    target, the policy of one target would judge the pod, and the pod would run on the nodes of
+    another. The Kubernetes hook denies this object in every mode of the targets.
 
     Example: a pod selects the nodes of ``prod-a100`` and is annotated ``compatgate.dev/target:
     staging``.
 
-    Fix: take the annotation away, or select the nodes of the target that it names. A waiver that
-    names CG831 and covers every target that the placement leaves (``*`` where it leaves none) lets
-    the annotation decide; the workload is then judged on the target that it names.
+    Fix: remove the annotation, or select the nodes of the named target. A waiver that names CG831
+    and covers every target where the pod can run (``*`` if it can run on none) lets the annotation
+    decide; the workload is then judged on the named target.
 
     Source: the matrix: ``match`` and ``pools`` of the targets.
     """
@@ -241,15 +242,16 @@ def target_contradicted(context: RuleContext) -> RuleAnswer:
 def no_pool_for_request(context: RuleContext) -> RuleAnswer:
     """No pool of the target has the GPU product that a workload requests.
 
-    A MIG slice is a product of its own: a container that requests ``nvidia.com/mig-1g.10gb`` is
-    judged on pools of that slice, one that requests ``nvidia.com/gpu`` on pools of whole GPUs.
-    Where a target declares no such pool, nothing is known of what the container would get. The
-    Kubernetes hook denies it where the target's mode is ``enforce``, else it warns.
+    A MIG slice is a separate product: a container that requests ``nvidia.com/mig-1g.10gb`` is
+    judged on pools of that slice, one that requests ``nvidia.com/gpu`` on pools of whole GPUs. If
+    the target declares no pool with the product, the GPU of the container is not known. The
+    Kubernetes hook denies the workload if the target's mode is ``enforce``, and warns otherwise.
 
     Example: ``nvidia.com/mig-3g.40gb`` on a target whose slices are all ``1g.10gb``.
 
-    Fix: request what the target has, or declare the pool in the target. A waiver that names CG832
-    and covers the target lets the workload be judged on every pool of the target instead.
+    Fix: request a product that the target has, or declare the pool in the target. A waiver that
+    names CG832 and covers the target lets the workload be judged on every pool of the target
+    instead.
 
     Source: the matrix: ``pools`` of the target.
     """
@@ -259,20 +261,20 @@ def no_pool_for_request(context: RuleContext) -> RuleAnswer:
 
 @rule("CG834", "no-node-for-pod", cause="matrix", reads=NOTHING)
 def no_node_for_pod(context: RuleContext) -> RuleAnswer:
-    """No node that the gate knows lets a workload in, although its target has what it requests.
+    """No known node accepts a workload, although its target has the requested GPU.
 
     Where nodes of a pool are known (node reports), labels, taints and resources of these nodes say
-    whether a pod may land there. If every pool of its targets has known nodes and none lets the pod
-    in, nobody can say what it would run on. The Kubernetes hook denies a pod where the target's
-    mode is ``enforce``, else it warns. It only warns about templates of pods: a queue may add
-    selectors and tolerations before the pod exists.
+    whether a pod can run on them. If every pool of the targets has known nodes, and no node
+    accepts the pod, its GPU and driver are not known. The Kubernetes hook denies a pod if the
+    target's mode is ``enforce``, and warns otherwise. It only warns about templates of pods: a
+    queue can add selectors and tolerations before the pod exists.
 
     Example: all nodes of ``prod-a100`` have the taint ``team=research:NoSchedule``, and the pod
     does not tolerate it.
 
-    Fix: tolerate the taint, select nodes that there are, or report new nodes
-    (``compatgate k8s nodes --report``). A waiver that names CG834 and covers the target lets the
-    workload be judged on every pool of the target instead.
+    Fix: tolerate the taint, select existing nodes, or report new nodes (``compatgate k8s nodes
+    --report``). A waiver that names CG834 and covers the target lets the workload be judged on
+    every pool of the target instead.
 
     Source: node reports; Kubernetes documentation, "Assigning Pods to Nodes" and "Taints and
     Tolerations".
@@ -286,14 +288,14 @@ def no_node_for_pod(context: RuleContext) -> RuleAnswer:
     "some-pools",
     cause="matrix",
     reads=NOTHING,
-    not_waivable="says what was not asked",
+    not_waivable="names what was not checked",
 )
 def some_pools(context: RuleContext) -> RuleAnswer:
     """The question is about some pools of the target; the others were not judged.
 
-    A question may name ``pools`` of its target; the Kubernetes hook does, where the requested
-    resource is in some of them only. The verdict is the worst over these. It is no verdict about
-    the whole target and is not signed.
+    A question can name ``pools`` of its target. The Kubernetes hook does so if only some pools
+    have the requested resource. The verdict is the worst over the named pools. It does not cover
+    the whole target, and the gate does not sign it.
 
     Fix: ask without ``pools``.
 
@@ -308,19 +310,19 @@ def some_pools(context: RuleContext) -> RuleAnswer:
     "admission-note",
     cause="matrix",
     reads=NOTHING,
-    not_waivable="says what was not judged",
+    not_waivable="names what was not judged",
 )
 def admission_note(context: RuleContext) -> RuleAnswer:
     """Kubernetes admission says more about an object than the verdicts on its stacks.
 
-    A GPU workload matches no target, an annotation cannot be read, a resource claim is taken for a
-    GPU, or nobody could be asked. ``compatgate k8s check`` shows these at the line of the manifest;
-    the webhook says the same as its denial or as warnings.
+    Examples: a GPU workload matches no target, an annotation cannot be parsed, a resource claim is
+    assumed to be a GPU, or no gate answered. ``compatgate k8s check`` shows these findings at the
+    line of the manifest; the webhook returns them as its denial or as warnings.
 
-    Example: a Job in a namespace of no target requests ``nvidia.com/gpu``. ``--unmatched`` says
-    whether that is denied.
+    Example: a Job in a namespace of no target requests ``nvidia.com/gpu``. ``--unmatched`` decides
+    whether the Job is denied.
 
-    Fix: what the message says, such as a node selector or the annotation
+    Fix: follow the message, for example add a node selector or the annotation
     ``compatgate.dev/target``.
 
     Source: the object, and ``match`` of the targets.
@@ -329,17 +331,17 @@ def admission_note(context: RuleContext) -> RuleAnswer:
     return NOT_APPLICABLE
 
 
-@rule("CG901", "incomplete", reads=VERSIONS, not_waivable="says what is not known")
+@rule("CG901", "incomplete", reads=VERSIONS, not_waivable="names what is not known")
 def incomplete(context: RuleContext) -> RuleAnswer:
-    """Something that the decision needs is not known; names exactly what, and how to provide it.
+    """A value that the decision needs is not known; the message names it and how to provide it.
 
-    The driver, the GPU and the CUDA are always needed; so is what a lockfile, a bill of materials
-    or an image leaves open. CUDA is taken from a framework's version label (``torch=2.4.1+cu121``)
-    when it is not stated; without a label, the package index's own wheel is assumed, and said. An
-    image that is named but was not read is said, without weight; so is a package that is judged by
-    a wheel that was measured on request, with the wheel's digest.
+    Driver, GPU and CUDA are always needed, and so is every version that a lockfile, an SBOM or an
+    image leaves open. If CUDA is not stated, the version label of a framework gives it
+    (``torch=2.4.1+cu121``). Without a label, the rule assumes the wheel of the package index, and
+    the message says so. Two notes do not affect the verdict: an image was named but not read, and
+    a package was judged by a wheel that was measured on request (with the digest of the wheel).
 
-    Fix: state what is missing.
+    Fix: state the missing value.
 
     Source: the question itself.
     """
@@ -379,7 +381,7 @@ def _report_no_cuda(context: RuleContext) -> Problem:
         of_plugins = {name for build in builds for name in build.plugins}
         lacks_plugin = bool(of_plugins) and plugins.isdisjoint(of_plugins)
         if lacks_plugin:
-            message += f": {found.name} without its plugin for CUDA computes on the CPU alone"
+            message += f": {found.name} without its plugin for CUDA computes only on the CPU"
         hints += [_write_build(found, build, lacks_plugin=lacks_plugin) for build in builds]
     need = f"cuda=..., or the build: {', '.join(hints)}" if hints else "cuda=... (as in cuda=12.4)"
     return Problem("unknown", "cuda", message, need=need)
@@ -395,14 +397,15 @@ def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> 
 
 @rule("CG902", "witness-conflict")
 def witness_conflict(context: RuleContext) -> RuleAnswer:
-    """What the stack was read from contradicts itself (a warning).
+    """Two sources of the stack contradict each other (a warning).
 
-    A lockfile, a bill of materials or a folder has several witnesses of a version: a variable, a
-    package, a library's name. Where they disagree, the surer one decides, and this says so.
+    A lockfile, an SBOM or a folder can state a version several times: in a variable, a package, or
+    the name of a library. If they disagree, the more reliable source decides, and this finding
+    names both.
 
-    Fix: rebuild, so that one version is left.
+    Fix: rebuild, so that only one version remains.
 
-    Source: the witnesses, named in the message.
+    Source: the sources that the message names.
     """
     if not context.stack.conflicts:
         return NOT_APPLICABLE

@@ -29,16 +29,17 @@ from compatgate.core.versions import Version, format_parts
 
 @rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
 def driver_too_old(context: RuleContext) -> RuleAnswer:
-    """The driver is below the lowest that runs the stack's CUDA.
+    """The driver is older than the minimum for the stack's CUDA.
 
     From CUDA 11 on, programs built with any toolkit of a major run on a driver at or above that
-    major's minimum (minor-version compatibility); CUDA 11.0 has a floor of its own, and before
+    major's minimum (minor-version compatibility); CUDA 11.0 has a separate minimum, and before
     CUDA 11 each toolkit needs its own driver. A newer driver always runs an older toolkit's
-    programs: the upper bounds in NVIDIA's table say where the mechanism applies, not what works.
+    programs: the upper bounds in NVIDIA's table say where minor-version compatibility applies, not
+    what works.
 
-    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor. A Jetson
-    has drivers with numbers of their own: CG131 judges it by its L4T release. Where a
-    build names a CUDA major alone (``cupy-cuda13x``), the lowest driver of that major is needed.
+    A usable forward-compatibility package (``cuda-compat``, see CG103) lowers the minimum. Drivers
+    of a Jetson have other numbers: CG131 judges the Jetson by its L4T release. If a build names
+    only a CUDA major (``cupy-cuda13x``), it needs the lowest driver of that major.
 
     Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
 
@@ -137,7 +138,7 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     is not understood by the older driver, and driver features that came with the toolkit are
     absent. The rule warns, and fails when the workload needs its PTX compiled on this driver.
 
-    Example: CUDA 12.1 with ``sm_80`` code on driver 525.60.13 warns; with ``compute_80`` alone it
+    Example: CUDA 12.1 with ``sm_80`` code on driver 525.60.13 warns; with only ``compute_80`` it
     fails.
 
     Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
@@ -223,16 +224,16 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
     products), on Linux, on the host driver branches that the package was published for (a list,
     not a floor), and never on a host driver that is newer than the package itself.
 
-    It counts where it is loaded. ``cuda-compat-use`` says when that is: ``always`` (the library
-    path leads to it, and so it is taken when nothing else is stated); ``newer``: NVIDIA's container
-    runtime loads it where its driver branch is newer than the host's, as in ``nvidia/cuda``
-    images; ``tried``: a start script loads it where it works, as in NGC's images. What is not
-    loaded does no harm. On a Jetson the upgrade packages of its L4T release count instead.
+    The package counts only if it is loaded. ``cuda-compat-use`` says when that is. ``always`` (the
+    default): the library path contains the package. ``newer``: NVIDIA's container runtime loads
+    the package if its driver branch is newer than the host's, as in ``nvidia/cuda`` images.
+    ``tried``: a start script loads the package if it works, as in NGC images. A package that is
+    not loaded does no harm. On a Jetson, the upgrade packages of its L4T release count instead.
 
-    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804. (That error
-    also follows a driver that was updated without a restart; 803 tells of a second libcuda.)
+    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804. (A driver
+    that was updated without a restart causes the same error; error 803 means a second libcuda.)
 
-    Fix: remove the package, or use a host driver that runs the toolkit by itself.
+    Fix: remove the package, or use a host driver that runs the toolkit without the package.
 
     Source: CUDA Compatibility guide, "Forward Compatibility"; NVIDIA/nvidia-container-toolkit: the
     ELF note of the shipped libcuda, and ``cudacompat.go``, which decides whether it is loaded.
@@ -276,14 +277,14 @@ def _propose_without_compat(context: RuleContext) -> Iterator[Candidate]:
     own = context.facts.driver_branches.branches.get(package.driver_branch) if package else None
     if own and own.first and context.stack.compat_use == "newer":
         raised = changes.raise_driver(context, own.first)
-        what = f"{raised.message}: the package is then left aside"
+        what = f"{raised.message}: the package is then not used"
         yield Candidate(raised.set, what)
-    yield Candidate({"cuda-compat": None}, "leave the cuda-compat package out of the image")
+    yield Candidate({"cuda-compat": None}, "remove the cuda-compat package from the image")
     if context.floor:
         floor = context.floor[0]
         yield Candidate(
             {"cuda-compat": None, "driver": f">={floor}"},
-            f"leave the cuda-compat package out and raise the driver to {floor} or newer",
+            f"remove the cuda-compat package and raise the driver to {floor} or newer",
         )
 
 
@@ -294,10 +295,10 @@ EOL_NOTICE = timedelta(days=90)
 def driver_branch_eol(context: RuleContext) -> RuleAnswer:
     """The driver branch is past its end of life, or within 90 days of it (a warning).
 
-    An ended branch gets no security fixes, and is left out of the cuda-compat packages that come
-    after it. Where NVIDIA has published two dates, the earlier one counts.
+    A branch past its end of life gets no security fixes, and later cuda-compat packages do not
+    support it. If NVIDIA has published two dates, the earlier one counts.
 
-    Fix: move to a branch that is supported.
+    Fix: move to a supported branch.
 
     Source: NVIDIA Data Center Drivers documentation, "Supported Drivers and CUDA Toolkit Versions".
     """

@@ -40,17 +40,17 @@ from compatgate.core.versions import Version, format_parts, parse_version
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
-    The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
-    stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
-    2.13) are a warning. A version without a label is unknown on a platform for which the package
-    index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows). A build
-    by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked
-    here. A build that uses the toolkit it finds (``jaxlib=0.3.15+cuda11.cudnn82``) fails with one
-    that it does not accept.
+    The version can name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
+    the stack's CUDA. Wheels that are on the index but not on the install page (cu129 for torch 2.9
+    to 2.13) are a warning. A version without a label is unknown on a platform for which the
+    package index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows).
+    This rule does not check builds of a conda channel (``torch=2.5.1+conda.cu126``), which are not
+    wheels. A build that uses the installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a
+    toolkit that it does not accept.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
-    Fix: a CUDA that the release is built for, or a release that is built for this CUDA.
+    Fix: use a CUDA that the release is built for, or a release that is built for this CUDA.
 
     Source: the project's install page and previous versions, package metadata of each release.
     """
@@ -62,7 +62,7 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return _make_problem(
             found,
             "fail",
-            f"{found.title} is a build for GPUs of {found.other_gpus}: it has no code for NVIDIA's"
+            f"{found.title} is a build for GPUs of {found.other_gpus}, without code for NVIDIA GPUs"
             if found.other_gpus
             else f"{found.title} is a build without CUDA",
             need="a CUDA build",
@@ -167,7 +167,7 @@ def framework_python(context: RuleContext) -> RuleAnswer:
     The tags of the wheels decide, not ``Requires-Python``: torch 2.5 says >=3.8 and has no wheel
     for 3.8.
 
-    Fix: a Python that has a wheel.
+    Fix: use a Python that has a wheel.
 
     Source: wheel file names on the package index; each project's tested configurations.
     """
@@ -223,20 +223,20 @@ def _is_in_range(have: Version, low: str | None, high: str | None) -> bool:
 def framework_arch(context: RuleContext) -> RuleAnswer:
     """The published wheel has no code for the pool's GPU.
 
-    Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
-    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What conda-forge
-    builds torch for, its recipe states: it is judged where the label names the channel
-    (``torch=2.5.1+conda.forge.cu126``). What other channels of conda, NVIDIA's containers or
-    anybody else built for is unknown until ``arch`` states it. The wheels for Windows and for Linux
-    on Arm have lists of their own; where one is not known, the answer is unknown. A published
-    minimum may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later,
-    nor for Tegra parts. Where the code is in plugins (JAX), their measured wheels deny a GPU for
-    which they have none. Where the files themselves were read (an image, a folder), CG411 judges
-    them.
+    Architectures depend on the wheel, not on its CUDA: Volta is absent from torch 2.7 cu128,
+    present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. The recipe of
+    conda-forge states the GPUs of its torch builds: the rule judges them if the label names the
+    channel (``torch=2.5.1+conda.forge.cu126``). The GPUs of other builds (other conda channels,
+    NVIDIA's containers) are unknown until ``arch`` states them. The wheels for Windows and for
+    Linux on Arm have separate lists; without a known list, the answer is unknown. A published
+    minimum can deny a GPU, but does not prove that newer GPUs work: those that came with the
+    build's own toolkit or later, and Tegra GPUs. If plugins contain the code (JAX), their measured
+    wheels deny a GPU without code. If the files themselves were read (an image, a folder), CG411
+    judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
-    Fix: a build, or a release, with code for the GPU.
+    Fix: use a build or a release with code for the GPU.
 
     Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
     published minimum compute capability.
@@ -398,9 +398,9 @@ def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str)
 def framework_driver(context: RuleContext) -> RuleAnswer:
     """The driver is below the minimum that the project publishes for its build.
 
-    Most projects name the minimum of the CUDA major (CG101); TensorRT asks for more: branch 535 for
-    its CUDA 12 builds of 11.0. JAX up to 0.4.7 compiles with the toolkit that it finds, and asks
-    for the driver that came with it.
+    Most projects name the minimum of the CUDA major (CG101). TensorRT requires more: branch 535
+    for its CUDA 12 builds of 11.0. JAX up to 0.4.7 compiles with the installed toolkit, and
+    requires the driver of this toolkit.
 
     Fix: raise the driver, or use another release.
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 def framework_cudnn(context: RuleContext) -> RuleAnswer:
     """The cuDNN is not the one that the framework's build expects.
 
-    Another major fails: it is the ABI boundary. Older than the build's pin fails; newer than the
-    pin, within the major, is a warning where the pin is exact. TensorFlow and JAX themselves ask
-    for the same major and an equal or higher minor, the patch does not matter. Pins belong to the
-    build, not to the release: torch 2.3.1 has 8.7.0 on cu118 and 8.9.2 on cu121.
+    Another major fails, because the ABI differs. A cuDNN older than the build's pin fails. A newer
+    one of the same major is a warning if the pin is exact. TensorFlow and JAX require the same
+    major and an equal or higher minor; the patch does not matter. Pins differ by build, not by
+    release: torch 2.3.1 has 8.7.0 on cu118 and 8.9.2 on cu121.
 
     Example: torch 2.4.1 on CUDA 12.1 expects cuDNN 9.1.0; with 8.9.7 it fails.
 
-    Fix: the pinned cuDNN.
+    Fix: use the pinned cuDNN.
 
     Source: package metadata of each build; TensorFlow's tested configurations; JAX's changelog.
     """
@@ -51,10 +51,10 @@ def framework_cudnn(context: RuleContext) -> RuleAnswer:
 def framework_nccl(context: RuleContext) -> RuleAnswer:
     """The NCCL is not the one that the framework's build expects.
 
-    As CG402: another major or an older release than the pin fails, a newer one is a warning where
+    As for CG402, another major or an older release than the pin fails. A newer one is a warning if
     the pin is exact.
 
-    Fix: the pinned NCCL.
+    Fix: use the pinned NCCL.
 
     Source: package metadata of each build.
     """
@@ -63,17 +63,17 @@ def framework_nccl(context: RuleContext) -> RuleAnswer:
 
 @rule("CG406", "framework-framework", reads=PACKAGES)
 def framework_framework(context: RuleContext) -> RuleAnswer:
-    """What a framework's release is built on has another version than its metadata pins.
+    """A library that the framework's release is built on has another version than the pinned one.
 
-    vLLM is compiled against exactly one torch: another one is another ABI. The wheel of torch pins
-    the libraries of one CUDA toolkit, and the triton that its compiler generates code with. A
-    library that is older than the pin, or of another major, fails: symbols that torch needs may be
-    missing. A newer one of the same major is a warning. Another minor of triton fails.
+    vLLM is compiled against exactly one torch: another torch has another ABI. The wheel of torch
+    pins the libraries of one CUDA toolkit, and the triton of its compiler. An older library, or
+    one of another major, fails: symbols that torch needs may be missing. A newer one of the same
+    major is a warning. Another minor of triton fails.
 
     Example: torch 2.5.0 of CUDA 12.4 requires ``nvidia-nvjitlink-cu12`` 12.4.127; with 12.1.105
     ``import torch`` stops with an undefined symbol.
 
-    Fix: the pinned version.
+    Fix: use the pinned version.
 
     Source: package metadata of each release.
     """
@@ -180,7 +180,7 @@ def _check_toolkit_libraries(
         if not package.toolkits or package.toolkits[-1] >= toolkit:
             yield PASS if package.toolkits else NOT_APPLICABLE
             continue
-        of = f"{package.title} is of CUDA {format_parts(package.toolkits[-1])}"
+        of = f"{package.title} belongs to CUDA {format_parts(package.toolkits[-1])}"
         yield (
             Problem(
                 "fail",

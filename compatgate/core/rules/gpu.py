@@ -35,13 +35,13 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 @rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
 def driver_gpu(context: RuleContext) -> RuleAnswer:
-    """The driver branch is older than the first, or newer than the last, that drives the GPU.
+    """The driver branch is older than the first, or newer than the last, that supports the GPU.
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
-    newer. Forward compatibility does not help: the kernel driver itself must know the GPU. A
+    newer. Forward compatibility does not help: the kernel driver itself must support the GPU. A
     Jetson's driver comes with its L4T release, which CG130 judges.
 
-    Fix: a driver within the GPU's range of branches.
+    Fix: use a driver within the GPU's range of branches.
 
     Source: NVIDIA Data Center Drivers documentation, "CUDA Toolkit, Driver, and Architecture
     Matrix"; first branches derived from the first toolkit of each capability.
@@ -59,7 +59,7 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
         return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
     if last and driver.major > last:
-        why = f"driver branch {last} is the last that drives {context.gpu_name}"
+        why = f"driver branch {last} is the last that supports {context.gpu_name}"
         return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
         newest = max(context.facts.driver_branches.branches)
@@ -82,7 +82,7 @@ def _report_undriven_gpu(
         Problem(
             "fail",
             "driver",
-            f"driver {driver} does not drive this GPU: {why}",
+            f"driver {driver} does not support this GPU: {why}",
             have=driver.text,
             need=need,
             source=gpu.source,
@@ -95,7 +95,8 @@ def _report_undriven_gpu(
 def mig_driver(context: RuleContext) -> RuleAnswer:
     """The driver is older than the first that offers MIG on this GPU.
 
-    A pool of MIG slices needs a driver that makes them: H100 from 525.85.12, B300 from 580.82.07.
+    A pool of MIG slices needs a driver that supports MIG on the GPU: H100 from 525.85.12, B300
+    from 580.82.07.
 
     Fix: raise the driver.
 
@@ -128,15 +129,15 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
 def no_kernel_image(context: RuleContext) -> RuleAnswer:
     """The workload has no code for this GPU: "no kernel image is available for execution".
 
-    Machine code (SASS) runs on devices of the same major with a minor not below its own, never
-    between Tegra and other parts; ``sm_90a``-style code runs only on exactly its own capability,
-    family-specific code on its family. Failing that, PTX at or below the device's capability can
-    be compiled by the driver (CG202 asks whether this driver can). Code of packages whose files
-    were read is not judged here, but package by package (CG411). Where measurements contradict
-    each other, the answer is unknown: code of 8.0 on Orin (8.7) with a libcuda of CUDA 13.2 or
-    newer; Thor, which was 10.1 and is 11.0 from CUDA 13 on.
+    Machine code (SASS) runs on GPUs of the same major and the same or a higher minor, but never on
+    a Tegra GPU if it was built for another GPU, or the reverse. Code like ``sm_90a`` runs only on
+    exactly its capability, family-specific code only on its family. Otherwise the driver can
+    compile PTX at or below the GPU's capability (CG202 checks whether this driver can). CG411
+    judges the code of packages whose files were read. If measurements contradict each other, the
+    answer is unknown: code of 8.0 on Orin (8.7) with a libcuda of CUDA 13.2 or newer; Thor, which
+    was 10.1 and is 11.0 from CUDA 13 on.
 
-    Example: an image with ``sm_80`` code alone on an H100 (9.0) fails.
+    Example: an image with only ``sm_80`` code on an H100 (9.0) fails.
 
     Fix: build for the GPU's architecture, or add PTX.
 
@@ -156,7 +157,7 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     if find_run_mode(codes, device, context.facts.arch):
         return PASS
     have = ", ".join(code.name for code in codes) or "none"
-    message = f"no code for {context.gpu_name}: the workload carries {have}"
+    message = f"no code for {context.gpu_name}: the workload has {have}"
     if any(code.capability[0] == device[0] for code in codes if code.kind == "sass"):
         message += " (newer than, or not binary compatible with, this device)"
     dispute = context.find_dispute(codes)
@@ -177,11 +178,11 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
 
 @rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
 def ptx_toolchain(context: RuleContext) -> RuleAnswer:
-    """PTX must be compiled by the driver, and was made by a toolkit newer than the driver's CUDA.
+    """The driver must compile PTX that a toolkit newer than the driver's CUDA made.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
-    The PTX of a published build was made by the toolkit of that build, whatever the runtime.
+    The toolkit of a published build made its PTX, whatever CUDA the stack states.
 
     Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
 
@@ -258,13 +259,13 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
 
     CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
-    A toolkit that is only too old to know the GPU may still have made code that runs there
-    (binary-compatible SASS, or PTX): then the rule warns, since its libraries were not made for it.
-    It fails where a framework compiles code with the toolkit (JAX before its plugins). A CUDA that
-    is only assumed never denies where the framework's build accepts a toolkit that knows the GPU:
-    installers choose the newest of the range.
+    A toolkit that is too old for the GPU can still have made code that runs on the GPU
+    (binary-compatible SASS, or PTX). The rule then warns, because the toolkit's libraries were not
+    made for the GPU. It fails if a framework compiles code with the toolkit (JAX before its
+    plugins). An assumed CUDA never denies if the framework's build accepts a toolkit that supports
+    the GPU: installers choose the newest toolkit of the range.
 
-    Fix: a toolkit within the GPU's range.
+    Fix: use a toolkit within the GPU's range.
 
     Source: CUDA Toolkit Release Notes and NVIDIA's "CUDA Toolkit, Driver, and Architecture Matrix".
     """
@@ -291,7 +292,7 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         need = f"<={last}"
     else:
         first = format_parts(fact.first_toolkit)
-        message = f"CUDA {cuda} does not know {context.gpu_name}; support came with {first}"
+        message = f"CUDA {cuda} does not support {context.gpu_name}; support came with {first}"
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
@@ -317,16 +318,16 @@ def precision(context: RuleContext) -> RuleAnswer:
     """The GPU does not compute in a number format that the workload needs.
 
     FP8 came with capability 8.9, FP4 and block scales with 10.0, BF16 and TF32 with 8.0; INT4 ends
-    with 8.9. The question is about the hardware. Weights that are only stored in a narrow format
-    load on older GPUs and are computed in a wider one: state no need for that. A library may still
-    refuse what the hardware has.
+    with 8.9. The rule checks only the hardware. Weights that are only stored in a narrow format
+    also load on older GPUs, which compute in a wider format: do not state a need for them. A
+    library can still refuse a format that the hardware has.
 
     Example: ``needs=fp8`` on an A100 (8.0) fails.
 
-    Fix: a GPU that computes in the format: of another pool of the target, or another product.
+    Fix: use a GPU that computes in the format, in another pool of the target or another product.
 
-    Source: NVIDIA CUDA Programming Guide, "Compute Capabilities"; what ptxas refuses for each
-    target.
+    Source: NVIDIA CUDA Programming Guide, "Compute Capabilities"; formats that ptxas refuses for
+    each target.
     """
     needs = context.needs
     if needs is None or not needs.precision:
@@ -338,14 +339,14 @@ def precision(context: RuleContext) -> RuleAnswer:
 def memory(context: RuleContext) -> RuleAnswer:
     """The GPU, or MIG slice, has less memory than the workload needs.
 
-    The need is that of one GPU, or of one slice: ``60GiB`` is 60 * 2**30 bytes, ``80GB`` is 80 *
-    10**9. A product sold as 80 GB has at least the latter and at most 80 GiB, as ECC and the driver
-    keep some. A slice has at most the GiB in its name, and 7/8 of them at least. A need between the
-    bounds is unknown: measure it.
+    The need is for one GPU, or for one slice: ``60GiB`` is 60 * 2**30 bytes, ``80GB`` is 80 *
+    10**9. A product sold as 80 GB has at least 80 GB and at most 80 GiB, because ECC and the
+    driver use some memory. A slice has at most the GiB in its name, and at least 7/8 of them. A
+    need between the bounds is unknown: measure the memory.
 
-    Example: ``needs=60GiB`` on an A100 with 40 GB fails, and so it does on a slice 1g.10gb.
+    Example: ``needs=60GiB`` fails on an A100 with 40 GB, and on a slice 1g.10gb.
 
-    Fix: a GPU with more memory: of another pool of the target, or another product.
+    Fix: use a GPU with more memory, in another pool of the target or another product.
 
     Source: the vendors' sizes (``gpus.yaml``); NVIDIA MIG User Guide, "Supported MIG Profiles".
     """

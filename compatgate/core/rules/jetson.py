@@ -39,11 +39,11 @@ def jetson_release(context: RuleContext) -> RuleAnswer:
     """The L4T release of a Jetson is not known, contradicts itself, or does not support the module.
 
     The release is stated (``l4t=36.4.3``, the first line of ``/etc/nv_tegra_release``; or
-    ``jetpack=6.2``), or it follows from the driver that nvidia-smi prints. Up to JetPack 5 there is
-    no nvidia-smi. One JetPack number can stand for several releases of L4T, so L4T is the key.
+    ``jetpack=6.2``), or it follows from the driver that nvidia-smi prints. JetPack 5 and older
+    have no nvidia-smi. One JetPack number can mean several releases of L4T, so the rule uses L4T.
 
-    Example: L4T 38.4.0 (JetPack 7.1) supports Thor and not Orin; driver 580.95.05 is that of a
-    server, and no Jetson reports it.
+    Example: L4T 38.4.0 (JetPack 7.1) supports Thor and not Orin; driver 580.95.05 is a server
+    driver, which no Jetson reports.
 
     Fix: state ``l4t``, or move to a release for the module.
 
@@ -151,16 +151,17 @@ def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | No
 def jetson_cuda(context: RuleContext) -> RuleAnswer:
     """The Jetson's L4T release does not run programs of the stack's CUDA.
 
-    What counts is the CUDA of libcuda: that of the L4T release, or that of an upgrade package
-    (``cuda-compat``) of its list. Programs of an older toolkit run; those of a newer one within the
-    major run by minor-version compatibility where NVIDIA's table says so (a warning: PTX of the
-    newer toolkit is not understood). Across majors only the upgrade package helps, and only within
-    the list of its JetPack. The driver floors of servers do not hold here.
+    The CUDA of libcuda decides: the CUDA of the L4T release, or of an upgrade package
+    (``cuda-compat``) in the list of the release. Programs of an older toolkit run. Programs of a
+    newer toolkit of the same major run by minor-version compatibility if NVIDIA's table says so (a
+    warning: the driver cannot compile PTX of the newer toolkit). Across majors only the upgrade
+    package helps, and only within the list of its JetPack. The minimum drivers of servers do not
+    apply.
 
-    Example: CUDA 12.8 on L4T 36.4.3 (12.6) warns; CUDA 13.0 there fails; CUDA 12.2 on L4T 35.4.1
+    Example: CUDA 12.8 on L4T 36.4.3 (12.6) warns; CUDA 13.0 on it fails; CUDA 12.2 on L4T 35.4.1
     (11.4) needs ``cuda-compat-12-2``.
 
-    Fix: a CUDA of the release, the upgrade package, or a newer JetPack.
+    Fix: use a CUDA of the release, the upgrade package, or a newer JetPack.
 
     Source: CUDA for Tegra application note, "Use the Right Upgrade Package" and "CUDA UMD and CUDA
     Toolkit version compatibility".
@@ -216,16 +217,16 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
 def jetson_wheels(context: RuleContext) -> RuleAnswer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 
-    Up to JetPack 6 the CUDA of a Jetson is a build of its own (``aarch64-jetson``). The wheels of
-    the package index and of download.pytorch.org are for servers: they install, and stop at the
-    first kernel. Thor from JetPack 7.0 and Orin from JetPack 7.2 run SBSA builds. A stack names a
-    wheel of NVIDIA's indexes for Jetson by its own label (``2.5.0a0+872d972e41.nv24.08``), or by
-    the name of the index (``torch=2.5.0+jp6.cu126``). Code that the stack states (``arch``) is
-    taken for your own build.
+    Up to JetPack 6 a Jetson has a separate build of CUDA (``aarch64-jetson``). The wheels of the
+    package index and of download.pytorch.org are for servers: they install, but fail at the first
+    kernel. Thor from JetPack 7.0 and Orin from JetPack 7.2 run SBSA builds. A stack names a wheel
+    of NVIDIA's indexes for Jetson by its own label (``2.5.0a0+872d972e41.nv24.08``), or by the
+    name of the index (``torch=2.5.0+jp6.cu126``). If the stack states GPU code (``arch``), the
+    rule assumes a build of your own.
 
     Example: ``torch=2.8.0+cu128`` on an AGX Orin with JetPack 6.2 fails.
 
-    Fix: the wheel of the index for this JetPack.
+    Fix: use the wheel of the index for this JetPack.
 
     Source: CUDA Features Archive, CUDA 13.0 (one Arm toolkit for servers and Thor, without Orin).
     """

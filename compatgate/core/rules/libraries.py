@@ -46,7 +46,7 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
     with 8.8.0, CUDA 11 builds end with 9.10.2, CUDA 13 builds begin with 9.12.0. The build is
     stated as a local version, ``cudnn=9.1.0+cu12``.
 
-    Fix: a cuDNN release that was built for this CUDA major.
+    Fix: use a cuDNN release that was built for this CUDA major.
 
     Source: cuDNN Support Matrix; versions of nvidia-cudnn-cu11, -cu12 and -cu13 on the package
     index.
@@ -87,13 +87,14 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     """The cuDNN release does not support the GPU's compute capability.
 
     9.11 dropped Maxwell, Pascal and Volta, also in its CUDA 12 build. Blackwell is listed in
-    9.10.2, with CUDA 12.8 or newer only. A GPU newer than those listed is a warning from 9.0.0 on:
-    a subset of operation graphs is hardware forward compatible. Where the stack states no cuDNN,
-    those count that a framework's build brings or asks for: it fails where none supports the GPU.
+    9.10.2, with CUDA 12.8 or newer only. From 9.0.0 on, a GPU newer than the listed ones is a
+    warning: only some operation graphs work on it (hardware forward compatibility). If the stack
+    states no cuDNN, the rule checks the versions that a framework's build contains or requires,
+    and fails if none supports the GPU.
 
-    Example: TensorFlow 2.3 asks for cuDNN 7, which knows no GPU of 8.6.
+    Example: TensorFlow 2.3 requires cuDNN 7, which supports no GPU of 8.6.
 
-    Fix: a cuDNN release that lists the GPU.
+    Fix: use a cuDNN release that lists the GPU.
 
     Source: cuDNN Support Matrix, per release; cuDNN 9.0.0 Release Notes, hardware forward
     compatibility.
@@ -106,7 +107,7 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
         return report_not_checked(
-            "cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own"
+            "cudnn", "cuDNN on Tegra comes with JetPack and has a separate matrix"
         )
     support = support_of(context, build, device)
     if support is Support.LISTED:
@@ -145,7 +146,7 @@ def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     ]
     if not builds or not all(_excludes(context, one, version, device) for version, one in builds):
         return PASS if builds else NOT_APPLICABLE
-    message = f"{found.title} asks for cuDNN {pin.spec}, which does not support {context.gpu_name}"
+    message = f"{found.title} requires cuDNN {pin.spec}, which does not support {context.gpu_name}"
     source = builds[-1][1].capability_source or builds[-1][1].source
     if not any(one.minimum_capability and device < one.minimum_capability for _, one in builds):
         source = replace(source, confidence="derived")  # its PTX may yet be compiled
@@ -224,8 +225,8 @@ def _gpu_problem(
 def cudnn_driver(context: RuleContext) -> RuleAnswer:
     """The driver is below the minimum that the cuDNN release was published with.
 
-    The minimum belongs to the row of the release's support matrix for this CUDA and GPU: Blackwell
-    on 9.10.2 needs 570.26, other GPUs the minimum of the CUDA major.
+    The support matrix of the release has a minimum for each CUDA and GPU: Blackwell on 9.10.2
+    needs 570.26, other GPUs the minimum of the CUDA major.
 
     Fix: raise the driver, or use an older cuDNN.
 
@@ -369,7 +370,7 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
     A build is for one CUDA major (``nvidia-nccl-cu12``, ``libnccl2=2.21.5-1+cuda12.4``) and works
     with every minor of it. The first CUDA 13 builds came with 2.27.7.
 
-    Fix: an NCCL release that was built for this CUDA major.
+    Fix: use an NCCL release that was built for this CUDA major.
 
     Source: versions of nvidia-nccl-cu11, -cu12 and -cu13 on the package index; NVIDIA/nccl.
     """
@@ -412,8 +413,9 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
 def nccl_gpu(context: RuleContext) -> RuleAnswer:
     """The NCCL build has no code for the GPU by default (a warning).
 
-    From 2.28.3 Maxwell is left out of the CUDA 11 and 12 builds, and CUDA 13 builds start at 7.5.
-    The list is that of the sources' default build; NVIDIA's own packages are not documented.
+    From 2.28.3 on, the CUDA 11 and 12 builds have no code for Maxwell, and CUDA 13 builds start at
+    7.5. The list is from the default build of the sources; NVIDIA's own packages are not
+    documented.
 
     Source: NVIDIA/nccl makefiles/common.mk at each tag.
     """

@@ -22,18 +22,19 @@ _MAX_NAMED = 3
 
 @rule("CG801", "not-blessed", cause="matrix", reads=VERSIONS)
 def not_blessed(context: RuleContext) -> RuleAnswer:
-    """The target's policy asks for a blessed matrix entry, and none matches.
+    """The target's policy requires a blessed entry of the matrix, and none matches.
 
     An entry matches when every component that it constrains is in the stack (or is the pool's
-    driver) and meets the constraint, and the pool's GPU is one of its ``gpus``, if it names any: a
-    MIG slice is another product than the whole GPU. The most specific match speaks; a candidate is
-    not yet blessed.
+    driver) and meets the constraint, and the pool's GPU is one of its ``gpus``, if the entry names
+    any. A MIG slice is another product than the whole GPU. The most specific match decides. A
+    candidate is not blessed yet.
 
-    Under ``entries: strict`` an entry blesses a stack only if it names every GPU package of it,
-    frameworks included; the message says which it leaves out. A revoked entry counts in any case.
+    With ``entries: strict``, an entry blesses a stack only if it names every GPU package of the
+    stack, including frameworks; the message lists the missing names. A revoked entry counts in any
+    case.
 
-    Fix: the nearest blessed entry, or propose one; name the packages in the entry, or waive the
-    rule for them.
+    Fix: use a stack of the nearest blessed entry, or propose an entry; name the packages in the
+    entry, or waive the rule for them.
 
     Source: the matrix, at the revision that the verdict names.
     """
@@ -96,7 +97,7 @@ def _report_unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) ->
 def revoked(context: RuleContext) -> RuleAnswer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
-    Fix: the entry's replacement, or the nearest blessed entry.
+    Fix: use the entry's replacement, or the nearest blessed entry.
 
     Source: the matrix, at the revision that the verdict names.
     """
@@ -112,7 +113,7 @@ def revoked(context: RuleContext) -> RuleAnswer:
 def deprecated(context: RuleContext) -> RuleAnswer:
     """The best matching entry is deprecated (a warning).
 
-    Fix: the entry's replacement.
+    Fix: use the entry's replacement.
 
     Source: the matrix, at the revision that the verdict names.
     """
@@ -154,7 +155,7 @@ def _describe_difference(context: RuleContext, entry: Entry, names: Sequence[str
     if left_out := context.unnamed(entry):
         parts.append(f"does not name {', '.join(sort_components(left_out))}")
     if unsaid:
-        parts.append(f"asks for {', '.join(unsaid)}, which the stack does not state")
+        parts.append(f"requires {', '.join(unsaid)}, which the stack does not state")
     return " and ".join(parts)
 
 
@@ -166,24 +167,24 @@ def _describe_entry(entry: Entry) -> str:
 
 @rule("CG811", "canary-missing", cause="evidence", reads=EVIDENCE)
 def canary_missing(context: RuleContext) -> RuleAnswer:
-    """The policy asks for canary evidence, and no judged run of a suite covers this stack and SKU.
+    """The policy requires canary evidence, and no judged run of a suite covers this stack and SKU.
 
-    A run covers an image of the same GPU content: components, GPU packages with their file lists,
-    GPU code and interpreter. A rebuild that changes only application code needs no new run. Where
-    the content of the image or of the runs is unknown, a run covers the versions that it measured
-    inside the container; a run of a framework counts for stacks with this framework only. With
-    `canary.bind: image` only runs of the image's own digest count, with `versions` all runs with
-    these versions. The GPU SKU must be the same (a MIG slice is a SKU of its own). A run that was
-    inconclusive is not evidence, nor is one outside a container (the process executor, for
-    development) where the policy does not say `canary.acceptDevelopment: true`, nor one that a
-    person has discarded. A result that was imported from another tool counts where
-    `canary.imported` names its source for the suite. With `canary.assurance` a passed run counts
-    only if as much stands behind it: `challenged` (its lines are signed) or `witnessed` (the worker
-    also saw its processes, libraries and GPU).
+    A run covers an image with the same GPU content: components, GPU packages with their file
+    lists, GPU code and interpreter. A rebuild that changes only application code needs no new run.
+    If the content of the image or of the runs is unknown, a run covers the versions that it
+    measured inside the container; a run of a framework counts only for stacks with this framework.
+    With `canary.bind: image`, only runs of the image's own digest count; with `versions`, all runs
+    with these versions count. The GPU SKU must be the same (a MIG slice is a separate SKU). These
+    runs are not evidence: inconclusive runs, runs that a person has discarded, and runs outside a
+    container (the process executor, for development) unless the policy has
+    `canary.acceptDevelopment: true`. An imported result counts if `canary.imported` names its
+    source for the suite. With `canary.assurance`, a passed run counts only with at least this
+    assurance: `challenged` (its lines are signed) or `witnessed` (the worker also saw its
+    processes, libraries and GPU).
 
     Fix: run the suite on staging with this image.
 
-    Source: canary runs; the verdict names those it rests on.
+    Source: canary runs; the verdict names them.
     """
     if not _requires_evidence(context):
         return NOT_APPLICABLE
@@ -204,15 +205,15 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
 
 @rule("CG812", "canary-stale", cause="evidence", reads=EVIDENCE)
 def canary_stale(context: RuleContext) -> RuleAnswer:
-    """The passed runs are too old, were on another driver, or of an earlier version of the suite.
+    """The passed runs are too old, or used another driver or an earlier version of the suite.
 
     A driver change on the target makes older evidence stale: compatible is not identical. A change
-    of the suite, or of the files of a workload in it, makes the evidence of earlier runs stale:
-    they tested something else.
+    of the suite, or of the files of its workloads, makes the evidence of earlier runs stale: they
+    tested something else.
 
     Fix: run the suite again on staging, with the pool's driver.
 
-    Source: canary runs; the verdict names those it rests on.
+    Source: canary runs; the verdict names them.
     """
     if not _requires_evidence(context):
         return NOT_APPLICABLE
@@ -237,17 +238,17 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
 def canary_failed(context: RuleContext) -> RuleAnswer:
     """A judged run of a suite failed for this stack on this SKU.
 
-    All runs that the policy still counts are pooled. One failure denies, whatever passed before or
-    after: running again until it passes changes nothing. The failure of one GPU content denies
-    images of this content only; a stack without a known content is denied by every failure with
-    its versions. Where no run was on this driver, a run on another one still speaks: it failed
-    with this stack on this GPU.
+    The rule pools all runs that the policy still counts. One failure denies, even if other runs
+    passed before or after: repeating a run until it passes does not help. The failure of one GPU
+    content denies only images with this content. If the content of a stack is not known, every
+    failure with its versions denies the stack. If no run was on this driver, a failed run on
+    another driver still denies.
 
-    Fix: see the run for what failed and mend it. A mended image has another content, and needs its
-    own run. Where the failure was not the image's, discard the run with a reason:
+    Fix: read in the run what failed, and correct the image. A corrected image has another content,
+    and needs its own run. If the image did not cause the failure, discard the run with a reason:
     `compatgate canary discard RUN --reason TEXT`.
 
-    Source: canary runs; the verdict names those it rests on.
+    Source: canary runs; the verdict names them.
     """
     if not _requires_evidence(context):
         return NOT_APPLICABLE
@@ -300,7 +301,7 @@ def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
     executor = run.bound.executor if run.bound else ""
     without = policy.assurance == "witnessed" and executor in _WITHOUT_PROCESSES
     never = f", which {executor} hosts cannot give" if without else ""
-    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs{never})"
+    return f" ({run.id} is {have}, and the policy requires {policy.assurance} runs{never})"
 
 
 _WITHOUT_PROCESSES = ("slurm", "kubernetes")

@@ -34,12 +34,12 @@ def kernel_module_flavour(context: RuleContext) -> RuleAnswer:
     open modules, drivers from 620 on no proprietary ones. While ``nouveau`` holds the GPU, the
     driver does not load at all.
 
-    State what ``/proc/driver/nvidia/version`` of the nodes says as ``kernel-modules``.
+    State the flavour from ``/proc/driver/nvidia/version`` of the nodes as ``kernel-modules``.
 
-    Example: a pool of P4 with ``kernel-modules: open`` fails, and so does one of B200 with
-    ``kernel-modules: proprietary``.
+    Example: a pool of P4 with ``kernel-modules: open`` fails; a pool of B200 with
+    ``kernel-modules: proprietary`` fails, too.
 
-    Fix: install the other flavour of the same driver, or a driver branch that has the flavour.
+    Fix: install the other flavour of the same driver, or use a driver branch that has the flavour.
 
     Source: NVIDIA Driver Installation Guide, "Kernel Modules"; NVIDIA Linux driver README, "Open
     Linux Kernel Modules".
@@ -59,7 +59,7 @@ def _report_nouveau(context: RuleContext) -> Problem:
     return Problem(
         "fail",
         "kernel-modules",
-        f"nouveau drives the GPU: {said.fact}",
+        f"nouveau controls the GPU: {said.fact}",
         have="nouveau",
         need="open or proprietary",
         source=said.source,
@@ -123,13 +123,13 @@ def _check_architecture(context: RuleContext, flavour: Flavour) -> Iterator[Prob
         yield from report_not_checked("kernel-modules", what)
     elif demand == "must-not":
         needs = f"{row.architecture} needs the {_OTHER[flavour]} kernel modules"
-        message = f"the {flavour} kernel modules do not drive {context.gpu_name}: {needs}"
+        message = f"the {flavour} kernel modules do not support {context.gpu_name}: {needs}"
         yield _report_flavour(context, flavour, message, row.source, _OTHER[flavour])
     elif not gpu.product and table.names_products(gpu.capability):
         what = f"some products of {gpu.name} need one flavour; the product is not stated"
         yield from report_not_checked("kernel-modules", what)
     elif flavour == "open" and driver and 515 <= driver.major < (row.first_branch_open or 0):
-        message = f"the open kernel modules know {row.architecture} from branch"
+        message = f"the open kernel modules support {row.architecture} from branch"
         message += f" {row.first_branch_open} on"
         yield _report_flavour(context, flavour, message, row.source, f">={row.first_branch_open}")
 
@@ -160,13 +160,14 @@ def _propose_flavours(context: RuleContext, flavour: Flavour) -> Iterator[Candid
 
 @rule("CG111", "gsp-firmware", reads=NODE, pool_only=True)
 def gsp_firmware(context: RuleContext) -> RuleAnswer:
-    """GSP firmware is off where the kernel modules cannot do without, or on where there is no GSP.
+    """GSP firmware is off but the kernel modules need it, or on but the GPU has no GSP.
 
-    The open kernel modules work with GSP firmware alone, of exactly the driver's version. The
-    proprietary ones use it by default on Turing and later, and can do without where the GPU may use
-    them. GPUs before Turing have no GSP (a warning: the value is wrong).
+    The open kernel modules need GSP firmware of exactly the driver's version. The proprietary
+    modules use GSP firmware by default on Turing and later, but also work without it. GPUs before
+    Turing have no GSP (a warning: the value is wrong).
 
-    State what ``nvidia-smi -q`` prints as "GSP Firmware Version": a version is ``on``, N/A ``off``.
+    State what ``nvidia-smi -q`` prints as "GSP Firmware Version": state a version as ``on``, and
+    N/A as ``off``.
 
     Fix: install the firmware files of the driver, and remove ``NVreg_EnableGpuFirmware=0``.
 
@@ -206,15 +207,16 @@ def _switch_gsp(value: str) -> Callable[[], Iterable[Candidate]]:
 
 @rule("CG112", "fabric-manager-version", reads=NODE | DRIVER, pool_only=True)
 def fabric_manager_version(context: RuleContext) -> RuleAnswer:
-    """Fabric Manager, or IMEX, does not have exactly the version of the driver.
+    """Fabric Manager or IMEX does not have exactly the version of the driver.
 
-    On systems with NVSwitch (HGX and DGX) Fabric Manager compares itself with the loaded driver and
-    stops when they differ in any part; CUDA then returns error 802, while ``nvidia-smi`` still
-    lists the GPUs. IMEX, which joins the nodes of a GH200, GB200 or GB300 rack, has the driver's
-    version, too. NVLSM has numbers of its own and is not compared.
+    On systems with NVSwitch (HGX and DGX), Fabric Manager compares its version with the loaded
+    driver and stops if any part differs; CUDA then returns error 802, while ``nvidia-smi`` still
+    lists the GPUs. IMEX, which connects the nodes of a GH200, GB200 or GB300 rack, must have the
+    driver's version, too. NVLSM has other version numbers, and the rule does not compare it.
 
     Boards without NVSwitch need no Fabric Manager, and in NVL72 racks it runs in the switch trays:
-    there its version is not judged. A Fabric Manager that is not stated is said, without weight.
+    the rule does not judge its version then. A missing Fabric Manager is a note that does not
+    affect the verdict.
 
     Example: driver 580.95.05 with ``fabric-manager: 580.82.07`` on H100 SXM fails.
 

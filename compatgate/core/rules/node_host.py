@@ -24,16 +24,16 @@ from compatgate.core.versions import Version, format_parts
 
 @rule("CG118", "kernel-driver", reads=NODE | DRIVER, pool_only=True)
 def kernel_driver(context: RuleContext) -> RuleAnswer:
-    """The Linux kernel of the nodes is older or newer than the driver's modules are made for.
+    """The driver's modules do not support the Linux kernel of the nodes.
 
-    Drivers from branch 555 on need Linux 4.15, older ones 3.10. A kernel that is newer than the
-    newest that the driver's source names, and that is not in NVIDIA's table for the branch, is
-    unknown: the modules may not build. So is one on which people saw the build fail. Release
-    candidates are not supported.
+    Drivers from branch 555 on need Linux 4.15, older ones 3.10. A kernel is unknown if it is newer
+    than every kernel that the driver's source names, and NVIDIA's table for the branch does not
+    list it: the modules may not build. A kernel with reported build failures is unknown, too.
+    Release candidates are not supported.
 
     Example: driver 535.216.03 on Linux 6.17 is unknown; its source names 6.12.
 
-    Fix: a driver whose source names the kernel, or an older kernel.
+    Fix: use a driver whose source names the kernel, or an older kernel.
 
     Source: NVIDIA/open-gpu-kernel-modules (README and ``conftest.sh`` of each release); CUDA
     Installation Guide for Linux, "System Requirements".
@@ -68,7 +68,7 @@ def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version
     return Problem(
         "fail",
         "kernel",
-        f"the modules of driver {context.driver} were seen not to build on Linux {kernel}: "
+        f"the modules of driver {context.driver} failed to build on Linux {kernel}: "
         f"{failure.symptom}",
         have=kernel.text,
         need=f"driver >={fixed}" if fixed else None,
@@ -128,11 +128,11 @@ def _propose_named(
 def distribution_driver(context: RuleContext) -> RuleAnswer:
     """NVIDIA does not list the Linux distribution of the nodes for the driver's branch (a warning).
 
-    A list is what NVIDIA tests and supports, not what works: makers of other distributions test
-    their own packages. State ID and VERSION_ID of ``/etc/os-release``: ``ubuntu-24.04``,
-    ``rhel-9.6``, ``sles-15.7``. Of some branches no list was found.
+    The list names the distributions that NVIDIA tests and supports; others can work, too, because
+    their makers test their own packages. State ID and VERSION_ID of ``/etc/os-release``:
+    ``ubuntu-24.04``, ``rhel-9.6``, ``sles-15.7``. Some branches have no known list.
 
-    Fix: a driver branch that lists the distribution.
+    Fix: use a driver branch that lists the distribution.
 
     Source: NVIDIA Driver Installation Guide, and CUDA Installation Guide for Linux.
     """
@@ -174,12 +174,12 @@ def _is_listed(name: str, listed: tuple[str, ...]) -> bool:
 
 @rule("CG120", "secure-boot", reads=NODE, pool_only=True)
 def secure_boot(context: RuleContext) -> RuleAnswer:
-    """Secure Boot is on, and something on the nodes brings kernel modules that nobody signs.
+    """Secure Boot is on, and the nodes have software with unsigned kernel modules.
 
     With Secure Boot the kernel loads only modules that are signed with an enrolled key. The GPU
-    Operator validated signed drivers for R470, R510 and R515 on Ubuntu only, and DOCA-Host from 3.2
-    on builds modules that NVIDIA does not sign: both warn. Whether other modules are signed is not
-    stated, and said without weight.
+    Operator validated signed drivers for R470, R510 and R515 on Ubuntu only, and DOCA-Host from
+    3.2 on builds modules that NVIDIA does not sign: the rule warns about both. For other modules a
+    note says that their signatures are not known; it does not affect the verdict.
 
     Fix: sign the modules and enrol the key, use modules that the distribution signs, or switch
     Secure Boot off.
@@ -213,11 +213,11 @@ def secure_boot(context: RuleContext) -> RuleAnswer:
 
 @rule("CG121", "gpudirect-rdma", reads=NODE | DRIVER, pool_only=True)
 def gpudirect_rdma(context: RuleContext) -> RuleAnswer:
-    """The way of RDMA to GPU memory does not work with the nodes' modules, kernel, driver or GPU.
+    """RDMA to GPU memory does not work with the nodes' modules, kernel, driver or GPU.
 
-    ``dma-buf`` needs the open kernel modules, Linux 5.12, driver 515 and a GPU of Turing or newer;
-    no OFED. ``nvidia-peermem`` comes with drivers from 470 on, in either flavour, and needs
-    MLNX_OFED or DOCA-OFED, which it must be rebuilt for after each change.
+    ``dma-buf`` needs the open kernel modules, Linux 5.12, driver 515 and a Turing or newer GPU,
+    but no OFED. ``nvidia-peermem`` comes with drivers from 470 on, in either flavour. It needs
+    MLNX_OFED or DOCA-OFED, and must be rebuilt after each change of OFED.
 
     Example: ``peer-memory: dma-buf`` with ``kernel-modules: proprietary`` fails.
 
@@ -261,7 +261,7 @@ def _report_rdma(path: RdmaPath, why: str, need: str) -> Problem:
     return Problem(
         "fail",
         "peer-memory",
-        f"{path.path} does not work here, as {why}: {path.fact}",
+        f"{path.path} does not work here: {why}: {path.fact}",
         have=path.path,
         need=need,
         source=path.source,
@@ -276,9 +276,9 @@ def _report_rdma(path: RdmaPath, why: str, need: str) -> Problem:
 def peer_traffic(context: RuleContext) -> RuleAnswer:
     """ACS or a translating IOMMU sends traffic between GPUs and NICs through the root complex.
 
-    On bare metal, NCCL is then slow or hangs, and GPUDirect loses its point. In a virtual machine
-    with passthrough it is the other way round: ACS stays on, with ATS on the NIC. State
-    ``platform: bare-metal`` or ``dgx/...``; on another platform the settings are not judged.
+    On bare metal, NCCL is then slow or hangs, and GPUDirect gives no advantage. A virtual machine
+    with passthrough needs the opposite: ACS on, with ATS on the NIC. State ``platform:
+    bare-metal`` or ``dgx/...``; the rule does not judge the settings on other platforms.
 
     Fix: switch ACS off on the PCIe bridges; boot with ``iommu=pt``, or switch the IOMMU off.
 
@@ -315,8 +315,8 @@ def peer_traffic(context: RuleContext) -> RuleAnswer:
 def persistence_off(context: RuleContext) -> RuleAnswer:
     """Persistence mode is off with the open kernel modules (a warning).
 
-    Without persistence the driver gives a GPU up when its last program ends, and initialises it
-    again for the next one; the open modules take longer for that.
+    Without persistence mode, the driver releases a GPU when its last program ends, and initialises
+    it again for the next program. This takes longer with the open modules.
 
     Fix: run ``nvidia-persistenced``.
 
@@ -335,22 +335,23 @@ def persistence_off(context: RuleContext) -> RuleAnswer:
 
 
 _NOT_JUDGED = {
-    "nvlsm": "NVLSM has numbers of its own, and no source says which fits a driver",
-    "vbios": "no lowest VBIOS for a driver or a GPU is published",
+    "nvlsm": "NVLSM has other version numbers, and no source says which version fits a driver",
+    "vbios": "no minimum VBIOS for a driver or a GPU is published",
     "efa": "no source pairs releases of the EFA installer with drivers",
 }
 
 
 @rule("CG124", "node-not-judged", reads=NODE | DRIVER, pool_only=True)
 def node_not_judged(context: RuleContext) -> RuleAnswer:
-    """A stated part of the nodes is recorded, but no published fact judges it (without weight).
+    """No published fact judges a stated part of the nodes (a note; the verdict does not change).
 
-    NVLSM has numbers of its own, VBIOS floors are not published, and no table of NVIDIA pairs
-    drivers with releases of MLNX_OFED or DOCA-OFED. What vendors ship together is named, as a hint.
+    NVLSM has other version numbers, minimum VBIOS versions are not published, and no table of
+    NVIDIA pairs drivers with releases of MLNX_OFED or DOCA-OFED. As a hint, the message names
+    versions that vendors ship together.
 
     Fix: none is needed; drift compares the part with that of the other nodes.
 
-    Source: the documents in which such a table was looked for; see ``compatgate facts show
+    Source: the documents that were searched for such a table; see ``compatgate facts show
     kernel_support``.
     """
     node = context.pool.node

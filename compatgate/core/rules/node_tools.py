@@ -57,15 +57,15 @@ def _name_condition(when: When) -> str:
 def node_tool_too_old(context: RuleContext) -> RuleAnswer:
     """The container toolkit, DCGM or the GPU Operator is older than the GPU or a mode needs.
 
-    CDI specifications came with container toolkit 1.12.0, those of MIG devices work from 1.16.1 on.
-    DCGM knows Blackwell from 4.0.0 on. Each series of the GPU Operator lists the GPUs that it is
-    made for. For GH200, B200 and B300 NVIDIA publishes no least container toolkit; the rule then
-    warns by the release that the first GPU Operator for the GPU ships.
+    CDI specifications need container toolkit 1.12.0, and those of MIG devices need 1.16.1. DCGM
+    supports Blackwell from 4.0.0 on. Each series of the GPU Operator lists its GPUs. For GH200,
+    B200 and B300, NVIDIA publishes no minimum container toolkit: the rule then warns about a
+    release older than the one in the first GPU Operator for the GPU.
 
     Example: a pool of MIG slices with ``container-mode: cdi`` and ``container-toolkit: 1.16.0``
     fails.
 
-    Fix: raise the tool.
+    Fix: upgrade the tool.
 
     Source: release notes of the NVIDIA Container Toolkit, of DCGM and of the GPU Operator.
     """
@@ -111,11 +111,11 @@ def toolkit_forward_compat(context: RuleContext) -> RuleAnswer:
     """The stack relies on forward compatibility, and the node's container toolkit ignores it.
 
     Container toolkit 1.17.4 does not mount the CUDA forward-compatibility libraries of an image.
-    Older releases mount them, and 1.17.5 and newer enable them by a hook. An image whose CUDA is
-    newer than the driver then fails although ``cuda-compat`` is in it.
+    Older releases mount them, and 1.17.5 and newer enable them with a hook. With 1.17.4, an image
+    whose CUDA is newer than the driver fails although it contains ``cuda-compat``.
 
-    Where the library path leads to the package (``cuda-compat-use: always``), the program finds it
-    by itself, and the toolkit does not matter.
+    If the library path contains the package (``cuda-compat-use: always``), the program finds it
+    without the toolkit.
 
     Example: an image with CUDA 12.8 and ``cuda-compat`` on driver 535 with ``container-toolkit:
     1.17.4`` fails.
@@ -158,14 +158,14 @@ def toolkit_forward_compat(context: RuleContext) -> RuleAnswer:
 def node_tool_defect(context: RuleContext) -> RuleAnswer:
     """A release of the container toolkit, DCGM, GPU Operator or driver has a known defect.
 
-    The defects are data, each with a source: ``compatgate facts show node_components``. A security
-    flaw also warns where the mode that it concerns is not stated. What breaks only with a product
-    that a pool cannot state (RKE2, GKE, SELinux) is said without weight, and so is a release that
-    is newer than every known one.
+    The defects are data, each with a source: ``compatgate facts show node_components``. The rule
+    also warns about a security flaw if the affected mode is not stated. Two notes do not affect
+    the verdict: a defect that occurs only with a product that a pool cannot state (RKE2, GKE,
+    SELinux), and a release that is newer than every known one.
 
     Example: container toolkit 1.17.7 warns: images can run code on the host (CVE-2025-23266).
 
-    Fix: the release that mends it.
+    Fix: use the release that fixes the defect.
 
     Source: release notes of the tools, and NVIDIA's security bulletins.
     """
@@ -240,11 +240,11 @@ def _mend(context: RuleContext, component: str, fixed: Version) -> Candidate:
 
 @rule("CG116", "dcgm-driver", reads=NODE | DRIVER, pool_only=True)
 def dcgm_driver(context: RuleContext) -> RuleAnswer:
-    """The driver is older than the DCGM of the nodes supports (a warning).
+    """The DCGM of the nodes does not support a driver this old (a warning).
 
     DCGM 4 supports drivers of branch 450 and newer, DCGM 3.0 and 3.1 450.80.02, DCGM 2 branch 418
-    (450.80.02 on systems with NVSwitch). Workloads run without DCGM: what fails is health, metrics
-    and diagnosis, so the rule does not deny. No minimum of DCGM 3.2 and 3.3 was found.
+    (450.80.02 on systems with NVSwitch). Workloads run without DCGM: only health checks, metrics
+    and diagnosis fail, so the rule does not deny. DCGM 3.2 and 3.3 have no known minimum.
 
     Fix: raise the driver.
 
@@ -280,15 +280,15 @@ def dcgm_driver(context: RuleContext) -> RuleAnswer:
 def operator_driver(context: RuleContext) -> RuleAnswer:
     """The GPU Operator's series does not list or does not recommend the driver (a warning).
 
-    NVIDIA lists drivers for each series of the GPU Operator, and adds to the list after a release.
-    Beside these, any driver of an active production branch is supported. The default driver of a
-    release is often not the one that its series recommends. The container of the operator has a
-    lowest driver for some systems: 570.133.20 for B200.
+    NVIDIA lists drivers for each series of the GPU Operator, and extends the list after a release.
+    In addition, any driver of an active production branch is supported. The default driver of a
+    release is often not the recommended driver of its series. The container of the operator has a
+    minimum driver for some systems: 570.133.20 for B200.
 
     Example: ``gpu-operator: 25.10.1`` with its default driver 580.105.08 warns: the series
     recommends 580.178.04 and 580.95.05.
 
-    Fix: a driver that the series recommends.
+    Fix: use a driver that the series recommends.
 
     Source: GPU Operator documentation, "Platform Support" and "Life Cycle Policy", by series.
     """
@@ -319,7 +319,7 @@ def operator_driver(context: RuleContext) -> RuleAnswer:
         return PASS
     else:
         message = f"the series of GPU Operator {have} does not list driver {driver}, and its branch"
-        message += " is no active production branch; it recommends"
+        message += " is not an active production branch; it recommends"
     return [_report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))]
 
 

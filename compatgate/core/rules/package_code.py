@@ -61,7 +61,7 @@ def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
         return _report_unread(package, outcome_of_open(context))
     if asked := report_local_build(context, package, outcome_of_open(context)):
         return asked
-    message = f"no record says what {package.title} carries"
+    message = f"no record describes the content of {package.title}"
     known = [str(release) for release in context.facts.recorded_versions(package.name)]
     if why := context.stack.unmeasured.get(release_of(package)):
         message += f": {why}"
@@ -78,7 +78,7 @@ def _report_unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
     """Report files of a package that could not be read, whose content is not known."""
     first, more = package.unread[0], len(package.unread) - 1
     others = f" and {more} more" if more else ""
-    message = f"{first}{others} of {package.title} could not be read: what it carries is open"
+    message = f"{first}{others} of {package.title} could not be read: its content is not known"
     need = f"its GPU code, as {package.name}={package.version}[sm_..]"
     return Problem(outcome, package.name, message, package.version.text, need)
 
@@ -192,7 +192,7 @@ def report_no_code(
     """Report that a package has no code for the GPU."""
     assert context.capability is not None  # noqa: S101 - the caller checked
     where = f"{path} of {package.title}" if path else package.title
-    message = f"{where} has no code for {context.gpu_name}: it carries {have}"
+    message = f"{where} has no code for {context.gpu_name}: it has {have}"
     if outcome == "unknown":
         message += "; the rest is PTX, and whether it works without this part is not known"
     elif dispute := context.find_dispute(_read_codes(have)):
@@ -309,7 +309,7 @@ def report_local_build(
     if statement is None:
         return None
     title = package.title
-    message = f"{title} is compiled where it is built: its GPU code is the choice of its builder"
+    message = f"{title} is compiled where it is built: its GPU code depends on how it was built"
     message += _mention_project_wheels(context, package, statement)
     code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))

@@ -144,7 +144,7 @@ def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> P
         context, package, other_major=built_for[0] != cuda[0]
     ):
         return None
-    what = "a build" if label else "taken for the index's wheel,"
+    what = "a build" if label else "assumed to be the index's wheel,"
     message = f"{package.title} is {what} for CUDA {format_parts(built_for)} with torch {torch}"
     return Problem(
         "fail" if refused_by and label else outcome_of_open(context),

@@ -65,19 +65,19 @@ def _cuda_text(context: RuleContext) -> str:
 
 @rule("CG410", "package-open", reads=RECORDS)
 def package_open(context: RuleContext) -> RuleAnswer:
-    """A package with GPU code, or tied to CUDA, of which no record says what it carries.
+    """A package has GPU code or depends on CUDA, but no record describes its content.
 
-    What a wheel carries is measured from the wheel itself. Without a record of this release nobody
-    knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. What is compiled where it is installed has no wheel to measure: its builder has to
-    say for which GPUs. Under a policy of ``packages: audit`` it is a warning. A package that works
-    without its GPU code, and compiles it only for features that ask for it (``transformers``,
-    ``peft``), is not open: no release can stop a stack.
+    A record is measured from the wheel itself. Without a record of this release, its GPUs and its
+    torch are not known: the answer is unknown, never a silent pass. A package that is compiled
+    during its installation has no wheel to measure: state the GPUs that it was built for. With the
+    policy ``packages: audit`` the finding is a warning. Some packages work without their GPU code,
+    and compile it only for some features (``transformers``, ``peft``): they need no record, and no
+    release of them stops a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
-    Fix: measure the wheel (``compatgate facts measure xformers==0.0.99``), or state the code that
-    its builder knows: ``flash-attn=2.8.3[sm_90]``.
+    Fix: measure the wheel (``compatgate facts measure xformers==0.0.99``), or state the GPU code
+    of the build: ``flash-attn=2.8.3[sm_90]``.
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """
@@ -88,21 +88,21 @@ def package_open(context: RuleContext) -> RuleAnswer:
 def package_arch(context: RuleContext) -> RuleAnswer:
     """A package's own libraries have no code for the pool's GPU.
 
-    Each library that the package loads counts, by its translation units: a stray one is no support,
-    nor are a few with PTX where most have nothing for the GPU. The package fails where none of its
-    libraries runs, or those that do are a few units of all. Where a part of them does not, the rule
-    warns, since they may be for other GPUs; where the others have PTX alone, it is unknown. Where
-    only PTX runs, the driver compiles it, and must understand the PTX of the toolkit that made it
-    (as CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
-    alone.
+    The rule counts the translation units of each library that the package loads. A single unit
+    with code for the GPU does not mean support, nor do a few units with PTX if most have nothing
+    for the GPU. The package fails if none of its libraries runs, or if only a few of all units
+    run. If some libraries do not run, the rule warns, because they can be for other GPUs; if the
+    other libraries have only PTX, the answer is unknown. If only PTX runs, the driver must be able
+    to compile the PTX of the toolkit that made it (as in CG202). A library with code for only one
+    architecture (``sm_90a``) is loaded only on this architecture.
 
-    Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. Of packages that
-    are compiled elsewhere the rule fails what their own source, build script or documentation
+    Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. For packages that
+    are compiled elsewhere, the rule fails GPUs that their source, build script or documentation
     excludes.
 
     Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
 
-    Fix: a release with code for the GPU.
+    Fix: use a release with code for the GPU.
 
     Source: the record of the wheel, measured from its libraries; CUDA C++ Programming Guide,
     "Binary Compatibility" and "PTX Compatibility".
@@ -114,15 +114,15 @@ def package_arch(context: RuleContext) -> RuleAnswer:
 
 @rule("CG412", "package-requires", reads=PACKAGES)
 def package_requires(context: RuleContext) -> RuleAnswer:
-    """A package's own requirements on another part of the stack do not hold.
+    """The stack does not meet a requirement that a package declares on another part.
 
-    Pins and ranges are read from the metadata of the wheel. Installers hold them unless they were
-    told not to (``--no-deps``, an override, two installs after each other); what was linked or
-    compiled against another release then fails when it is loaded.
+    The metadata of the wheel contains pins and ranges. Installers respect them, except with
+    ``--no-deps``, an override, or two separate installs. Code that was linked or compiled against
+    another release then fails when it is loaded.
 
-    Example: ``xformers`` 0.0.35 asks for torch 2.10.0; with torch 2.9.1 it is another ABI.
+    Example: ``xformers`` 0.0.35 requires torch 2.10.0; torch 2.9.1 has another ABI.
 
-    Fix: the version that is required.
+    Fix: use the required version.
 
     Source: ``Requires-Dist`` of the wheel, in its record.
     """
@@ -134,22 +134,20 @@ def package_requires(context: RuleContext) -> RuleAnswer:
 def package_torch(context: RuleContext) -> RuleAnswer:
     """An extension was built against another torch than the stack has.
 
-    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
-    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where torch is installed with it (an image, a folder), its undefined
-    symbols are looked up in those that this torch defines, and that decides. Where neither symbols,
-    metadata nor file name say which torch it was built for, a package of the stack that pins both
-    says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
-    answer is unknown. A package that works without its extension (``torchao``) warns at most.
-    A wheel whose label names another minor of CUDA than torch's is unknown: torchaudio compares
-    them when it is imported. Without a record, the label of a build decides (``flash-attn``
-    2.8.3+cu12torch2.8cxx11abiTRUE),
-    else the other wheels of its release (of another system, with another CUDA label) say which
-    torch it is for.
+    libtorch and libc10 have no symbol versions: an extension for another minor fails when it is
+    imported, with "undefined symbol: _ZN3c10...". An extension that uses only torch's stable ABI
+    also runs with later releases. If torch is installed with the extension (an image, a folder),
+    the rule looks up the extension's undefined symbols in this torch, and the result decides. If
+    symbols, metadata and file name do not tell the torch, a package of the stack can pin both, as
+    ``sglang`` pins ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works
+    without its extension (``torchao``) is at most a warning. A wheel whose label names another
+    minor of CUDA than torch's is unknown: torchaudio compares them when it is imported. Without a
+    record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE); without a
+    label, the other wheels of the release decide (for another system, or with another CUDA label).
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
-    Fix: the torch that it was built for, or a release for this torch.
+    Fix: use the torch that it was built for, or a release for this torch.
 
     Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
     """
@@ -158,20 +156,19 @@ def package_torch(context: RuleContext) -> RuleAnswer:
 
 @rule("CG414", "package-libraries", reads=RECORDS)
 def package_libraries(context: RuleContext) -> RuleAnswer:
-    """A library needs another one that the stack brings in another major, or too old.
+    """A library needs another library that the stack has in another major, or too old.
 
-    A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; a
-    package that works without it (``open3d``) warns.
-    cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
-    of the same major does not define these symbols, and loading stops with "undefined symbol:
-    __nvJitLinkComplete_12_4". Of libraries that are named after a CUDA
-    (``libbitsandbytes_cuda128.so``) a package loads the one for the stack's CUDA; releases that do
-    not look for a near one do not work with another CUDA.
+    A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; for
+    a package that works without the library (``open3d``), the rule warns. cuSPARSE and cuSOLVER
+    use nvJitLink symbols of their own toolkit. An older nvJitLink of the same major does not
+    define these symbols, and loading fails with "undefined symbol: __nvJitLinkComplete_12_4". Some
+    packages have a library for each CUDA (``libbitsandbytes_cuda128.so``) and load the one for the
+    stack's CUDA. Releases that do not fall back to a similar CUDA do not work with another CUDA.
 
     Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) with ``nvidia-nvjitlink-cu12``
     12.1.105 fails.
 
-    Fix: the library of the same toolkit, or a later one of its major.
+    Fix: use the library of the same toolkit, or a later one of the same major.
 
     Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
     in the records of their wheels.
@@ -183,18 +180,19 @@ def package_libraries(context: RuleContext) -> RuleAnswer:
 def package_glibc(context: RuleContext) -> RuleAnswer:
     """A wheel needs a newer glibc than the stack runs with.
 
-    The platform tag of a wheel names the oldest glibc that it is for (``manylinux_2_28``,
-    ``manylinux2014`` for 2.17): an installer does not offer the wheel on an older system, and where
-    it was copied there it does not load ("version `GLIBC_2.28' not found"). Some wheels need more
-    than their tag says; the facts name them.
+    The platform tag of a wheel names its oldest glibc (``manylinux_2_28``, ``manylinux2014`` for
+    2.17). An installer does not offer the wheel on an older system, and a copied wheel does not
+    load ("version `GLIBC_2.28' not found"). Some wheels need a newer glibc than their tag says;
+    the facts list them.
 
-    State the glibc of the image or environment in the stack, ``glibc=2.31``; an older one is
-    denied. Without it, the distribution of the pool's nodes tells the glibc where no image is
-    named: an older one is unknown, since a container may bring its own.
+    State the glibc of the image or environment in the stack, ``glibc=2.31``; a glibc that is too
+    old is denied. Without this value and without an image, the rule takes the glibc from the
+    distribution of the pool's nodes: a glibc that is too old is then unknown, because a container
+    can have its own.
 
     Example: torch 2.7.0 with ``glibc=2.27`` (Ubuntu 18.04) fails: its wheels are for 2.28.
 
-    Fix: an image with a newer glibc, or a release with wheels for this one.
+    Fix: use an image with a newer glibc, or a release with wheels for this glibc.
 
     Source: PEP 600, "Future 'manylinux' Platform Tags"; names of the wheels on the package index.
     """

@@ -38,14 +38,14 @@ def _platform_of(context: RuleContext) -> Platform | None:
 
 @rule("CG125", "platform-unknown", reads=NODE, pool_only=True)
 def platform_unknown(context: RuleContext) -> RuleAnswer:
-    """The facts do not know the pool's platform, so no limit of it was checked.
+    """The facts do not know the pool's platform, so none of its limits were checked.
 
     Platforms are kinds of machines: ``aws/p6e-gb200``, ``gcp/a4x``, ``azure/ndgb200``,
     ``dgx/h100``, ``jetson/orin``, ``dgx-spark``, ``wsl``, ``vgpu``, ``bare-metal``.
 
-    Example: ``platform=aws/p6e-gb20`` is unknown; ``aws/p6e-gb200`` is meant.
+    Example: ``platform=aws/p6e-gb20`` is unknown; did you mean ``aws/p6e-gb200``?
 
-    Fix: name a platform of the facts (``compatgate facts show platforms``), or add it in an
+    Fix: state a platform of the facts (``compatgate facts show platforms``), or add yours in an
     overlay.
 
     Source: the facts themselves.
@@ -84,8 +84,8 @@ def _propose_names(context: RuleContext, name: str) -> list[str]:
 def platform_gpu(context: RuleContext) -> RuleAnswer:
     """The platform does not have the pool's GPU.
 
-    Either the platform or the GPU is stated wrong, and every other answer is about a machine that
-    does not exist.
+    Either the stated platform or the stated GPU is wrong. All other findings are then about a
+    machine that does not exist.
 
     Example: H100 on ``aws/p6e-gb200``, which has GB200.
 
@@ -128,17 +128,18 @@ def _propose_platforms(context: RuleContext) -> Iterator[Candidate]:
 def platform_driver(context: RuleContext) -> RuleAnswer:
     """The driver is outside of what the platform supports.
 
-    A driver that knows the GPU may still not serve the machine around it: the fabric of a cloud,
-    the module of its image. A limit that concerns a part that the pool does not state (EFA) is
-    unknown, and fails where the pool states it (``node: {efa: 1.47.0}``). A limit that another
-    statement contradicts is unknown where it would fail, unless that part is stated.
+    A driver that supports the GPU can still fail with other parts of the machine, such as the
+    fabric of a cloud. If a limit depends on a part that the pool does not state (EFA), the answer
+    is unknown; if the pool states the part (``node: {efa: 1.47.0}``), the rule fails. If another
+    source contradicts a limit, the answer is unknown instead of a failure, unless the pool states
+    the part.
 
     Example: GB200 on ``aws/p6e-gb200`` with 595.91.07: NVIDIA documents R595 as incompatible with
     that platform's EFA.
 
-    Fix: a driver within the limits; for this example, stay on R580.
+    Fix: use a driver within the limits; in this example, stay on R580.
 
-    Source: the limit's own.
+    Source: the source of the limit.
     """
     if context.pool.platform is None or context.driver is None:
         return NOT_APPLICABLE
@@ -149,8 +150,8 @@ def platform_driver(context: RuleContext) -> RuleAnswer:
 def platform_system(context: RuleContext) -> RuleAnswer:
     """The platform has another operating system, or another processor, than the pool.
 
-    Driver numbers are those of the system, and wheels those of the processor: the answer would be
-    about another machine.
+    Driver versions depend on the operating system, and wheels on the processor: the answer would
+    be about another machine.
 
     Example: ``platform=wsl`` with ``os=linux``; ``gcp/a4x``, whose processor is Grace, with
     ``cpu=x86_64``.
@@ -190,11 +191,11 @@ def platform_parts(context: RuleContext) -> RuleAnswer:
     """A part of the nodes, or of the stack, is outside of what the platform supports.
 
     Example: the Azure kernel 6.11 on ``azure/nvadsa10``, where the GRID guest driver fails; CUDA
-    12.8 on ``dgx-spark``, whose porting guide names 13.0 as the least (a warning).
+    12.8 on ``dgx-spark``, whose porting guide names 13.0 as the minimum (a warning).
 
-    Fix: a version within the limits.
+    Fix: use a version within the limits.
 
-    Source: the limit's own.
+    Source: the source of the limit.
     """
     if context.pool.platform is None:
         return NOT_APPLICABLE

@@ -21,14 +21,14 @@ from compatgate.core.versions import format_parts
 
 @rule("CG140", "mps-support", reads=NODE, pool_only=True)
 def mps_support(context: RuleContext) -> RuleAnswer:
-    """The pool shares its GPUs by MPS, which does not exist there or isolates less.
+    """The pool shares its GPUs by MPS, which does not work on them or isolates less.
 
-    MPS runs on Linux and QNX, on GPUs from capability 3.5 on; before Volta (7.0) its clients share
-    one GPU address space, and no limit of threads can be set for one of them. NVIDIA's device
-    plugin does not share devices with MIG by MPS, while MPS on an instance is documented outside
-    Kubernetes. No source says whether MPS works on a vGPU.
+    MPS runs on Linux and QNX, on GPUs from capability 3.5 on; before Volta (7.0), all clients
+    share one GPU address space, and a client cannot have its own thread limit. NVIDIA's device
+    plugin does not support MPS on MIG devices; outside Kubernetes, MPS on a MIG instance is
+    documented. No source says whether MPS works on a vGPU.
 
-    Example: ``os=windows,sharing=mps`` fails; a P100 with ``sharing=mps`` is warned of.
+    Example: ``os=windows,sharing=mps`` fails; a P100 with ``sharing=mps`` is a warning.
 
     Fix: ``sharing=time-slicing``, or ``sharing=exclusive``.
 
@@ -78,20 +78,20 @@ def _report_sharing(
 
 def _other_sharing() -> Iterator[Candidate]:
     yield Candidate({"sharing": "time-slicing"}, "share the GPUs by time slicing")
-    yield Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+    yield Candidate({"sharing": "exclusive"}, "give each container its own GPU")
 
 
 @rule("CG141", "time-slicing-metrics", reads=NODE, pool_only=True)
 def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
-    """The pool shares its GPUs by time slicing, and DCGM cannot tell its containers apart.
+    """The pool shares its GPUs by time slicing, and DCGM cannot distinguish the containers.
 
     With time slicing DCGM-Exporter cannot associate metrics with containers, so accounting and
     alerts for each container do not work. Time slicing also gives no memory or fault isolation: a
     container that uses all memory stops the others.
 
-    Example: a pool with ``sharing=time-slicing`` that states ``node.dcgm`` is warned of.
+    Example: a pool with ``sharing=time-slicing`` that states ``node.dcgm`` is a warning.
 
-    Fix: ``sharing=exclusive``, or MIG where the GPU has it.
+    Fix: ``sharing=exclusive``, or MIG if the GPU supports it.
 
     Source: NVIDIA GPU Operator documentation, "Time-Slicing GPUs in Kubernetes", limitations.
     """
@@ -101,7 +101,7 @@ def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
     fact = context.facts.vgpu.find_sharing("time-slicing", "dcgm")
     if fact is None:
         return NOT_APPLICABLE
-    exclusive = Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+    exclusive = Candidate({"sharing": "exclusive"}, "give each container its own GPU")
     return (
         Problem(
             fact.effect,

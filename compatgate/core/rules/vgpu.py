@@ -38,19 +38,19 @@ def is_guest(context: RuleContext) -> bool:
 
 @rule("CG135", "vgpu-host-guest", reads=GUEST, pool_only=True)
 def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
-    """The vGPU host does not take guests of this driver.
+    """The vGPU host does not support guests with this driver.
 
     NVIDIA supports guests of the host's own major release and of the one before, and on a host of
-    a long-term branch guests of the long-term branch before it. A guest of a later major is in no
-    list: its vGPU does not load. Some older guests are in no list and still pass the interface
-    check of the host's driver: the rule warns of these. Other older guests are refused.
+    a long-term branch guests of the long-term branch before it. No list contains a guest of a
+    later major: its vGPU does not load. Some older guests are in no list, but pass the interface
+    check of the host's driver: the rule warns about these. The host refuses other older guests.
 
     The host's driver is ``node.vgpu-manager`` of the pool; GPU Feature Discovery labels it
-    ``nvidia.com/vgpu.host-driver-version``. It never raises the guest's CUDA.
+    ``nvidia.com/vgpu.host-driver-version``. The host's driver never raises the guest's CUDA.
 
     Example: a guest with 550.163.01 (vGPU 17) on a host with 535.288.01 (vGPU 16) fails.
 
-    Fix: the newest guest driver of the host's release, or a newer vGPU manager on the host.
+    Fix: use the newest guest driver of the host's release, or a newer vGPU manager on the host.
 
     Source: release notes of NVIDIA vGPU software (R418, R525 and R580) on compatible releases;
     interface versions in the open kernel modules.
@@ -134,16 +134,16 @@ def _other_releases(
 
 @rule("CG136", "vgpu-guest-driver", reads=GUEST, pool_only=True)
 def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
-    """The driver of a vGPU guest is no guest driver of vGPU software.
+    """The driver of a vGPU guest is not a guest driver of vGPU software.
 
     A vGPU needs the guest driver of a vGPU release. The data-center driver ends with "NVRM: The
     NVIDIA GPU ... is not supported". Only some branches have vGPU releases: 535, 550, 570, 580 and
-    595 do, 545, 560, 575 and 590 do not. A driver of such a branch that no release has is reported
-    as unknown: a cloud may publish one of its own, as Azure does.
+    595 do; 545, 560, 575 and 590 do not. If the branch has vGPU releases but none has this driver,
+    the answer is unknown: a cloud can publish its own driver, as Azure does.
 
     Example: driver 560.35.03 in a guest with GRID A100D-40C fails.
 
-    Fix: the guest driver of the next vGPU release.
+    Fix: use the guest driver of the next vGPU release.
 
     Source: NVIDIA vGPU software documentation, list of branches; GPU Operator issue 1371.
     """
@@ -160,7 +160,7 @@ def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
     newest = max(table.of_branch)
     if driver.major in table.of_branch or driver.major > newest:
         return _unknown_guest(context, table, driver)
-    message = f"driver {driver} is no guest driver: branch {driver.major} has no vGPU release"
+    message = f"driver {driver} is not a guest driver: branch {driver.major} has no vGPU release"
     need = f"a driver of branch {' or '.join(map(str, sorted(table.of_branch)[-5:]))}"
     return (
         Problem(
@@ -215,12 +215,12 @@ _SERVICES = ("dcgm", "fabric-manager", "nvlsm", "imex")
 def vgpu_service(context: RuleContext) -> RuleAnswer:
     """A service that the pool states for its nodes does not work in a vGPU guest.
 
-    NVIDIA's driver container leaves out Fabric Manager, NVLSM and IMEX where its driver is one of
-    vGPU: they belong on the host. On DCGM NVIDIA's documents disagree, so that is not judged.
+    NVIDIA's driver container omits Fabric Manager, NVLSM and IMEX with a vGPU driver: they belong
+    on the host. NVIDIA's documents disagree about DCGM, so the rule does not judge it.
 
-    Example: a pool of ``H100XM-80C`` that states ``node.fabric-manager`` is warned of.
+    Example: a pool of ``H100XM-80C`` that states ``node.fabric-manager`` is a warning.
 
-    Fix: take the service out of the guests.
+    Fix: remove the service from the guests.
 
     Source: NVIDIA's driver container; DCGM user guide; vGPU user guide.
     """
@@ -247,7 +247,7 @@ def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
         f"{title} does not work in a vGPU guest{reason}",
         have=have,
         source=feature.source,
-        candidates=lambda: (Candidate({name: None}, f"take {title} out of the guests"),),
+        candidates=lambda: (Candidate({name: None}, f"remove {title} from the guests"),),
     )
 
 
@@ -255,8 +255,9 @@ def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
 def vgpu_host(context: RuleContext) -> RuleAnswer:
     """The nodes of the pool are vGPU hosts: their driver is the vGPU manager.
 
-    The vGPU manager serves virtual machines; ``nvidia-smi`` prints ``CUDA Version: N/A`` there.
-    Whether a container runs on the host itself is not known: its GPUs belong to the guests.
+    The vGPU manager serves virtual machines; ``nvidia-smi`` on the host prints ``CUDA Version:
+    N/A``. It is not known whether a container can run on the host itself: its GPUs belong to the
+    guests.
 
     Example: a pool of A40 whose driver and ``node.vgpu-manager`` are both 535.154.02.
 

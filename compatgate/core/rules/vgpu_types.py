@@ -38,13 +38,12 @@ from compatgate.core.vgpus import (
 def vgpu_type(context: RuleContext) -> RuleAnswer:
     """The driver of the guest, or of its host, does not know this type of vGPU.
 
-    Types come with releases: L40S with 16.1, H200 with branch 570, B200 with 580. Types of Volta
-    and of the first Turing boards end with branch 580. A size that no release was found to have is
-    reported as unknown.
+    Releases add types: 16.1 added L40S, branch 570 added H200, 580 added B200. Types of Volta and
+    of the first Turing boards end with branch 580. A size that no known release has is unknown.
 
     Example: NVIDIA L40S-48Q with guest driver 535.54.03 (vGPU 16.0) is not known to work.
 
-    Fix: a guest driver whose branch names the type.
+    Fix: use a guest driver whose branch names the type.
 
     Source: names of vGPUs in NVIDIA's open kernel modules, by release.
     """
@@ -88,13 +87,15 @@ def _check_branch(
     )
     if version.major not in kind.branches:
         branches = ", ".join(map(str, kind.branches)) or "none that was read"
-        message = f"{title} {version} does not know {kind.prefix}: branches that do are {branches}"
+        message = (
+            f"{title} {version} does not support {kind.prefix}: branches with it are {branches}"
+        )
         need = f"branch {branches}"
         yield Problem("fail", component, message, version.text, need, kind.source, candidates)
         return
     first = kind.branches[version.major]
     if first and component == "driver" and version < first:
-        message = f"{title} {version} is not known to know {kind.prefix}, which came with {first}"
+        message = f"{title} {version} may not support {kind.prefix}, which came with {first}"
         need = f">={first}"
         yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
 
@@ -108,7 +109,7 @@ def vgpu_cuda(context: RuleContext) -> RuleAnswer:
 
     Example: a pool of ``A40-24A`` fails, ``A40-24Q`` passes.
 
-    Fix: a type of the C- or Q-series of the same size.
+    Fix: use a type of the C- or Q-series with the same size.
 
     Source: NVIDIA vGPU software user guide, "NVIDIA CUDA Toolkit and OpenCL Support on NVIDIA vGPU
     Software".
@@ -150,15 +151,15 @@ def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> It
 def vgpu_feature(context: RuleContext) -> RuleAnswer:
     """The type of vGPU cannot do what the workload needs.
 
-    Unified memory and CUDA peer to peer over NVLink work on types that own all memory of a GPU, the
-    former also of a MIG instance; peer to peer over PCIe works on none. Profilers work in Linux
-    guests. All of these are off by default: a plugin parameter of the vGPU turns them on, so what
-    the type can do is reported as not checked. Where no source speaks of a type, the answer is
-    unknown.
+    Unified memory and CUDA peer to peer over NVLink work on types that own all memory of a GPU;
+    unified memory also works on types that own all memory of a MIG instance. Peer to peer over
+    PCIe works on no type. Profilers work in Linux guests. All of these are off by default, and a
+    plugin parameter of the vGPU turns them on: for a type that supports them, a note says that the
+    parameter was not checked. Without a source for a type, the answer is unknown.
 
     Example: ``needs=unified-memory`` on ``A100D-40C`` fails, on ``A100D-80C`` it can be turned on.
 
-    Fix: a type that owns the whole GPU.
+    Fix: use a type that owns the whole GPU.
 
     Source: NVIDIA AI Enterprise documentation, "Unified Virtual Memory", "Peer-To-Peer CUDA
     Transfers"; vGPU user guide.

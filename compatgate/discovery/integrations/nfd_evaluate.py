@@ -138,7 +138,7 @@ class _Node:
         if inside == (asked.op == "In"):
             return _TermResult(True)
         return _TermResult(
-            False, (f"pci.device: {gpu.name if gpu else ''} is not among those asked for",)
+            False, (f"pci.device: {gpu.name if gpu else ''} is not among the required devices",)
         )
 
     def _module(self, name: str, asked: Expression) -> _TermResult:

@@ -106,7 +106,7 @@ def _kernel_modules(root: Root, notes: list[str]) -> Iterator[Observation]:
     nouveau = root.has(f"{_MODULES}/nouveau")
     if driver and driver.open is not None:
         if nouveau:
-            notes.append("the kernel has loaded nouveau besides the NVIDIA modules")
+            notes.append("the kernel has loaded nouveau in addition to the NVIDIA modules")
         flavour = "open" if driver.open else "proprietary"
         yield Observation("kernel-modules", flavour, PROC)
     elif nouveau and not root.has(f"{_MODULES}/nvidia"):

@@ -300,7 +300,7 @@ class LogSync:
     def _start_anew(self, cursor: Any) -> None:
         is_busy = cursor.execute(_RESTART).fetchone()[0]
         if is_busy:
-            what = "the database's log could not be synced, and readers keep it from starting anew"
+            what = "the database's log could not be synced, and readers prevent its restart"
             raise Unavailable(
                 what, field="database", hint="check the disk of the database; the gate retries"
             )

@@ -444,7 +444,7 @@ def _http_problem(error: HTTPException) -> Response:
 
 def _error_text(error: HTTPException) -> str:
     if error.code == 404:
-        return f"there is nothing at {request.path}; /api/v1/openapi.json lists every route"
+        return f"{request.path} does not exist; /api/v1/openapi.json lists every route"
     if error.code == 405:
         return f"{request.method} is not possible on {request.path}"
     return error.name

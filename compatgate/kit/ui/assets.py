@@ -61,7 +61,7 @@ def asset_path(name: str) -> str:
     """Return the address of a file below the pages' prefix."""
     digest, found = load_assets()
     if name not in found:
-        raise LookupError(f"there is no static file {name}")
+        raise LookupError(f"static file {name} does not exist")
     return f"/static/{digest}/{name}"
 
 
@@ -73,7 +73,7 @@ def send_asset(name: str) -> Response:
     """
     found = load_assets()[1].get(name)
     if found is None:
-        raise NotFound(f"there is no file {name!r}")
+        raise NotFound(f"file {name!r} does not exist")
     packs = request.accept_encodings["gzip"] > 0
     response = Response(found.packed if packs else found.plain, content_type=found.media)
     if packs:

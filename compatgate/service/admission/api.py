@@ -71,15 +71,15 @@ class Timeout(Struct, frozen=True):
     name="validate_kubernetes",
     query=Timeout,
     body=Body(AdmissionReview, examples=EXAMPLES),
-    returns=Returns(AdmissionReviewAnswer, "The decision; a denial is answered 200 as well"),
+    returns=Returns(AdmissionReviewAnswer, "The decision; denials also return 200"),
     refusal=AdmissionReviewAnswer,
 )
 def validate(call: Call[Timeout]) -> Reply:
     """Decide about a Kubernetes object, as a validating admission webhook.
 
-    Reads AdmissionReview v1. Each container that asks for GPUs becomes a question about its image
-    and the target that the pod is bound for; the decisions are logged, except in a dry run. What
-    cannot be read is refused in the same form, with the request's uid where it has one.
+    Reads AdmissionReview v1. Each container that requests GPUs becomes a question about its image
+    and the target of the pod. The gate logs the decisions, except in a dry run. It refuses a
+    malformed request in the same format, with the uid of the request if known.
     """
     raise NotImplementedError  # `make_view` answers: also what never becomes a call
 

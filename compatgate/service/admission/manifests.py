@@ -124,10 +124,10 @@ def advice(options: WebhookOptions) -> tuple[str, ...]:
     if options.failure_policy == "Fail":
         return (
             f"failurePolicy Fail refuses every GPU pod while no gate answers at {where}.",
-            "Apply this only once it answers; --failure-policy Ignore lets GPU pods in again.",
+            "Apply this only once it answers; --failure-policy Ignore admits GPU pods again.",
         )
     return (
-        f"failurePolicy Ignore lets GPU pods in unchecked while no gate answers at {where}.",
+        f"failurePolicy Ignore admits GPU pods unchecked while no gate answers at {where}.",
         "Once it answers, print this again with --failure-policy Fail and apply it.",
     )
 

@@ -374,8 +374,8 @@ def _no_pool(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec
 
 def _no_node(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec) -> Finding:
     denies = spec.policy.mode == "enforce" and asks.is_pod
-    what = f"no known node of {name} lets the pod in with {resource}"
-    mend = "fix: select nodes that there are, tolerate their taints, or report new nodes"
+    what = f"no known node of {name} accepts the pod with {resource}"
+    mend = "fix: select existing nodes, tolerate their taints, or report new nodes"
     return _finding(
         no_node_for_pod, "fail" if denies else "warn", f"{what}; {mend}", resource, None
     )

@@ -106,7 +106,7 @@ def _validations(kinds: Kinds) -> list[Object]:
         _well_formed(STACK_ANNOTATION, _STACK, "write name=version, like cuda=12.4,cudnn=9.1.0"),
         {
             "expression": f"!({_declines()}) || !({_asks(kinds)})",
-            "message": f'compatgate: {GPU_ANNOTATION} is "false", and a container asks for GPUs; '
+            "message": f'compatgate: {GPU_ANNOTATION} is "false", but a container requests GPUs; '
             "fix: remove the annotation, or the request",
             "reason": "Forbidden",
         },

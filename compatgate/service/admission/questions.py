@@ -186,7 +186,7 @@ class _QuestionMaker:
                     self._add(place, container, pod, stated, matrix)
         if declines_gpus(pod):
             self.remarks.append(
-                f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
+                f'{GPU_ANNOTATION}: "false" is ignored, the pod requests GPUs ({found[0].why})'
             )
 
     def _add(
@@ -407,7 +407,7 @@ def check_exemption(
     for name in names:
         waiver = waivers.get(name)
         if waiver is None:
-            why_not = why_not or f"there is no waiver {name!r}"
+            why_not = why_not or f"waiver {name!r} does not exist"
         elif problem := _problem(waiver, question, verdict, today):
             why_not = why_not or f"the waiver {name} {problem}"
         else:

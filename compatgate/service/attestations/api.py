@@ -39,9 +39,9 @@ class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
 def show_attestation(call: Call[AttestationQuery]) -> Reply:
     """Sign a verdict.
 
-    The subject is the image, where the gate read it and decided on nothing else; else it is the
-    stack. What-ifs are not signed (409), and without `serve --signing-key` nothing is. An
-    attestation counts until its `validUntil`; asking the gate again renews it.
+    The subject is the image if the gate read it and used no other source; otherwise it is the
+    stack. The answer is 409 for a what-if, and without `serve --signing-key`. An attestation
+    counts until its `validUntil`; asking the gate again renews it.
     """
     if call.principal.targets is not None:
         verdict = call.gate.show_verdict(call.args["id"])

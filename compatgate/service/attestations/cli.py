@@ -46,7 +46,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EPILOG
-    what = parser.add_argument_group("what is signed").add_argument
+    what = parser.add_argument_group("signed content").add_argument
     what("--verdict", metavar="ID", help="id of a verdict")
     what(
         "--target",
@@ -67,11 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="verdict",
         help="predicate: compatgate's or SLSA's",
     )
-    who = parser.add_argument_group("who decides and signs")
+    who = parser.add_argument_group("decider and signer")
     add_server(who, timeout_s=60)
     who.add_argument("--database", metavar="URL", help="use this database; needs --signing-key")
     add_signing(who)
-    where = parser.add_argument_group("where to").add_argument
+    where = parser.add_argument_group("output").add_argument
     where(
         "-o",
         "--output",

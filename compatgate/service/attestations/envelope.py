@@ -67,7 +67,7 @@ MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 def read_json(data: bytes, field: str) -> Any:
     """Return a JSON value.
 
-    Readers differ in which of two equal keys they believe; what is signed must leave no choice.
+    Readers differ in which of two equal keys they believe; signed content must leave no choice.
 
     Args:
         data: UTF-8.

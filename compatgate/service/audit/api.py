@@ -62,9 +62,8 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
 def verify_audit(call: Call[ChainQuery]) -> Reply:
     """Recompute the hash chain, and compare the logs, tokens and the matrix with it.
 
-    This reads what is new since the last seal: a verification that finds everything in order seals
-    it in the audit log. `full` reads everything, which takes minutes where there are millions of
-    decisions.
+    The verification reads only records since the last seal. If they are intact, the audit log gets
+    a new seal. `full` reads everything, which takes minutes for millions of decisions.
     """
     query = call.query
     return Reply(call.gate.history.verify(expected_head=query.head, full=query.full).to_json())

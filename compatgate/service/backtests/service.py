@@ -203,7 +203,7 @@ def _delete(
     written = {key_of(document) for document in read}
     for kind, name in deleted:
         if (kind, name) not in stored:
-            raise NotFound(f"there is no {kind} {name!r}", field="delete", value=name)
+            raise NotFound(f"{kind} {name!r} does not exist", field="delete", value=name)
         if (kind, name) in written:
             problem = f"the {kind} {name} is both written and deleted"
             raise BadInput(problem, field="delete", value=name)

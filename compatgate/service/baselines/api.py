@@ -84,7 +84,7 @@ class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
     scope="bless",
     tag="evidence",
     query=ApprovalQuery,
-    returns=Returns(BaselineDetailBody, "The baseline as it is now"),
+    returns=Returns(BaselineDetailBody, "The updated baseline"),
     errors=(404, 409),
 )
 def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
@@ -99,7 +99,7 @@ def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
     "/baselines/{id:big}/refuse",
     scope="bless",
     tag="evidence",
-    returns=Returns(BaselineDetailBody, "The baseline as it is now"),
+    returns=Returns(BaselineDetailBody, "The updated baseline"),
     errors=(404, 409),
 )
 def refuse_baseline(call: Call[NoQuery]) -> Reply:

@@ -147,7 +147,9 @@ def find_baseline(session: Session, number: int) -> BaselineRow:
     found = session.execute(select(*_COLUMNS).where(Baseline.id == number)).first()
     if found is None:
         hint = "compatgate canary baselines list shows every baseline"
-        raise NotFound(f"there is no baseline {number}", field="baseline", value=number, hint=hint)
+        raise NotFound(
+            f"baseline {number} does not exist", field="baseline", value=number, hint=hint
+        )
     return _row(found)
 
 

@@ -35,8 +35,8 @@ _PATIENCE_S = 120.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = (
-        "Decide about every running pod that asks for GPUs as admission would decide now, on the\n"
-        "pod's node. Exit status 1: admission would deny some pods (0 with --write, which reports\n"
+        "Evaluate every running pod that requests GPUs as admission would now, on the pod's\n"
+        "node. Exit status 1: admission would deny some pods (0 with --write, which reports\n"
         "them); 3: a pod could not be decided, or a report could not be written.\n\n"
         "examples:\n"
         "  compatgate k8s audit --namespace ml-train\n"

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait",
         default="4m",
         metavar="DURATION",
-        help="how long Fail waits for the gate, like 90s (default: 4m)",
+        help="time to wait for the gate before Fail is set, like 90s (default: 4m)",
     )
 
 

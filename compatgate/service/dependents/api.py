@@ -24,7 +24,7 @@ def list_dependents(call: Call[NoQuery]) -> Reply:
     """List what depends on an entry: targets, recorded stacks, reported nodes and other entries.
 
     Stacks are those of the last 30 days that the entry decided. Each is re-evaluated without the
-    entry: `lost` tells whether the gate would then no longer allow it.
+    entry: `lost`: the gate would then no longer allow it.
     """
     name, principal = call.args["name"], call.principal
     row = call.gate.matrix.get("Entry", name)

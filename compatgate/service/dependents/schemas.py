@@ -54,7 +54,7 @@ class DependentNodeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DependentsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What depends on an entry. `left_out` says what exceeded a limit; empty: nothing."""
+    """The dependents of an entry. `left_out` lists parts that exceeded a limit."""
 
     entry: str
     owner: str | None

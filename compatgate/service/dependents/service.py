@@ -60,7 +60,7 @@ def find_dependents(
     entry = snapshot.entries.get(name)
     if entry is None:
         hint = suggest_name(name, snapshot.entries)
-        raise NotFound(f"there is no entry {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(f"entry {name!r} does not exist", field="name", value=name, hint=hint)
     targets = [snapshot.targets[target] for target in _targets_of(entry, snapshot, reaches)]
     left_out: list[str] = []
     since = now - timedelta(days=DAYS)

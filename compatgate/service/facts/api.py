@@ -150,5 +150,5 @@ def show_rule(call: Call[NoQuery]) -> Reply:
     rule_id: str = call.args["id"].upper()
     if rule_id not in BY_ID:
         hint = suggest_name(rule_id, BY_ID)
-        raise NotFound(f"there is no rule {rule_id}", field="id", value=rule_id, hint=hint)
+        raise NotFound(f"rule {rule_id} does not exist", field="id", value=rule_id, hint=hint)
     return Reply(_rule_body(BY_ID[rule_id]))

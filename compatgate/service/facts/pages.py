@@ -99,7 +99,7 @@ def show_record(ask: PageRequest[Any]) -> HtmlPage:
     table, name = ask.args["table"], ask.args["name"]
     found = [one for one in read_records(ask.service, table) if one.name == name]
     if not found:
-        problem = f"there is no record {name!r} in {table}"
+        problem = f"record {name!r} does not exist in {table}"
         raise NotFound(
             problem, field="name", value=name, hint="see the page of the table for all names"
         )
@@ -175,7 +175,7 @@ def show_rule(ask: PageRequest[Any]) -> HtmlPage:
     if rule is None:
         hint = suggest_name(ask.args["id"].upper(), BY_ID)
         name = ask.args["id"]
-        raise NotFound(f"there is no rule {name}", field="id", value=name, hint=hint)
+        raise NotFound(f"rule {name} does not exist", field="id", value=name, hint=hint)
     context = {"rule": rule, "text": Markup(_make_markdown().render(rule.documentation))}  # noqa: S704
     return HtmlPage("rule.html", f"{rule.id} {rule.name}", context)
 

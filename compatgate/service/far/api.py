@@ -22,8 +22,8 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 def deliver_decisions(call: Call[NoQuery]) -> Reply:
     """Deliver batches of decisions that a far gate has recorded.
 
-    `compatgate serve --bundle` does that. A batch that is stored already changes nothing, so send
-    the same again after an error. The gate verifies the writer's hash chain. 409 `chain-forked`:
+    `compatgate serve --bundle` does that. Sending a stored batch again changes nothing, so repeat
+    the request after an error. The gate verifies the writer's hash chain. 409 `chain-forked`:
     another batch of this writer and sequence is stored. 409 `chain-gap`: the batch before is not
     stored. Begin another writer then. 503: try again later.
     """

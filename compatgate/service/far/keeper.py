@@ -109,7 +109,7 @@ class BundleStore:
         trusted = present_bundle(self.path, self.options.keys)
         if trusted is None:
             if self.path.exists():
-                _log.warning("%s is no bundle of a trusted key; it is ignored", self.path)
+                _log.warning("%s is not a bundle of a trusted key; it is ignored", self.path)
             return None
         try:
             return AppliedBundle.of(trusted)

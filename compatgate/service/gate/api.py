@@ -127,9 +127,9 @@ def parse_matrix_time(text: str) -> int | datetime:
 def show_bundle(call: Call[NoQuery]) -> Reply:
     """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere.
 
-    Poll with `If-None-Match`: 304 costs no look at the database. `compatgate bundle pull` does
-    that, verifies the signature, and refuses an older bundle. The answer is 409 without
-    `serve --signing-key`.
+    Poll with `If-None-Match`: 304 needs no database query. `compatgate bundle pull` does that,
+    verifies the signature, and refuses an older bundle. The answer is 409 without `serve
+    --signing-key`.
     """
     key_id = call.service.attestations.key_id()
     etag = call.gate.bundles.etag(key_id)
@@ -297,7 +297,7 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     snapshot.target(target)
     entry = snapshot.entries.get(name)
     if entry is None or not {target, ANY_TARGET} & set(entry.targets):
-        raise NotFound(f"there is no entry {name!r} for {target}", field="entry", value=name)
+        raise NotFound(f"entry {name!r} does not exist for {target}", field="entry", value=name)
     title = f"entry {name} on {target}: {entry.status}"
     badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)

@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _PULL_EPILOG = """\
-The file is replaced whole, once the signature is verified. An unsigned, damaged or older bundle is
-refused, and the file stays. exit status: 0 new or unchanged, 2 refused, 3 no answer
+Replaces the whole file after the signature is verified. Refuses an unsigned, damaged or older
+bundle, and then keeps the file. exit status: 0 new or unchanged, 2 refused, 3 no answer
 """
 
 

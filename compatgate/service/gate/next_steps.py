@@ -100,7 +100,7 @@ def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
     if waiver := guide.waive():
         steps.append(waiver)
     if question := guide.question():
-        steps.append(Step("Check again", "The answer should now be another.", _YOU, (question,)))
+        steps.append(Step("Check again", "The answer should be different now.", _YOU, (question,)))
     return [step for at, step in enumerate(steps) if step not in steps[:at]]
 
 
@@ -237,14 +237,16 @@ class _Guide:
     def _run_canary(self, finding: Json) -> Step:
         """Return the step that gives evidence: run a suite, or look at the run that failed."""
         why = _resolves(finding)
-        owner = "whoever runs canaries (scope operate)"
+        owner = "a person who runs canaries (scope operate)"
         if finding["rule"] == "CG813" and finding["have"]:
             run = finding["have"]
             commands = (
                 self._with_gate("canary", "show", run),
                 self._with_gate("canary", "discard", run, "--reason", "why it does not count"),
             )
-            several = "Mend what failed and run again. Discard it only if it failed otherwise."
+            several = (
+                "Correct the image and run again. Discard a run only if the image is not at fault."
+            )
             form = FormLink(f"Open {run}", ("runs", run), {}, "read")
             return Step(f"See why {run} failed", why, owner, commands, several, form=form)
         suite = _suite_of(finding)

@@ -136,7 +136,7 @@ def find_verdict(session: Session, verdict_id: str) -> str:
     if row is None:
         hint = "each gate stores its own verdicts: ask the gate that gave it"
         raise NotFound(
-            f"there is no verdict {verdict_id!r}", field="id", value=verdict_id, hint=hint
+            f"verdict {verdict_id!r} does not exist", field="id", value=verdict_id, hint=hint
         )
     return read_body(row.body, row.packed)
 
@@ -180,7 +180,7 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     """
     row = session.execute(select(*_ROW).where(Decision.id == number)).first()
     if row is None:
-        raise NotFound(f"there is no decision {number}", field="id", value=number)
+        raise NotFound(f"decision {number} does not exist", field="id", value=number)
     return _to_row(row)
 
 

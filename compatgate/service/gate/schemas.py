@@ -25,7 +25,7 @@ from compatgate.service.attestations.schemas import SignatureBody
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
 _STACK_VALUES = (
-    "version as text; `arch` and `require` are lists; `needs` is what it needs of each GPU, "
+    "version as text; `arch` and `require` are lists; `needs` lists requirements on each GPU, "
     '`["fp8", "60GiB"]`; `disable-require` is true or false; '
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "

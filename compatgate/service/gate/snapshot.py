@@ -122,7 +122,7 @@ class Snapshot(Struct, frozen=True):
         if why := self.unusable.get(name):
             raise Unavailable(f"the target {name!r} cannot be used: {why}", field="target")
         hint = suggest_name(name, self.targets)
-        raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
+        raise NotFound(f"target {name!r} does not exist", field="target", value=name, hint=hint)
 
 
 _NO_SUITES: Mapping[str, SuiteDefinition] = {}

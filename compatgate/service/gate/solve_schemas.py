@@ -51,7 +51,7 @@ class SolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     stack: Annotated[
         Annotated[dict[str, StackValue], Meta(max_length=MAX_KEYS)] | None,
         Meta(
-            description="properties of every stack besides versions: `arch`, `needs`",
+            description="properties of every stack in addition to versions: `arch`, `needs`",
             examples=[{"needs": ["bf16", "60GiB"]}],
         ),
     ] = None
@@ -110,7 +110,7 @@ class MissBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SolveBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Stacks that pass, best first; without any, the refused stacks that come nearest."""
+    """Stacks that pass, best first; if none passes, the nearest refused stacks."""
 
     want: dict[str, str]
     targets: list[str]

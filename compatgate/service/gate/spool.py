@@ -119,7 +119,7 @@ class SpoolFile:
                 made._number = number
                 return made
             if magic != _MAGIC:
-                _log.warning("%s is no spool of decisions: it is left alone", path)
+                _log.warning("%s is not a spool of decisions: it is ignored", path)
         except BlockingIOError:
             pass
         os.close(descriptor)

@@ -26,7 +26,7 @@ _MAC_BYTES = 16
 _KEY = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{22})")
 _HOUR, _MINUTE = 3600, 60
 _DAY = timedelta(days=1)
-_HINT = "ask whoever sent the link for a new one, or sign in"
+_HINT = "ask the sender of the link for a new one, or sign in"
 
 
 class VerdictLinks(Struct, frozen=True):
@@ -81,7 +81,7 @@ class VerdictLinks(Struct, frozen=True):
 
 
 def _refuse() -> Forbidden:
-    return Forbidden("this link does not open this verdict", field="key", hint=_HINT)
+    return Forbidden("this link is not valid for this verdict", field="key", hint=_HINT)
 
 
 def _sign(secret: Secret, verdict_id: str, end: int) -> str:

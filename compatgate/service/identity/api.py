@@ -55,7 +55,7 @@ def describe_sign_in(call: Call[NoQuery]) -> Reply:
     tag="sessions",
     targets="free",
     body=Body(SessionRequest),
-    returns=Returns(NewSessionBody, "The session and, this once, its secret", status=201),
+    returns=Returns(NewSessionBody, "The session with its secret, shown only once", status=201),
     errors=(403, 404),
 )
 def open_session(call: Call[NoQuery]) -> Reply:
@@ -90,7 +90,7 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
     "/sessions/{id}",
     scope="admin",
     tag="sessions",
-    returns=Returns(SessionBody, "The session as it is now"),
+    returns=Returns(SessionBody, "The ended session"),
     errors=(404,),
 )
 def end_session(call: Call[NoQuery]) -> Reply:
@@ -105,7 +105,7 @@ def end_session(call: Call[NoQuery]) -> Reply:
     scope=None,
     tag="sessions",
     targets="free",
-    returns=Returns(SessionBody, "The session as it is now"),
+    returns=Returns(SessionBody, "The ended session"),
     errors=(404,),
 )
 def end_own_session(call: Call[NoQuery]) -> Reply:

@@ -117,7 +117,7 @@ def find_session(session: Session, session_id: str) -> SessionRow:
     """
     row = session.execute(select(*_COLUMNS).where(IdentitySession.id == session_id)).first()
     if row is None:
-        raise NotFound(f"there is no session {session_id!r}", field="session", value=session_id)
+        raise NotFound(f"session {session_id!r} does not exist", field="session", value=session_id)
     return _row(row)
 
 

@@ -32,7 +32,7 @@ class CheckOptions(Struct, frozen=True, forbid_unknown_fields=True):
     targets="checked",
     query=CheckOptions,
     body=Body(ManifestCheckRequest, examples=EXAMPLES),
-    returns=Returns(ManifestCheckBody, "What admission would answer; denials also return 200"),
+    returns=Returns(ManifestCheckBody, "The answer of admission; denials also return 200"),
     errors=(503,),
 )
 def check_manifest(call: Call[CheckOptions]) -> Reply:

@@ -149,10 +149,9 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     """Import documents as one revision, or not at all.
 
     The body is a JSON list of documents, or YAML documents, with at most one value for each 24
-    bytes of the server's largest request. If there are mistakes, nothing changes;
-    the error lists every mistake with its line and field. With `dry_run`, `preview` says which
-    canary runs a blessing lacks, and what each waiver would let through of the decisions of the
-    last 30 days.
+    bytes of the server's largest request. If there are mistakes, nothing changes; the error lists
+    every mistake with its line and field. With `dry_run`, `preview` says which canary runs a
+    blessing lacks, and which decisions of the last 30 days each waiver would allow.
     """
     sources = _read_sources(call, call.query.file)
     by, dry_run = call.by(), call.query.dry_run
@@ -260,7 +259,9 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     scope="read",
     tag="matrix",
     query=PackagesReportOptions,
-    returns=Returns(PackagesReportBody, "What `packages: enforce` would stop"),
+    returns=Returns(
+        PackagesReportBody, "Decisions and entries that `packages: enforce` would stop"
+    ),
     errors=(404,),
 )
 def packages_report(call: Call[PackagesReportOptions]) -> Reply:

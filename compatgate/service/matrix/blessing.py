@@ -149,7 +149,7 @@ def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) ->
     state = assess_evidence(edits, snapshot, facts)
     if state.required:
         raise EvidenceNeeded(
-            "a policy asks for canary runs before this is blessed: " + state.describe_required(),
+            "a policy requires canary runs before this is blessed: " + state.describe_required(),
             field="spec.evidenceOverride",
             value=state.required[0].entry,
             hint="keep the entry a candidate until these suites have passed, or state in"

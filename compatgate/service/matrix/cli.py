@@ -241,8 +241,8 @@ examples:
   compatgate matrix packages-report
   compatgate matrix packages-report --target prod-a100 --since 2026-11-03 --format json
 
-Checks the targets whose policy says packages: audit. Settle the open packages, then change the
-policy to packages: enforce.
+Checks the targets whose policy says packages: audit. Resolve the open packages, then change
+the policy to packages: enforce.
 
 exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
@@ -417,7 +417,7 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
             hints.append(error.hint)
     if not found:
         hint = next((hint for hint in hints if hint.startswith("did you mean")), "")
-        what = f"there is no entry, waiver or target {args.name!r}"
+        what = f"no entry, waiver or target has the name {args.name!r}"
         raise NotFound(what, field="name", value=args.name, hint=hint)
     return found
 

@@ -30,9 +30,8 @@ examples:
   compatgate matrix export --known-good prod-a100 -o before.yaml
   compatgate matrix export --split ./matrix --sync fleet
 
-Equal matrices give the same bytes. --split changes files that differ, where their documents are:
-comments, order and form stay. It adds new documents as KIND/NAME.yaml, and removes documents that
-are not stored.
+Equal matrices give the same bytes. --split edits documents in their files, and keeps comments,
+order and form. It adds new documents as KIND/NAME.yaml, and removes documents that are not stored.
 """
 _FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
 _MODE = 0o644

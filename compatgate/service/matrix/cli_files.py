@@ -294,7 +294,7 @@ def describe_preview(result: Body) -> Iterator[str]:
     needs = preview.get("needs", ())
     for need in needs[:_MAX_NEEDS]:
         state = f"run {need['failed']} failed" if need["failed"] else "has not passed"
-        asked = "a policy asks for it" if need["required"] else "not required"
+        asked = "a policy requires it" if need["required"] else "not required"
         yield strip_controls(
             f"evidence: suite {need['suite']} for {need['entry']} on {need['target']},"
             f" {need['sku']}, driver {need['driver']}: {state} ({asked})"

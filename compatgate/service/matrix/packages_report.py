@@ -51,7 +51,7 @@ def list_audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[s
     """
     if name is not None and name not in snapshot.documents:
         hint = suggest_name(name, snapshot.documents)
-        raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
+        raise NotFound(f"target {name!r} does not exist", field="target", value=name, hint=hint)
     return tuple(
         sorted(
             target

@@ -102,5 +102,7 @@ def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
     stored = lists.get_document(session, kind, name)
     if stored is None:
         hint = lists.suggest_names(session, kind, name)
-        raise NotFound(f"there is no {kind.lower()} {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(
+            f"{kind.lower()} {name!r} does not exist", field="name", value=name, hint=hint
+        )
     return stored

@@ -253,8 +253,10 @@ def require_revision(session: Session, number: int) -> Any:
     if 0 < number <= last:
         row = session.execute(select(Revision.__table__).where(Revision.number == number)).first()
     if row is None:
-        hint = f"the latest revision is {last}" if last else "there are no revisions yet"
-        raise NotFound(f"there is no revision {number}", field="revision", value=number, hint=hint)
+        hint = f"the latest revision is {last}" if last else "no revisions yet"
+        raise NotFound(
+            f"revision {number} does not exist", field="revision", value=number, hint=hint
+        )
     return row
 
 

@@ -130,7 +130,7 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of the matrix that waits for a second person, or did."""
+    """A change of the matrix that waits or waited for a second person."""
 
     id: str
     digest: Annotated[str, Meta(description="SHA-256 of the documents before and after")]
@@ -187,7 +187,7 @@ class LetThroughBody(Struct, frozen=True):
 
 
 class WaiverScopeBody(Struct, frozen=True):
-    """What a waiver would let through of the recorded questions: a backtest of it alone."""
+    """Recorded questions that a waiver would allow: a backtest of only this waiver."""
 
     name: str
     days: Annotated[int, Meta(description="number of days of decisions")]
@@ -199,7 +199,7 @@ class WaiverScopeBody(Struct, frozen=True):
 
 
 class ImportPreviewBody(Struct, frozen=True):
-    """What a dry run foresees besides changed fields."""
+    """Effects that a dry run predicts, in addition to changed fields."""
 
     runs: Annotated[
         list[str], Meta(description="canary runs that count as evidence for a blessing")

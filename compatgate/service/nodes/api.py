@@ -102,9 +102,9 @@ def list_nodes(call: Call[NodeFilters]) -> Reply:
 def report_nodes(call: Call[ReportQuery]) -> Reply:
     """Report nodes: labels, the kubelet's resources, the node's own report.
 
-    The own report names the driver, the GPUs, the platform and the parts of the node that were
-    seen. A repeated report changes only the time. The node shows disagreeing sources, and its own
-    report decides. New nodes, other drivers, other GPUs and other parts are audited.
+    The node's own report names its driver, GPUs, platform and observed parts. A repeated report
+    changes only the time. The node shows disagreeing sources, and its own report decides. New
+    nodes, other drivers, other GPUs and other parts are audited.
     """
     report = to_struct(call.document(), Report)
     found = call.gate.nodes.report(report, by=call.principal.name, dry_run=call.query.dry_run)
@@ -117,7 +117,7 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     scope="operate",
     tag="nodes",
     body=Body(HealthReport, examples={"health": HEALTH_EXAMPLE}),
-    returns=Returns(HealthStored, "What was new"),
+    returns=Returns(HealthStored, "The new information"),
 )
 def report_health(call: Call[NoQuery]) -> Reply:
     """Report the GPU errors of nodes in a period; a period without errors is worth reporting, too.

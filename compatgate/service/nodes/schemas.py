@@ -77,7 +77,7 @@ class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node; a source that is left out keeps its previous report."""
+    """A node; an omitted source keeps its previous report."""
 
     name: Name
     seen_at: Annotated[
@@ -245,8 +245,8 @@ class HealthOfNode(Struct, frozen=True, forbid_unknown_fields=True):
     driver: Annotated[
         Line | None,
         Meta(
-            description="that was loaded in all of it; default: the one that the node last"
-            " reported, and the period starts when that was loaded"
+            description="driver that was loaded during the whole period; default: the last"
+            " reported driver, and the period starts when this driver was loaded"
         ),
     ] = None
     xids: Annotated[

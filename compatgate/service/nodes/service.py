@@ -346,7 +346,7 @@ def pick_node(session: Session, name: str, cluster: str | None) -> NodeRow:
     found = [row for row in nodes.find_by_name(session, name) if cluster in (None, row.cluster)]
     if not found:
         hint = "report nodes with: compatgate k8s nodes --report"
-        raise NotFound(f"there is no node {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(f"node {name!r} does not exist", field="name", value=name, hint=hint)
     if len(found) > 1:
         hint = f"of {', '.join(row.cluster for row in found[:5])}"
         raise Conflict(f"{len(found)} clusters have a node {name!r}", field="cluster", hint=hint)

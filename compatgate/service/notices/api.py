@@ -151,7 +151,7 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
 def resolve_incident(call: Call[NoQuery]) -> Reply:
     """Resolve an open incident.
 
-    It comes back when it gets worse, when something else is affected, or when it happens again.
+    It reopens if it gets worse, affects another object, or happens again.
     """
     asked = to_struct(call.document(), ResolveRequest)
     row = call.gate.incidents.resolve(call.args["id"], _by(call, asked.comment))
@@ -207,7 +207,7 @@ def show_channel(call: Call[NoQuery]) -> Reply:
     scope="admin",
     tag="notices",
     body=Body(ChannelRequest, examples={"webhook": CHANNEL, "email": MAIL}),
-    returns=Returns(ChannelMade, "The channel and, this once, a key that the gate made"),
+    returns=Returns(ChannelMade, "The channel; a key that the gate created is shown only once"),
 )
 def set_channel(call: Call[NoQuery]) -> Reply:
     """Create or replace a channel. Its URL and key are never shown again."""
@@ -236,7 +236,7 @@ def delete_channel(call: Call[NoQuery]) -> Reply:
     "/notices/channels/{name}/test",
     scope="operate",
     tag="notices",
-    returns=Returns(NoticeDeliveryBody, "What became of the test message"),
+    returns=Returns(NoticeDeliveryBody, "The result of the test message"),
     errors=(404,),
 )
 def test_channel(call: Call[NoQuery]) -> Reply:

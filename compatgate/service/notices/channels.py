@@ -43,7 +43,7 @@ def find_channel(session: Session, name: str) -> ChannelRow:
     row = session.execute(select(*_CHANNEL).where(NoticeChannel.name == name)).first()
     if row is None:
         hint = "compatgate notices channels lists them"
-        raise NotFound(f"there is no channel {name!r}", field="channel", value=name, hint=hint)
+        raise NotFound(f"channel {name!r} does not exist", field="channel", value=name, hint=hint)
     return ChannelRow(**row._mapping)
 
 
@@ -120,7 +120,7 @@ def find_subscription(session: Session, name: str) -> SubscriptionRow:
     row = session.execute(select(*_SUBSCRIPTION).where(NoticeSubscription.name == name)).first()
     if row is None:
         hint = "compatgate notices list shows them"
-        what = f"there is no subscription {name!r}"
+        what = f"subscription {name!r} does not exist"
         raise NotFound(what, field="subscription", value=name, hint=hint)
     return _to_subscription(row)
 

@@ -351,7 +351,7 @@ def _find_hold(view: UpgradeView, now: datetime) -> str:
     if view.decision.answer == "wait" and view.decision.held:
         return "; ".join(view.decision.reasons)
     if wave and wave.held_until and now - wave.held_until > IDLE:
-        return f"nobody has continued wave {wave.number} since {wave.held_until:%Y-%m-%d %H:%MZ}"
+        return f"no one has continued wave {wave.number} since {wave.held_until:%Y-%m-%d %H:%MZ}"
     return ""
 
 

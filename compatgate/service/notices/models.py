@@ -16,7 +16,7 @@ from compatgate.service.notices.schemas import ChannelKind, DeliveryState, Urgen
 
 
 class Incident(Base):
-    """A condition that needs attention, or did. Surveys open and end it; people snooze it."""
+    """A condition that needs or needed attention. Surveys open and end it; people snooze it."""
 
     __tablename__ = "incidents"
     __table_args__ = (Index(None, "state", "kind"),)

@@ -337,7 +337,7 @@ def find_delivery(session: Session, number: str) -> DeliveryRow:
     row = session.execute(select(*_DELIVERY).where(NoticeDelivery.id == number)).first()
     if row is None:
         hint = "compatgate notices deliveries lists them"
-        raise NotFound(f"there is no delivery {number!r}", field="id", value=number, hint=hint)
+        raise NotFound(f"delivery {number!r} does not exist", field="id", value=number, hint=hint)
     return _to_delivery(row)
 
 

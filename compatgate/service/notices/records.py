@@ -138,7 +138,7 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> Iter
         count = sum(one.count for one in found)
         times = "once" if count == 1 else f"{count:,} times"
         where = ", ".join(targets[:_MAX_NAMED])
-        note = f"is revoked, and was asked for {times} in the last 30 days on {where}"
+        note = f"is revoked, but was requested {times} in the last 30 days on {where}"
         entry = snapshot.entries[name]
         if entry.replacement:
             note += f"; use {entry.replacement}"

@@ -225,7 +225,7 @@ def find_incident(session: Session, number: int) -> IncidentRow:
     found = load_incidents(session, [number])
     if not found:
         hint = "compatgate notices incidents lists them"
-        raise NotFound(f"there is no incident {number}", field="id", value=number, hint=hint)
+        raise NotFound(f"incident {number} does not exist", field="id", value=number, hint=hint)
     return found[0]
 
 

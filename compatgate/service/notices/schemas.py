@@ -30,7 +30,7 @@ class IncidentMember(Struct, frozen=True):
 
 
 class IncidentBody(Struct, frozen=True):
-    """A condition that needs attention, or did."""
+    """A condition that needs or needed attention."""
 
     id: int
     kind: IncidentKind
@@ -76,7 +76,7 @@ class ResolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReopenRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A snoozed or resolved incident that needs attention after all."""
+    """A request to reopen a snoozed or resolved incident."""
 
     comment: Annotated[str, Meta(max_length=2000)] = ""
 

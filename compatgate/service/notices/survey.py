@@ -296,7 +296,7 @@ def find_unlocked(
                     _works(component, text, pool, snapshot.facts, now, known)
                     for pool in target.pools
                 ):
-                    found[target.name] = f"{component} {text} works there by the vendors' facts"
+                    found[target.name] = f"{component} {text} works on it by the vendors' facts"
     return found
 
 

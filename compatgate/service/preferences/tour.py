@@ -42,7 +42,7 @@ STEPS = (
         "Choose a cell to see the reason and the nearest fix.",
     ),
     TourStep(
-        "ask", "gate", "Ask: may this stack run there?",
+        "ask", "gate", "Ask: may this stack run on this target?",
         "The same question that CI and Kubernetes ask. The answer names each rule, what is there, "
         "what is needed, and the source of the statement.",
         "Ask torch=2.4.1+cu124 on a target, or type it into the search field of any page.",

@@ -53,7 +53,7 @@ class Demand(Struct, frozen=True):
         if lacking <= 0:
             return ""
         of = f" of {', '.join(self.approvers)}" if self.approvers else ""
-        return f"{self.target} asks for {lacking} more approval{'s' if lacking > 1 else ''}{of}"
+        return f"{self.target} requires {lacking} more approval{'s' if lacking > 1 else ''}{of}"
 
 
 def find_demands(lookup: DocumentLookup, edits: Sequence[Edit]) -> list[Demand]:
@@ -239,7 +239,7 @@ def _refuse(
         count = "two people" if most == 2 else f"{most} people"
         rest = "the other" if most == 2 else "the others"
         return ApprovalNeeded(
-            f"the policy of {targets} asks for {count}: {number} waits for {rest}",
+            f"the policy of {targets} requires {count}: {number} waits for {rest}",
             store=store,
             value=number,
             hint=f"another person must approve within {proposals.LIFETIME.days} days: compatgate"
@@ -247,7 +247,7 @@ def _refuse(
         )
     targets = ", ".join(demand.target for demand in demands if demand.proposed)
     return ProposalNeeded(
-        f"the policy of {targets} asks for a proposal: {number} is open",
+        f"the policy of {targets} requires a proposal: {number} is open",
         store=store,
         value=number,
         hint=f"merge the proposal: compatgate matrix merge {number}",

@@ -56,7 +56,7 @@ class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 def list_proposals(call: Call[ProposalFilters]) -> Reply:
     """List proposals, newest first.
 
-    A page can have fewer items than its limit, and still a next one.
+    A page can have fewer items than its limit although a next page exists.
     """
     found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
     return page_reply(found, lambda view: summarize(view.row, view.readiness))
@@ -77,7 +77,7 @@ def create_proposal(call: Call[NoQuery]) -> Reply:
     """Propose a change of the matrix.
 
     The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
-    of entries. Nothing changes until somebody merges the proposal.
+    of entries. Nothing changes until a person merges the proposal.
     """
     view = call.gate.proposals.propose(
         _request(call), call.by(), most=call.service.settings.max_values
@@ -123,7 +123,7 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
 def change_proposal(call: Call[NoQuery]) -> Reply:
     """Replace the edits of your own proposal, based on the current matrix.
 
-    Approvals count for the edits that were approved: they fall when the edits change.
+    An approval counts only for the approved edits: a change of the edits removes it.
     """
     made = call.gate.proposals.change(
         call.args["id"], _request(call), call.by(), most=call.service.settings.max_values
@@ -161,8 +161,8 @@ def comment_proposal(call: Call[NoQuery]) -> Reply:
 def approve_proposal(call: Call[NoQuery]) -> Reply:
     """Approve the edits of another person's proposal.
 
-    Its author cannot (403). With `merge: approved`, the last approval that the policies ask for
-    merges it, if the approver has the scope for the edits.
+    The author cannot approve (403). With `merge: approved`, the last approval that the policies
+    require merges the proposal, if the approver has the scope for the edits.
     """
     asked = to_struct(call.document(), ApproveRequest)
     view = call.gate.proposals.approve(
@@ -243,7 +243,8 @@ def backtest_proposal(call: Call[NoQuery]) -> Reply:
 def close_proposal(call: Call[NoQuery]) -> Reply:
     """Close a proposal without merging it.
 
-    Its author withdraws it so; to close another person's needs the scope `approve`.
+    Authors withdraw their proposals this way. Closing another person's proposal needs the scope
+    `approve`.
     """
     asked = to_struct(call.document(), CommentRequest)
     return _reply(call.gate.proposals.close(call.args["id"], call.principal, text=asked.comment))
@@ -263,9 +264,9 @@ def close_proposal(call: Call[NoQuery]) -> Reply:
 def revert_revision(call: Call[NoQuery]) -> Reply:
     """Revert a revision: restore the documents that it changed, as a new revision.
 
-    A direct revert needs the scope of a direct change. It is refused (409) where later revisions
-    changed these documents, and where a policy asks for more people or a proposal, which is
-    open then.
+    A direct revert needs the scope of a direct change. It is refused (409) if later revisions
+    changed these documents. It is also refused if a policy requires more people or a proposal; the
+    proposal is then open.
     """
     asked = to_struct(call.document(), RevertRequest)
     revision, proposal, edits = call.gate.proposals.revert(
@@ -296,7 +297,7 @@ class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     returns=Returns(ApprovalBody, "A page of approvals", paged=True, etag=True),
 )
 def list_approvals(call: Call[ApprovalFilters]) -> Reply:
-    """List changes that wait for a second person, or did; newest first."""
+    """List changes that wait or waited for a second person, newest first."""
     filters = call.query.filters()
     waiting = filters.pop("waiting")
     found = call.gate.proposals.list(**filters, asked=True, is_open=waiting)
@@ -336,7 +337,7 @@ def _find(call: Call[NoQuery]) -> ProposalView:
     if not view.row.asking:
         number = view.row.id
         hint = "it is a proposal: use /proposals"
-        raise NotFound(f"there is no approval {number!r}", field="id", value=number, hint=hint)
+        raise NotFound(f"approval {number!r} does not exist", field="id", value=number, hint=hint)
     return view
 
 
@@ -349,7 +350,7 @@ def _find(call: Call[NoQuery]) -> ProposalView:
     errors=(404,),
 )
 def show_approval(call: Call[NoQuery]) -> Reply:
-    """Show a change that waits for a second person, or did."""
+    """Show a change that waits or waited for a second person."""
     return Reply(_body(_find(call).row))
 
 
@@ -365,8 +366,8 @@ def show_approval(call: Call[NoQuery]) -> Reply:
 def approve_change(call: Call[NoQuery]) -> Reply:
     """Approve a change as the second person, and apply it.
 
-    Its author cannot (403). A change is made only to the documents that its author saw (409). Where
-    a policy asks for more people, the last one makes it.
+    The author cannot approve (403). The gate refuses the change if its documents have changed
+    since (409). If a policy requires more people, the last approval applies the change.
     """
     number = _find(call).row.id
     return Reply(_body(call.gate.proposals.approve(number, call.principal).row))

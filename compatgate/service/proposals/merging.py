@@ -123,7 +123,7 @@ def make_merge(session: Session, view: ProposalView, by: Principal, override: st
     required = readiness.evidence.required
     if required and not override:
         raise EvidenceNeeded(
-            f"{row.id} lacks evidence that a policy asks for: "
+            f"{row.id} lacks evidence that a policy requires: "
             + readiness.evidence.describe_required(),
             field="override",
             value=row.id,

@@ -212,7 +212,7 @@ def find_proposal(session: Session, number: str) -> ProposalRow:
     row = session.execute(select(Proposal.__table__).where(Proposal.id == number)).first()
     if row is None:
         hint = "compatgate matrix proposals lists them"
-        what = f"there is no proposal {number!r}"
+        what = f"proposal {number!r} does not exist"
         raise NotFound(what, field="id", value=number, hint=hint)
     return _with_events(session, [_row(row)])[0]
 

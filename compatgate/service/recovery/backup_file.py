@@ -230,7 +230,7 @@ class _Reading:
         if trailer.sha256 != digest or trailer.rows != self._rows:
             raise _damaged(self._name, "was changed: its digest does not match")
         if next(lines, None) is not None:
-            raise _damaged(self._name, "goes on after its last line")
+            raise _damaged(self._name, "continues after its last line")
 
 
 def _header(line: bytes, name: str) -> BackupHeader:

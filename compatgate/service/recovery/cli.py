@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from compatgate.service.recovery.restore import RestoreReport
 
 _BACKUP_EPILOG = """\
-The backup shows one moment of the database, and no writer waits for it. The file has mode 0600: it
-holds digests of tokens and names of callers. Store the head of the audit chain elsewhere.
+The backup is a consistent snapshot of the database; writers do not wait. The file has mode 0600: it
+contains digests of tokens and names of callers. Store the head of the audit chain elsewhere.
 exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
 """
 _RESTORE_EPILOG = """\
@@ -26,7 +26,7 @@ way round. A backup of an older version is migrated.
 exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
 """
 _VERIFY_EPILOG = """\
-A backup is rebuilt in a temporary file ($TMPDIR) to see that it can be restored.
+A backup is rebuilt in a temporary file ($TMPDIR) to check that it can be restored.
 exit status: 0 sound, 1 a check failed, 2 bad input
 """
 

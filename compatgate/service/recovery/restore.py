@@ -125,7 +125,7 @@ def open_backup(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise NotFound(f"there is no {path}", field="backup", value=path) from None
+        raise NotFound(f"{path} does not exist", field="backup", value=path) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise BadInput(f"cannot read {path}: {reason}", field="backup", value=path) from None
@@ -296,7 +296,7 @@ def _holds_data(name: str) -> Conflict:
 
 
 def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainReport]:
-    """Build an SQLite file from a backup, to see that it can be restored.
+    """Build an SQLite file from a backup, to check that it can be restored.
 
     Args:
         path: of the backup.

@@ -27,7 +27,7 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="targets",
     targets="checked",
     query=ReportOptions,
-    returns=Returns(TargetReportBody, "What happened, and what would be answered today"),
+    returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
     errors=(404,),
 )
 def report(call: Call[ReportOptions]) -> Reply:

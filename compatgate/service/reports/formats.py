@@ -63,7 +63,7 @@ def _different(report: Body) -> Section:
         details += [f"gone ({f['cause']}): {f['rule']} {f['message']}" for f in one["gone"]]
         text = f"{_subject(one)}: {then} then, {today} today ({one['decisions']} decisions)"
         items.append(Item(text, tuple(details)))
-    return Section("Would be answered otherwise today", tuple(items))
+    return Section("Other answers today", tuple(items))
 
 
 def _asked(report: Body) -> Section:

@@ -15,7 +15,7 @@ EventKind = Literal["change", "approval", "facts", "question", "run", "nodes"]
 
 
 class ReportEventBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that happened; `ref` names the revision, verdict, run or link of the audit log."""
+    """An event; `ref` names the revision, verdict, run or link of the audit log."""
 
     at: datetime
     kind: EventKind
@@ -84,7 +84,7 @@ class AskedQuestionBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportCountsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Numbers of a report; `different`: decisions that would be answered otherwise today."""
+    """Numbers of a report; `different`: decisions that would get another answer today."""
 
     changes: int
     decisions: int
@@ -97,7 +97,7 @@ class ReportCountsBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TargetReportBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened on a target. `left_out` says what exceeded the limits; empty: nothing."""
+    """The events on a target. `left_out` lists parts that exceeded a limit."""
 
     target: str
     since: datetime

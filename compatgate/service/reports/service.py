@@ -108,7 +108,7 @@ def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
         return
     if not revisions.list_changes(session, "Target", target, limit=1).items:
         hint = suggest_name(target, snapshot.documents)
-        raise NotFound(f"there is no target {target!r}", field="target", value=target, hint=hint)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
 
 
 def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, str]]:
@@ -139,7 +139,7 @@ def _summarise(counts: ReportCountsBody) -> str:
     parts = [
         f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied, "
         f"{counts.undecided} undecided)",
-        f"{counts.different} of them would be answered otherwise today",
+        f"{counts.different} of them would get another answer today",
         f"{counts.changes} changes of the matrix",
         f"{counts.runs} canary runs",
         f"{counts.node_events} events of nodes",
@@ -244,7 +244,7 @@ def _decide_again(
     why = ""
     try:
         if body["target"] not in snapshot.targets:
-            why = "there is no such target any more: decided by its recorded pools, without policy"
+            why = "the target no longer exists: decided by its recorded pools, without policy"
         today = evaluate_again(body, snapshot, now)
     except CompatgateError as error:
         why = f"it cannot be re-evaluated: {error.detail}"

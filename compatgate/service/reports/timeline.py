@@ -144,7 +144,7 @@ def run_events(
 def _of_run(run: RunRow) -> Iterator[ReportEventBody]:
     where = ", ".join(filter(None, (run.gpu, run.driver and f"driver {run.driver}", run.entry)))
     about = f"suite {run.suite}{f' ({where})' if where else ''}"
-    yield ReportEventBody(run.created_at, "run", run.asked_by, f"asked for {about}", run.id)
+    yield ReportEventBody(run.created_at, "run", run.asked_by, f"requested: {about}", run.id)
     if run.finished_at is not None:
         who = run.on_host or run.worker or run.asked_by
         details = [run.reason] if run.reason else []

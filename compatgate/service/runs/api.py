@@ -110,8 +110,8 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 def import_report(call: Call[NoQuery]) -> Reply:
     """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source.
 
-    It becomes a finished run for each node, partition or certification that it is about. A
-    policy counts it only where it names `FORMAT@SOURCE` under `canary.imported`.
+    Each node, partition or certification in the report becomes a finished run. A policy counts it
+    only where it names `FORMAT@SOURCE` under `canary.imported`.
     """
     body = to_struct(call.document(), ImportRequest)
     asked = Import(**{name: getattr(body, name) for name in Import.__struct_fields__})
@@ -183,14 +183,14 @@ class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
     targets="checked",
     reason="query",
     query=DiscardReason,
-    returns=Returns(RunDetailBody, "The run, which counts for nothing now"),
+    returns=Returns(RunDetailBody, "The discarded run"),
     errors=(404, 409),
 )
 def discard_run(call: Call[DiscardReason]) -> Reply:
     """Discard a judged run: its result no longer counts.
 
-    Its failure denies until then, whatever other runs show. The audit log keeps who discarded it
-    and why. A run cannot be counted again.
+    Until then, its failure denies, even if other runs pass. The audit log records the person and
+    the reason. A discarded run cannot be restored.
     """
     by = call.by()
     found = call.gate.runs.discard(_reached_run(call), by=by.author, reason=by.reason)
@@ -267,9 +267,9 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
 def show_logs(call: Call[LogOptions]) -> Reply:
     """Show the log of a run; 410 says when and by whom it was removed.
 
-    With `follow` the answer is a stream of server-sent events, which ends with `end` when the run
-    has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
-    many as the server has threads to spare are served at once.
+    With `follow`, the answer is a stream of server-sent events, which ends with the event `end`
+    when the run has ended. If a stream ends without `end`, continue with `after` or
+    `Last-Event-ID`. The free threads of the server limit the number of streams.
     """
     run_id, query, runs = _reached_run(call), call.query, call.gate.runs
     check_log_exists(runs, run_id, query.step)
@@ -401,8 +401,8 @@ class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
 def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
     """Follow metrics over finished runs, and find changes of their level.
 
-    Those that became worse come first. A history crosses stacks and drivers; each change names the
-    parts that changed with it.
+    Metrics that became worse come first. A history covers all stacks and drivers; each change
+    names the parts that changed with it.
     """
     query = call.query
     found = call.gate.runs.histories(

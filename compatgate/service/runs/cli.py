@@ -79,7 +79,10 @@ def run_start(args: argparse.Namespace) -> int:
             try:
                 made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
             except KeyboardInterrupt:
-                print(f"\nstill there: compatgate canary cancel {' '.join(ids)}", file=sys.stderr)
+                print(
+                    f"\nnot ended yet; to cancel: compatgate canary cancel {' '.join(ids)}",
+                    file=sys.stderr,
+                )
                 raise
     print_runs(made, args.format)
     return exit_status(made) if args.wait else 0
@@ -216,9 +219,9 @@ def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _DISCARD_EPILOG = """\
-A failed run denies its GPU content until it is older than the policy's maxAge, whatever passes
-later. Discard it only where the failure was not the image's: a broken host, for example. Nobody can
-count a discarded run again. Needs the scope bless.
+A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
+pass. Discard it only if the image is not the cause: a broken host, for example. A discarded run
+cannot be restored. Needs the scope bless.
 
 example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
 """

@@ -30,7 +30,7 @@ class DiscardedRun(Base):
 
 
 class Discard(Struct, frozen=True):
-    """Who discarded a run, when and why."""
+    """The person who discarded a run, with time and reason."""
 
     run: str
     discarded_by: str

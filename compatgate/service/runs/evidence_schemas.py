@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 
 class ComparisonBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a run in pairs found, by its worst metric; what is not known is left out."""
+    """The result of a run in pairs, by its worst metric; unknown values are omitted."""
 
     reference: Annotated[str | None, Meta(description="digest of the reference image")] = None
     entry: Annotated[str, Meta(description="entry that the reference image represents")] = ""
@@ -33,7 +33,7 @@ class ComparisonBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a judged run was bound to; what is not known is left out."""
+    """The content that a judged run is bound to; unknown values are omitted."""
 
     image: Annotated[str | None, Meta(description="digest of the image under test")] = None
     images: Annotated[list[str], Meta(description="other digests of the image under test")] = []
@@ -76,7 +76,7 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DiscardBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who discarded a run, when and why."""
+    """The person who discarded a run, with time and reason."""
 
     by: str
     reason: str

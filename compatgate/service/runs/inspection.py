@@ -48,7 +48,7 @@ def explain_judgement(metric: MetricJudgement) -> list[str]:
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
     lines += [_sentence(aspect.reason) for aspect in others]
     if metric.missing:
-        lines.append(f"To settle it: {metric.missing}.")
+        lines.append(f"To decide: {metric.missing}.")
     return lines
 
 

@@ -121,7 +121,7 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.suite, None if run.source else link("suites") + f"#{run.suite}", note=_told(run)),
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
-        Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "asked for"),
+        Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "requested"),
         Cell(run_note(run)),
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
         run_seconds(run),

@@ -78,7 +78,7 @@ def find_against(
 def _check_image(asked: str, snapshot: Snapshot) -> str:
     if not set(asked) & set("/:@"):
         hint = suggest_name(asked, snapshot.entries) or "an image has a tag or digest"
-        what = f"there is no entry {asked!r}"
+        what = f"entry {asked!r} does not exist"
         raise NotFound(what, field="against", value=asked, hint=hint)
     try:
         parse_reference(asked)
@@ -117,7 +117,7 @@ def _find_automatically(
     if found is None:
         return Against(AUTO, None, entry.name, f"no image is known of the entry {entry.name}")
     if found.image == run.image:
-        why = f"the image is that of the entry {entry.name}, so there is nothing to compare"
+        why = f"the image is that of the entry {entry.name}, so nothing is left to compare"
         return Against(AUTO, None, entry.name, why)
     return Against(AUTO, found.image, entry.name, found.reason)
 

@@ -91,7 +91,7 @@ def find_run(session: Session, run_id: str) -> RunRow:
     found = session.execute(select_runs().where(Run.id == run_id)).first()
     if found is None:
         hint = "compatgate canary list shows every run"
-        raise NotFound(f"there is no run {run_id!r}", field="run", value=run_id, hint=hint)
+        raise NotFound(f"run {run_id!r} does not exist", field="run", value=run_id, hint=hint)
     return to_row(found)
 
 

@@ -54,17 +54,17 @@ def host_state(host: HostRow, now: datetime) -> HostState:
         now: aware.
     """
     if host.busy >= host.slots:
-        return HostState("busy", "runs have all of its slots")  # a full worker says nothing new
+        return HostState("busy", "all slots are in use")  # a full worker says nothing new
     if now - host.seen_at > SILENT_AFTER:
-        why = "its worker is silent, or cannot reach it: no run begins here"
+        why = "its worker is silent or cannot reach the host: no run starts"
         return HostState("stale", why)
     try:
         quiet = is_in_maintenance(host_hours(host), now)
     except BadInput:
         return HostState("unknown", "its quiet hours cannot be read")
     if quiet:
-        return HostState("quiet", "it takes no new run in its quiet hours")
-    return HostState("busy", "runs have some of its slots") if host.busy else HostState("ready")
+        return HostState("quiet", "no run starts in its quiet hours")
+    return HostState("busy", "some slots are in use") if host.busy else HostState("ready")
 
 
 def describe_hours(quiet: MaintenanceWindow) -> str:

@@ -318,7 +318,7 @@ def _check(asked: Submission, snapshot: Snapshot) -> None:
         raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
     if asked.entry is not None and asked.entry not in snapshot.entries:
         hint = suggest_name(asked.entry, snapshot.entries)
-        what = f"there is no entry {asked.entry!r}"
+        what = f"entry {asked.entry!r} does not exist"
         raise NotFound(what, field="entry", value=asked.entry, hint=hint)
 
 

@@ -52,7 +52,7 @@ def list_tokens(call: Call[TokenFilters]) -> Reply:
     scope="admin",
     tag="tokens",
     body=Body(TokenRequest, examples={"ci": TOKEN}),
-    returns=Returns(NewTokenBody, "The token and, this once, its secret", status=201),
+    returns=Returns(NewTokenBody, "The token with its secret, shown only once", status=201),
     errors=(409,),
 )
 def create_token(call: Call[NoQuery]) -> Reply:
@@ -75,14 +75,14 @@ def create_token(call: Call[NoQuery]) -> Reply:
     scope="admin",
     tag="tokens",
     body=Body(RotationRequest, examples={"overlap": {"overlap": "24h"}}),
-    returns=Returns(NewTokenBody, "The token and, this once, its new secret"),
+    returns=Returns(NewTokenBody, "The token with its new secret, shown only once"),
     errors=(404, 409),
 )
 def rotate_token(call: Call[NoQuery]) -> Reply:
     """Give a token a new secret; name, id, scopes and targets stay the same.
 
-    The present secret ends at once, or after `overlap`. Browsers that signed in with it are signed
-    out when it ends.
+    The current secret ends immediately, or after `overlap`. Browsers that signed in with it are
+    signed out when it ends.
     """
     wanted = to_struct(call.document(), RotationRequest)
     overlap = parse_duration(wanted.overlap, field="overlap") if wanted.overlap else timedelta()
@@ -104,14 +104,14 @@ def _with_secret(made: NewToken) -> dict[str, Any]:
     "/tokens/{name}",
     scope="admin",
     tag="tokens",
-    returns=Returns(TokenBody, "The token as it is now"),
+    returns=Returns(TokenBody, "The revoked token"),
     errors=(404, 409),
 )
 def revoke_token(call: Call[NoQuery]) -> Reply:
     """Revoke a token by its name or id.
 
-    The last token with the scope `admin` that lasts stays (409): create another one first. A token
-    that expires within 30 days does not last.
+    The last lasting token with the scope `admin` cannot be revoked (409): create another one
+    first. A token that expires within 30 days is not lasting.
     """
     return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
 

@@ -29,7 +29,7 @@ _WHO = "command line"
 """Author of token changes in a local database, for the audit log."""
 _SCOPES = "\n".join(
     [
-        "scopes, of which none but admin includes another:",
+        "scopes:",
         *(f"  {name:8} {allows}" for name, allows in SCOPES.items()),
     ]
 )

@@ -275,7 +275,7 @@ def find_token(session: Session, id_or_name: str) -> TokenRow:
     query = select(*_COLUMNS).where(or_(Token.id == id_or_name, Token.name == id_or_name))
     row = session.execute(query).first()
     if row is None:
-        raise NotFound(f"there is no token {id_or_name!r}", field="token", value=id_or_name)
+        raise NotFound(f"token {id_or_name!r} does not exist", field="token", value=id_or_name)
     return _row(row)
 
 

@@ -16,7 +16,7 @@ MAX_PASTE = 256 * 1024
 
 
 class TriageRequest(GateRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An error or a log; beside it, a question of `POST /gate` about where it was printed."""
+    """An error or a log, and optionally the question of `POST /gate` about its origin."""
 
     text: Annotated[
         str,
@@ -30,7 +30,7 @@ class TriageRequest(GateRequest, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class TriageFixBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that helps; `verified`: the gate evaluated the change `set` on the same pools."""
+    """A fix; `verified`: the gate evaluated the change `set` on the same pools."""
 
     message: str
     set: dict[str, Any] | None = None
@@ -38,7 +38,7 @@ class TriageFixBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TriageFindingBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rule behind the cause found."""
+    """A finding of a rule behind the cause."""
 
     rule: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
     outcome: FindingOutcome
@@ -47,7 +47,7 @@ class TriageFindingBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TriageHereBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the rules behind the cause say of the stack.
+    """Results of the rules behind the cause for the stack.
 
     `holds`: they find nothing, so look for another cause. `not-applicable`: they say nothing about
     this stack.

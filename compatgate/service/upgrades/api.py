@@ -142,11 +142,11 @@ def show_upgrade(call: Call[NoQuery]) -> Reply:
 def may_start(call: Call[MayStartQuery]) -> Reply:
     """Start a wave if allowed, and hold it for the caller.
 
-    `start`: roll the wave, and ask again before the hold ends, to keep the wave and to learn of a
+    `start`: roll the wave, and ask again before the hold ends, to keep the wave and to see a
     trigger. `wait`: ask again later; `reasons` says why. `roll back`: stop, and reinstall the
-    former driver. `done`: the wave is complete. The first `start` starts the wave; nobody else may
-    roll it during the hold. Each request also makes the gate check for triggers. With `dry_run` the
-    gate starts and records nothing.
+    former driver. `done`: the wave is complete. The first `start` starts the wave; only the caller
+    may roll it during the hold. Each request also makes the gate check for triggers. With
+    `dry_run` the gate starts and records nothing.
     """
     query = call.query
     view = call.gate.upgrades.ask(

@@ -190,7 +190,7 @@ def find_freeze(session: Session, name: str) -> FreezeRow:
     found = session.execute(query).first()
     if found is None:
         hint = "compatgate upgrade freezes names them"
-        raise NotFound(f"there is no freeze {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(f"freeze {name!r} does not exist", field="name", value=name, hint=hint)
     return _freeze(found)
 
 

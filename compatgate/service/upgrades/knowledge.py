@@ -71,7 +71,7 @@ def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> Iterator[str
     if lacking > 0:
         of = f" of {', '.join(approvers)}" if approvers else ""
         plural = "s" if lacking > 1 else ""
-        yield f"{row.upgrade.target} asks for {lacking} more approval{plural}{of}"
+        yield f"{row.upgrade.target} requires {lacking} more approval{plural}{of}"
 
 
 def _find_needs(

@@ -76,7 +76,7 @@ def find_upgrade(session: Session, name: str) -> UpgradeRow:
     found = record.first()
     if found is None:
         hint = "compatgate upgrade list names them"
-        raise NotFound(f"there is no upgrade {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(f"upgrade {name!r} does not exist", field="name", value=name, hint=hint)
     return _load(session, [found])[0]
 
 

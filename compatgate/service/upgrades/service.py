@@ -80,7 +80,7 @@ class Upgrades:
         for place, entry in enumerate(request.accepts):
             if entry not in snapshot.entries:
                 hint = suggest_name(entry, snapshot.entries)
-                what = f"there is no entry {entry!r}"
+                what = f"entry {entry!r} does not exist"
                 raise NotFound(what, field=f"accepts[{place}]", value=entry, hint=hint)
         plan = self._plan(request.target, make_question(request))
 

@@ -22,8 +22,8 @@ examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --days 3
 
-The waiver is for exactly the rules, the target and the image of the verdict; without an image for
-the versions of its stack. --dry-run says what else it lets through.
+The waiver covers exactly the verdict's rules, target and image; without an image, the versions of
+its stack. --dry-run shows which other recorded questions it would allow.
 """
 
 
@@ -51,7 +51,7 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.service.matrix.cli_files import describe_preview, describe_result
 
     if not args.reason and not args.dry_run:
-        hint = "state why it must run: verdicts show it"
+        hint = "state the reason, which verdicts show"
         raise BadInput("is missing", field="--reason", hint=hint)
     verdict = ask(gate, Operations.show_verdict, args.verdict)
     document = _draft(args, verdict)
@@ -75,7 +75,7 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
     from compatgate.service.waivers.service import draft_waiver_form, parse_components, split_words
 
     if verdict["verdict"] not in ("fail", "unknown"):
-        what = f"the verdict is {verdict['verdict']}: there is nothing to waive"
+        what = f"the verdict is {verdict['verdict']}: no finding to waive"
         raise BadInput(what, field="verdict", value=args.verdict)
     begun = draft_waiver_form(verdict)
     rules = split_words(begun["rules"])

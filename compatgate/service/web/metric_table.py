@@ -160,7 +160,7 @@ GATE = (
     ),
     MetricSpec("spool_batches", "gauge", (), "Batches of decisions that wait for delivery."),
     MetricSpec("spool_bytes", "gauge", (), "Bytes of decisions that wait for delivery."),
-    MetricSpec("spool_size_bytes", "gauge", (), "Room of the spool; 0: there is no spool."),
+    MetricSpec("spool_size_bytes", "gauge", (), "Size of the spool; 0: no spool."),
     MetricSpec(
         "spool_oldest_seconds", "gauge", (), "Age of the oldest decision that waits; 0: none does."
     ),

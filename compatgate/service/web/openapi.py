@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from inspect import cleandoc
+from textwrap import dedent
 from typing import Any
 
 import msgspec
@@ -18,9 +21,10 @@ from compatgate.service.webhooks.signatures import HEADER
 _ABOUT = """\
 Decides whether a GPU stack (driver, CUDA, cuDNN, NCCL, framework, GPU code) may run on a target.
 
-Errors are problem details (RFC 9457): `field` names the part of the request, `hint` what would be
-right. Lists come in pages: `next`, and a `Link` header, lead on. A read carries an `ETag`; send it
-as `If-None-Match` to be answered 304, or with a change as `If-Match`. Every change needs a reason.
+Errors are problem details (RFC 9457): `field` names the wrong part of the request, `hint` says what
+to do. Lists come in pages: `next`, or the `Link` header, gives the next page. Answers to GET have
+an `ETag`. Send it as `If-None-Match` to get 304 if nothing changed, or as `If-Match` with a change.
+Every change needs a reason.
 """
 
 
@@ -41,7 +45,7 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
         "info": {
             "title": "compatgate",
             "version": __version__,
-            "summary": "May this GPU stack run there?",
+            "summary": "May this GPU stack run on this target?",
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -66,8 +70,8 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
                 PASSWORD: {
                     "type": "http",
                     "scheme": "basic",
-                    "description": "a token as the password, any user name: for tools that can"
-                    " state a URL and no header",
+                    "description": "a token as the password, with any user name: for tools that can"
+                    " send a URL but no header",
                 },
             },
         },
@@ -89,7 +93,7 @@ _PATH = {
 }
 _PART = "changes of targets that weaken nothing"
 _LIMITS: dict[TargetLimit, str] = {
-    "checked": "A token that is limited to targets reaches only those.",
+    "checked": "A token that is limited to targets reaches only these targets.",
     "refused": "A token that is limited to targets is refused.",
     "free": "",
 }
@@ -223,7 +227,7 @@ def _answer_headers(route: Route) -> dict[str, Any]:
     if route.returns.paged:
         headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
     if route.returns.status == HTTPStatus.CREATED and route.returns.etag:
-        headers["Location"] = {"description": "Where it is", "required": True, **text}
+        headers["Location"] = {"description": "URL of the created object", "required": True, **text}
     return headers
 
 
@@ -254,6 +258,8 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
 
 
 _REF = "#/components/schemas/{name}"
+_ATTRIBUTES = "Attributes:\n"
+_ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
 
 
 class Schemas:
@@ -269,7 +275,8 @@ class Schemas:
         schemas, components = _json_default(made)
         self._schemas = schemas
         self.components = {
-            _plain_name(name): _rename_schema(body) for name, body in components.items()
+            _plain_name(name): _describe_fields(_rename_schema(body))
+            for name, body in components.items()
         }
 
     def of(self, kind: Any) -> dict[str, Any]:
@@ -301,6 +308,21 @@ def _plain_name(name: str) -> str:
     if name.startswith("Page_"):
         return f"{name.removeprefix('Page_').rstrip('_').removesuffix('Body')}Page"
     return name.removesuffix("Body")
+
+
+def _describe_fields(schema: dict[str, Any]) -> dict[str, Any]:
+    """Move the attributes that a docstring lists to the fields of the schema."""
+    if not (text := cleandoc(schema.get("description", ""))):
+        return schema
+    about, _, listed = text.partition(_ATTRIBUTES)
+    fields = {name: dict(field) for name, field in schema.get("properties", {}).items()}
+    for attribute, said in _ATTRIBUTE.findall(dedent(listed)):
+        first, *rest = attribute.split("_")
+        name = attribute if attribute in fields else first + "".join(map(str.title, rest))
+        words = " ".join(said.split()).replace("None:", "null:").replace("``", "`")
+        fields[name].setdefault("description", words.removesuffix("."))
+    about = about.strip().replace("``", "`")
+    return schema | {"description": about} | ({"properties": fields} if fields else {})
 
 
 def _rename_schema(schema: Any) -> Any:

@@ -295,15 +295,15 @@ def _refuse_argo(error: CompatgateError) -> Reply:
     name="ask_generic",
     query=DeployQuery,
     body=Body(DeployQuestion, examples=QUESTIONS),
-    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    returns=Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision"),
     refused=refusal_reply,
 )
 def ask_generic(call: Call[DeployQuery]) -> Reply:
     """Decide about a deployment, for any tool that can send a request.
 
-    200 where it is allowed, 409 where the gate denies, 424 where no decision can be had (ask
-    again), and the usual statuses for a request that is wrong. With `?status=200` every answer but
-    a refusal of access is 200, and `decision` says which it is.
+    The status is 200 if the gate allows, 409 if it denies, and 424 if it cannot decide (ask
+    again). A wrong request gives the usual statuses. With `?status=200`, every answer except a
+    refusal of access has status 200, and `decision` has the result.
     """
     query = call.query
     found = answer_reply(*decide_hook(call, question_of(call.document()), "generic", query.timeout))
@@ -315,13 +315,13 @@ def ask_generic(call: Call[DeployQuery]) -> Reply:
     "/generic",
     name="poll_generic",
     query=DeployPoll,
-    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    returns=Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision"),
     refused=refusal_reply,
 )
 def poll_generic(call: Call[DeployPoll]) -> Reply:
     """Decide about a deployment, for a tool that polls; the question is in the query.
 
-    Each time is a decision of its own, and logged. Statuses are those of the POST.
+    Each poll is a separate decision in the log. Statuses are those of the POST.
     """
     query = call.query
     fields = {key: getattr(query, key) for key in KEYS}
@@ -342,8 +342,8 @@ def poll_generic(call: Call[DeployPoll]) -> Reply:
 def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
     """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
 
-    Everything but a refusal of access is answered 200, since Argo keeps no body of another status.
-    A template with both a `successCondition` (`result.decision == "allow"`) and a
+    Every answer except a refusal of access has status 200, because Argo ignores the body of other
+    statuses. A template with both a `successCondition` (`result.decision == "allow"`) and a
     `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
     """
     question = question_of(call.document())
@@ -368,16 +368,17 @@ def _text(text: str, status: int) -> Reply:
     name="ask_flagger",
     query=FlaggerQuery,
     body=Body(FlaggerPayload, examples=FLAGGER),
-    returns=Returns(str, "Yes: the canary advances; a rollback hook rolls back", media=(TEXT,)),
+    returns=Returns(str, "Allowed: the canary advances; a rollback hook rolls back", media=(TEXT,)),
     refused=_refuse_flagger,
 )
 def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     """Decide about a canary, as a webhook of Flagger.
 
-    The first line of the answer is the reason, for Flagger writes it into the events of the Canary:
-    409 where the gate denies, 424 where it cannot decide. A `rollback` hook is the other way round:
-    200 where the gate denies, and nothing else rolls back. An `event` is answered 200 and nothing
-    is decided. `metadata` names the `type` of the hook, `target`, `stack`, `image` and `set`.
+    The status is 200 if the gate allows, 409 if it denies, and 424 if it cannot decide. The first
+    line of the answer is the reason, which Flagger writes into the events of the Canary. A
+    `rollback` hook works in reverse: only a denial gives 200, and rolls back. The answer to an
+    `event` is 200, without a decision. `metadata` names the `type` of the hook, `target`, `stack`,
+    `image` and `set`.
     """
     payload, query = call.document(), call.query
     questions.check_flagger(payload)
@@ -396,14 +397,14 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     name="ask_driver_rollout",
     query=DriverQuery,
     body=Body(DriverQuestion, examples=DRIVER),
-    returns=Returns(DriverAnswer, "It may take the driver; with `status=200` any decision"),
+    returns=Returns(DriverAnswer, "The driver is allowed; with `status=200`, any decision"),
     refused=refusal_reply,
 )
 def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
-    """Say whether a node, a pool or a target may take a driver.
+    """Decide whether a node, pool or target may get a driver.
 
-    Everything blessed or deprecated there is evaluated under it, as `POST /what-if` does. The body
-    may be a Kubernetes Node as it is, with `driver` in the query. Statuses are those of
+    The gate evaluates every blessed and deprecated entry with the driver, as `POST /what-if` does.
+    The body can be an unchanged Kubernetes Node, with `driver` in the query. Statuses are those of
     `/hooks/generic`. Nothing is logged.
     """
     document = call.document()

@@ -68,7 +68,7 @@ the result, each value text:
   reason           why, and the fix
   verdict, mode, target, id, and url of the verdict where a server was asked
 
-exit status: 0 answered (a denial too), 2 bad input, 3 nobody answers.
+exit status: 0 answered (a denial too), 2 bad input, 3 no answer.
 """
 
 

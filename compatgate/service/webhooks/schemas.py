@@ -103,7 +103,7 @@ class ArgoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriverQuestion(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question whether a node, pool or target may take a driver."""
+    """A question whether a node, pool or target may get a driver."""
 
     driver: Text | None = None
     target: Text | None = None

@@ -116,7 +116,7 @@ def verify(
         raise _refuse("the signature is malformed", hint)
     at = int(stated[1])
     if abs(now - at) > WINDOW_S:
-        hint = f"sign each request anew; clocks may differ by {WINDOW_S} seconds"
+        hint = f"sign every request separately; clocks may differ by {WINDOW_S} seconds"
         raise _refuse("the signature is too old or in the future", hint)
     given = stated[2].lower()
     matching = [

@@ -276,7 +276,7 @@ def test_an_image_that_is_gone_is_said_to_be(stocked: Any, key: Any, good: Any) 
         (["--target", "prod-a100"], "an image or stack"),
         (["--stack", "cuda=12.4"], "name a target"),
         (["--verdict", "vd_1"], "not a verdict id"),
-        (["--verdict", f"vd_{'0' * 32}"], "there is no verdict"),
+        (["--verdict", f"vd_{'0' * 32}"], "does not exist"),
         (["--attestation-validity", "x", "--verdict", f"vd_{'0' * 32}"], "duration"),
     ],
 )

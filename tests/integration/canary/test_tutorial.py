@@ -160,4 +160,4 @@ def test_it_is_run_its_baseline_approved_and_run_again(place: Path) -> None:
         program = place / "ours" / "long-softmax" / "program.py"
         program.write_text(STEADY.replace("100.0", "90.0"))
         ended, said = call(then[0][0], place)
-        assert (ended, "there is no baseline yet" in said) == (3, True), said
+        assert (ended, "no baseline yet" in said) == (3, True), said

@@ -90,7 +90,7 @@ def test_a_run_gives_a_file_beside_its_workload(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run_none",), "there is no run 'run_none'"),
+        (("run_none",), "run 'run_none' does not exist"),
         (("RUN", "--step", "hello-cpu-1"), "did you mean hello-cpu-0?"),
         (("RUN", "--note", "x" * 2001), "at most 2000 characters"),
         (("RUN", "-o", "/dev/null"), "cannot write"),

@@ -338,8 +338,8 @@ def test_an_entry_is_deleted_and_what_was_said_before_is_still_known(
     for run in (local, remote):
         for at, status in ((str(before), 0), (str(before + 1), 1), ("2999-01-01", 1)):
             assert run(*asked, "--at", at)[0] == status, at
-        assert "there is no target" in run(*asked, "--at", "2020-01-01")[2]
-        assert "there is no revision 99" in run(*asked, "--at", "99")[2]
+        assert "does not exist" in run(*asked, "--at", "2020-01-01")[2]
+        assert "revision 99 does not exist" in run(*asked, "--at", "99")[2]
         assert "'soon' is not a time (a revision's number" in run(*asked, "--at", "soon")[2]
     assert len(json.loads(remote("audit", "decisions", "--format", "json")[1])) == count
 

@@ -214,7 +214,7 @@ def test_a_database_that_is_named_to_be_read_and_is_not_there_is_not_made(
 ) -> None:
     path = tmp_path / "typo" / "gate.db"
     assert main([*words, "--database", str(path)]) == 2
-    assert f"there is no {path}" in capsys.readouterr().err
+    assert f"{path} does not exist" in capsys.readouterr().err
     assert not path.parent.exists()
 
 
@@ -229,4 +229,4 @@ def test_a_name_that_is_far_from_all_is_answered_with_some_that_there_are(
     database = ("--database", str(tmp_path / "gate.db"))
     assert main(["matrix", "import", str(file), *database]) == 0
     assert main(["target", "show", "zzz", *database]) == 2
-    assert "there is no target 'zzz' (known: prod)" in capsys.readouterr().err
+    assert "target 'zzz' does not exist (known: prod)" in capsys.readouterr().err

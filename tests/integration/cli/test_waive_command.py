@@ -69,7 +69,7 @@ def test_a_waiver_of_a_denial_lets_through_what_its_dry_run_said(
         other = {**STACK, "torch": "2.4.0+cu124"}
         assert not local.client.ask(target="prod-a100", stack=other).allowed
     status, _, said = command("matrix", "waive", allowed.id, "--dry-run", "--database", database)
-    assert (status, "there is nothing to waive" in said) == (2, True)
+    assert (status, "no finding to waive" in said) == (2, True)
 
 
 def test_a_waiver_that_is_wider_than_its_denial_says_so_before_it_is_made(
@@ -94,6 +94,6 @@ def test_a_dry_run_of_a_blessing_names_the_canary_runs_that_it_lacks(
     status, out, _ = command("matrix", "import", *place, "--dry-run")
     assert status == 0
     assert "suite smoke for torch24 on strict, A100-SXM4-80GB, driver 535.183.01" in out
-    assert "a policy asks for it" in out
+    assert "a policy requires it" in out
     status, _, said = command("matrix", "import", *place)
     assert (status, "suite smoke for torch24 on strict" in said) == (2, True)

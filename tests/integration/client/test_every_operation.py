@@ -533,7 +533,7 @@ def test_a_refusal_is_the_gates_own_error(url: str, form: str, call: Call) -> No
     error = missing.value
     assert (error.status, error.field, error.value) == (404, "target", "prod-a10")
     assert error.hint == "did you mean prod-a100?"
-    assert error.problem == "there is no target 'prod-a10'"
+    assert error.problem == "target 'prod-a10' does not exist"
     assert error.__notes__[0].startswith("request ")
 
 

@@ -365,4 +365,4 @@ def test_a_deleted_file_is_noticed_by_who_opens_it(
     assert "compatgate db restore" in err
     assert not path.exists()
     assert command("db", "restore", str(backup), "--database", str(path))[0] == 0
-    assert "there is no target 'prod'" in command(*ask)[2]
+    assert "target 'prod' does not exist" in command(*ask)[2]

@@ -284,7 +284,7 @@ def test_a_run_is_submitted(run_pages, ran):
     ("fields", "said"),
     [
         ({"suite": ""}, "choose a suite"),
-        ({"suite": "dl-cor"}, "there is no suite"),
+        ({"suite": "dl-cor"}, "does not exist"),
         ({"target": "inference-l4", "pool": ""}, "would have no image to run in on staging-l4"),
         ({"stack": "cuda 12"}, "is not name=version"),
         ({"stack": "cuda=twelve"}, "stack.cuda"),
@@ -298,7 +298,7 @@ def test_a_run_is_submitted(run_pages, ran):
         ({"priority": "high"}, "is not a whole number"),
         ({"priority": "1001"}, "out of range"),
         ({"image": "::"}, "image"),
-        ({"entry": MARKUP}, "there is no entry"),
+        ({"entry": MARKUP}, "does not exist"),
     ],
 )
 def test_a_wrong_form_says_why_and_keeps_what_was_typed(kept_pages, kept, fields, said):
@@ -372,7 +372,7 @@ def test_two_runs_stand_side_by_side(kept_pages, kept):
     assert table[1].startswith("conv-forward-0,step-time,")
     gone = client.get(f"/ui/runs/compare?a={good}&b=run_0")
     assert gone.status_code == 404
-    assert "there is no run" in gone.text
+    assert "does not exist" in gone.text
     assert "Select two runs." in client.get("/ui/runs/compare").text
 
 

@@ -129,7 +129,7 @@ def test_a_waiver_that_lasts_too_long_is_refused_with_the_latest_day(pages):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"rules": "CG999"}, "there is no rule CG999"),
+        ({"rules": "CG999"}, "rule CG999 does not exist"),
         ({"rules": ""}, "rules is missing"),
         ({"targets": "nowhere"}, "nowhere"),
         ({"name": "a b"}, "metadata.name"),

@@ -309,7 +309,7 @@ def test_a_blessing_begins_with_its_status_and_names_the_runs_it_needs(pages, st
     path = "entries/tried/edit?status=blessed"
     assert begin(client, path)["status"] == "blessed"
     shown = live(client, path, "effects").text
-    assert "A policy asks for these runs" in shown
+    assert "A policy requires these runs" in shown
     assert re.search(r'name="suite" value="smoke".*name="pool" value="a100-80"', shown)
     assert ">Run smoke and watch<" in shown
     plain = pages("bless", "read")

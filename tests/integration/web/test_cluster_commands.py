@@ -66,7 +66,7 @@ def test_nodes_are_reported_listed_shown_and_removed(run: Run) -> None:
     removed = run("nodes", "remove", "a1", "--cluster", "eu", "--reason", "scrapped")
     assert removed[:2] == (0, "removed eu/a1\n")
     status, _, err = run("nodes", "show", "a1")
-    assert (status, "there is no node 'a1'" in err) == (2, True)
+    assert (status, "node 'a1' does not exist" in err) == (2, True)
 
 
 def test_a_drivers_own_report_is_taken_from_a_probe(run: Run, tmp_path: Path) -> None:

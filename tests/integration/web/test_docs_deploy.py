@@ -120,7 +120,7 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
     ("query", "status", "said"),
     [
         ('{"target": "prd"}', 2, "stack"),
-        ('{"target": "prd", "stack": "cuda=12.4"}', 2, "there is no target"),
+        ('{"target": "prd", "stack": "cuda=12.4"}', 2, "does not exist"),
         ('{"target": 7}', 2, "query"),
         ("", 2, "query"),
         ('{"stak": "x"}', 2, "query.stak"),
@@ -130,7 +130,7 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
             "query.lock: cannot be read: standard input already contains the query",
         ),
         ('{"target": "prod-a100", "lock": "nowhere.lock"}', 2, "nowhere.lock"),
-        ('{"target": "prd", "lock": "nowhere.lock"}', 2, "there is no target"),
+        ('{"target": "prd", "lock": "nowhere.lock"}', 2, "does not exist"),
         ('{"target": "prod-a100", "sbom": "nowhere.json"}', 2, "nowhere.json"),
     ],
 )

@@ -97,7 +97,7 @@ def test_admission_is_told_to_ask_again_and_decides_then(serving, index):
 
 def test_without_an_index_a_package_stays_open_and_nothing_is_asked(serving, index):
     server = serving()
-    assert said(ask(server), "CG410") == ["no record says what gpu-pkg 1.0 carries"]
+    assert said(ask(server), "CG410") == ["no record describes the content of gpu-pkg 1.0"]
     assert index.paths == []
 
 
@@ -106,7 +106,7 @@ def test_the_first_answer_is_unknown_and_says_so_and_a_later_one_is_decided(serv
     first = ask(server)
     assert first["verdict"] == "unknown"
     assert said(first, "CG410") == [
-        "no record says what gpu-pkg 1.0 carries: its wheel is being measured: ask again"
+        "no record describes the content of gpu-pkg 1.0: its wheel is being measured: ask again"
     ]
     later = until(server, is_decided)
     assert later["allowed"]
@@ -175,7 +175,9 @@ def test_a_failure_is_remembered_and_not_repeated_for_every_question(serving, in
     server = serving(index.index)
     stack = {"cuda": "12.2", "no-such-pkg": "1.0"}
     (message,) = said(until(server, failed, stack=stack), "CG410")
-    assert message.startswith("no record says what no-such-pkg 1.0 carries: the index has no")
+    assert message.startswith(
+        "no record describes the content of no-such-pkg 1.0: the index has no"
+    )
     asked = len(index.paths)
     assert said(ask(server, stack=stack), "CG410") == [message]
     assert len(index.paths) == asked

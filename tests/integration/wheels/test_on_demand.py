@@ -248,7 +248,7 @@ def test_what_another_index_serves_is_read_whole_and_compared(server, check, tmp
 def opens_by_name(found: Verdict, why: str) -> None:
     assert found.status == 3
     (message,) = found.said("CG410")
-    assert message.startswith("no record says what gpu-pkg-cu12 1.0 carries: ")
+    assert message.startswith("no record describes the content of gpu-pkg-cu12 1.0: ")
     assert why in message
     (note,) = found.notes
     assert note.startswith("gpu-pkg-cu12 1.0 could not be measured: ")

@@ -68,7 +68,7 @@ timezone = "Europe/Berlin"
         ('endpoint = "tcp://stage"', "must name a host and a port"),
         ('endpoint = "tcp://stage:99999"', "must name a host and a port"),
         ('tls = {ca = "a", cert = "b", key = "c"}', "needs an endpoint on TCP"),
-        ('endpoint = "tcp://s:1"\ntls = {ca = "a", cert = "b", key = "c"}', "there is no file"),
+        ('endpoint = "tcp://s:1"\ntls = {ca = "a", cert = "b", key = "c"}', "does not exist"),
         ('executor = "lsf"', "'lsf' is not known (one of docker, kubernetes, process, slurm)"),
         ('executor = "process"\nendpoint = "unix:///x"', "the process executor has no engine"),
         ('executor = "process"\ndevices = "cdi"', "does not request GPUs"),

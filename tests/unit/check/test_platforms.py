@@ -55,7 +55,7 @@ def test_a_gate_that_does_not_show_its_targets_is_said() -> None:
 
 def test_a_target_that_there_is_not_is_an_error() -> None:
     def nowhere() -> list[dict[str, Any]]:
-        raise NotFound("there is no target 'x'")
+        raise NotFound("target 'x' does not exist")
 
     with pytest.raises(NotFound):
         of(target=nowhere)

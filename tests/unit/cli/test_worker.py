@@ -47,7 +47,7 @@ def test_with_nothing_to_run_once_ends(worker: Callable[..., tuple[int, str]]) -
         (GOOD, ["--grace", "soon"], "'soon' is not a number of seconds, 0 to 86400"),
         (GOOD, ["--concurrency", "0"], "'0' is not a number from 1 to 1024"),
         (GOOD, ["--verify-every", "monthly"], "--verify-every"),
-        (GOOD, ["--workloads", "/nowhere"], "there is no folder /nowhere"),
+        (GOOD, ["--workloads", "/nowhere"], "folder /nowhere does not exist"),
     ],
 )
 def test_what_cannot_be_is_named(

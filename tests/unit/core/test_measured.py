@@ -100,13 +100,13 @@ def test_the_reason_for_no_record_stands_in_the_finding_of_its_release_alone(ask
     body = {"cuda": "12.4", "fast": "1.0", "unmeasured": {"fast==1.0": "the index is away"}}
     stack = parse_stack(body)
     assert stack.to_json() == body
-    message = "no record says what fast 1.0 carries: the index is away"
+    message = "no record describes the content of fast 1.0: the index is away"
     question = {"pool": {"driver": "580.95.05", "gpu": "L4"}, "stack": body}
     assert parse_request(question, facts.gpus).stack == stack
     assert [f.message for f in ask(A100, stack).findings if f.rule == "CG410"] == [message]
     other = ask(A100, update_stack(stack, {"fast": "2.0"}))
     assert [f.message for f in other.findings if f.rule == "CG410"] == [
-        "no record says what fast 2.0 carries"
+        "no record describes the content of fast 2.0"
     ]
 
 

@@ -96,7 +96,7 @@ def test_an_entry_blessed_for_the_old_driver_alone_has_to_be_blessed_again(ask: 
     broken = found.entries[0]
     assert (found.verdict, broken.cause) == ("fail", "matrix")
     lost = broken.pools[0].lost[0]
-    assert lost.message.startswith("it is blessed with driver >=535,<536, and nothing blesses it")
+    assert lost.message.startswith("it is blessed with driver >=535,<536, and no entry blesses it")
     assert not any("driver" in fix.set for fix in lost.fixes), "no fix undoes the change"
 
 
@@ -123,7 +123,7 @@ def test_an_entry_that_pins_nothing_leaves_the_answer_open(ask: Ask) -> None:
 def test_a_target_without_entries_cannot_be_answered_for(ask: Ask) -> None:
     found = ask({"driver": "535.216.01"})
     assert (found.verdict, found.allowed) == ("unknown", False)
-    assert "nothing is blessed there" in found.summary
+    assert "no entry is blessed on it" in found.summary
 
 
 def test_a_driver_that_does_not_drive_the_gpu_fails_whatever_is_blessed(ask: Ask) -> None:

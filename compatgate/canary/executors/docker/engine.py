@@ -189,7 +189,7 @@ def missing_image_error(reference: str, what: str) -> CompatgateError | None:
     if not _NO_ACCESS.search(what):
         return None
     return NotFound(
-        f"there is no image {reference}: {what}",
+        f"image {reference} not found: {what}",
         field="image",
         value=reference,
         hint="check the name; a private image needs 'docker login' for the worker's user",

@@ -271,7 +271,7 @@ def ensure_image(api: Any, reference: str, progress: Progress) -> str:
     except ImageNotFound:
         if reference.startswith("sha256:"):
             raise NotFound(
-                f"there is no image {reference} on the engine", field="image", value=reference
+                f"image {reference} does not exist on the engine", field="image", value=reference
             ) from None
     _pull(api, reference, progress)
     return _identity(api.inspect_image(reference), reference)

@@ -44,7 +44,7 @@ class Commands:
         said = self._call("sbatch", *arguments, script)
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not number.isdecimal():
-            raise InfrastructureError(f"sbatch gave no job number but {said[:128]!r}", field="host")
+            raise InfrastructureError(f"sbatch printed no job number: {said[:128]!r}", field="host")
         return number
 
     def look(self, number: str, run: str) -> Record | None:

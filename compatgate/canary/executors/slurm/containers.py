@@ -228,7 +228,7 @@ def _read_config(bundle: Path, image: str) -> dict[str, Any]:
         root = config["root"]["path"]
     except FileNotFoundError:
         raise NotFound(
-            f"there is no OCI bundle of {image} at {bundle}",
+            f"{bundle} contains no OCI bundle of {image}",
             field="image",
             value=image,
             hint="unpack the image there, for example with umoci",

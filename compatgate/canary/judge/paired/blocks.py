@@ -135,7 +135,7 @@ def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
             return Refusal(f"the {arm} has negative samples: no ratio", "a positive metric")
         if min(found) == 0 and not zeros_count:
             zeros = f"{found.count(0)} of {len(found)} samples of the {arm} are 0"
-            return Refusal(f"{zeros}: nothing was measured", f"a {arm} that does its work")
+            return Refusal(f"{zeros}: nothing was measured", f"a {arm} that does real work")
     open_pairs = [pair.number for pair in samples.pairs[:-1] if not pair.complete]
     if open_pairs:
         which = ", ".join(map(str, open_pairs[:5])) + (", ..." if len(open_pairs) > 5 else "")

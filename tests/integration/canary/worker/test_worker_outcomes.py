@@ -122,7 +122,7 @@ def test_an_image_that_is_not_there_ends_the_run_at_once(
     staging.work()
     found = staging.run(run)
     assert (found.state, found.attempts) == ("error", 1)
-    assert f"there is no image {registry.host}/team/none:1" in found.reason
+    assert f"image {registry.host}/team/none:1 not found" in found.reason
     assert gpu_engine.left_of(run) == []
 
 

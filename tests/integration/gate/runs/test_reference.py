@@ -98,7 +98,7 @@ def test_a_reference_that_was_named_must_be_there(
     gate.matrix.create("Entry", foreign, by)
     for fields, kind, message in (
         ({"against": "foreign"}, BadInput, "'foreign' is not for the target prod"),
-        ({"against": "torch25"}, NotFound, "there is no entry 'torch25'"),
+        ({"against": "torch25"}, NotFound, "entry 'torch25' does not exist"),
         ({"against": "torch24"}, BadInput, "no image is known of the entry 'torch24'"),
         ({"against": "app@@x"}, BadInput, "app@@x"),
         ({"against": "auto", "image": None, "host": "a100-1"}, BadInput, "image under test"),

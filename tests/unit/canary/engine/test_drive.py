@@ -134,9 +134,9 @@ def test_a_lost_job_puts_the_run_back(context, lease):
 
 def test_what_another_attempt_cannot_mend_ends_the_run(context, lease):
     queue, executor = Memory(), Script()
-    executor.fail_prepare = BadInput("there is no image 'x'", field="image")
+    executor.fail_prepare = BadInput("image 'x' does not exist", field="image")
     drive(lease, context(executor, queue))
-    assert queue.ended[:2] == ("error", "image: there is no image 'x'")
+    assert queue.ended[:2] == ("error", "image: image 'x' does not exist")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(context, l
     drive(replace(lease, run=run), replace(context(executor, queue), images=listed))
     outcome, reason, evidence = queue.ended
     assert (outcome, evidence) == ("error", None)
-    assert "evil.example/app:1 may not be under test" in reason
+    assert "evil.example/app:1 is not an allowed image under test" in reason
     assert "extend it" in reason
     assert executor.started == []
     assert not any("pulling" in doing for doing in queue.said)

@@ -92,7 +92,7 @@ def test_a_baseline_whose_runs_differ_widens_the_answer():
     in_runs = judged(runs, [candidate])
     assert alone.outcome == "regression"
     assert in_runs.outcome == "inconclusive"
-    assert "a steadier baseline: its runs differ" in in_runs.missing
+    assert "a more stable baseline: its runs differ" in in_runs.missing
 
 
 def test_a_moved_centre_is_the_whole_reason():

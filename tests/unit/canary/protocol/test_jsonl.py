@@ -243,7 +243,7 @@ def test_problems_and_messages_are_bounded() -> None:
 def test_an_unknown_adapter_is_named() -> None:
     import msgspec
 
-    with pytest.raises(NotFound, match="there is no adapter 'dcgm'"):
+    with pytest.raises(NotFound, match="adapter 'dcgm' does not exist"):
         make_reader(msgspec.structs.replace(WORKLOAD, adapter="dcgm"))
 
 

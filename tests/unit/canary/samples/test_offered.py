@@ -72,7 +72,7 @@ def test_a_sample_of_the_workload_as_it_is_is_offered(facts: Facts) -> None:
             {"digest": "sha256:" + "f" * 64},
             "gemm has changed since: measured was gemm@ffffffffffff",
         ),
-        ({"workload": "gem"}, "there is no workload gem (did you mean gemm?)"),
+        ({"workload": "gem"}, "workload gem does not exist (did you mean gemm?)"),
         ({"development": True}, "outside a container, so it cannot start a baseline"),
         ({"sku": "L4"}, f"sku is L4, but the env line shows {SKU}"),
         ({"sku": "Q100"}, "is not a GPU that the facts know"),
@@ -133,7 +133,7 @@ def test_an_exported_baseline_is_of_its_schema_and_offered(facts: Facts) -> None
     ("change", "reason"),
     [
         ({"workload": "gemm@ffffffffffff"}, "differs here: measured was @ffffffffffff"),
-        ({"workload": "conv@ffffffffffff"}, "there is no workload conv"),
+        ({"workload": "conv@ffffffffffff"}, "does not exist"),
         ({"metric": "fp8"}, "gemm declares no metric fp8"),
         ({"unit": "GB/s"}, "time is in GB/s, but workload.toml declares ms"),
         ({"sku": "Q100"}, "is not a GPU that the facts know"),

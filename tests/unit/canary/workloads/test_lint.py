@@ -49,7 +49,7 @@ def test_a_good_workload_has_nothing_to_mend(make_workload: Make) -> None:
     ("change", "severity", "said"),
     [
         (lambda t: t.replace('"higher"', '"up"'), "error", "metrics.speed.better: 'up' is not"),
-        (lambda t: t.replace("program.py", "other.py"), "error", "there is no other.py"),
+        (lambda t: t.replace("program.py", "other.py"), "error", "other.py does not exist"),
         (lambda t: t.replace('"python3", "program.py"', '"./program.py"'), "error",
          "./program.py is not executable"),
         (lambda t: t.replace('"program.py"', '"-m", "x"'), "warning", "names no file"),
@@ -63,7 +63,7 @@ def test_a_good_workload_has_nothing_to_mend(make_workload: Make) -> None:
         (lambda t: _peak(t, "memory").replace('"higher"', '"lower"'), "error", "higher-is-better"),
         (lambda t: _peak(t, "memory"), None, ""),
         (lambda t: t.replace("[image]", 'adapter = "dcgm"\n[image]'), "error", "'dcgm' is not"),
-        (lambda t: t.replace("inside = true", 'context = "."'), "error", "there is no Dockerfile"),
+        (lambda t: t.replace("inside = true", 'context = "."'), "error", "Dockerfile does not"),
         (lambda t: t.replace("inside = true", 'reference = "x:1"'), "warning", "not pinned"),
         (lambda t: t.replace("inside = true", f'reference = "x@{DIGEST}"'), None, ""),
     ],

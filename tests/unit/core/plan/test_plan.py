@@ -57,7 +57,7 @@ def test_physics_comes_before_paperwork(ask: Ask) -> None:
     assert (first.rule, first.pools) == ("CG101", ("p0",))
     assert {"narrow", "open"} == set(first.entries)
     assert plan.edits == ()
-    assert plan.order.pools[0].held == "the facts break narrow there"
+    assert plan.order.pools[0].held == "the facts break narrow on it"
     assert not plan.allowed
 
 

@@ -209,7 +209,7 @@ def test_a_policy_may_ask_for_more_than_the_word_of_a_program(judge):
             assert said(verdict) == ([] if rank >= enough else [("CG811", "fail")])
     refused = judge(run(bound=Binding(assurance="challenged")), assurance="witnessed")
     (finding,) = [f for f in refused.findings if f.rule == "CG811"]
-    assert "run_1 is challenged, and the policy asks for witnessed runs" in finding.message
+    assert "run_1 is challenged, and the policy requires witnessed runs" in finding.message
     bound = Binding(assurance="challenged", executor="slurm")
     (finding,) = [
         f for f in judge(run(bound=bound), assurance="witnessed").findings if f.rule == "CG811"

@@ -20,7 +20,7 @@ def problem(outcome, confidence):
 def test_a_derived_bound_is_unknown_and_says_why():
     (said,) = answer(problem("fail", "derived"))
     assert said.outcome == "unknown"
-    assert said.message == "too old (derived from other sources, which is no reason to deny)"
+    assert said.message == "too old (derived from other sources, so it does not deny)"
 
 
 @pytest.mark.parametrize("confidence", ["published", "metadata"])

@@ -38,7 +38,7 @@ def test_a_label_tells_builds_for_one_major_of_cuda_apart(ask, stack, rule, outc
 def test_a_label_without_a_minor_is_taken_for_the_oldest_cuda_of_its_build(ask):
     verdict = ask(POOL, "jaxlib=0.4.20+cuda12.cudnn89")
     assert verdict.stack["cuda"] == "12.2"
-    assert "jax 0.4.20+cuda12.cudnn89 is taken to run with CUDA 12.2" in message(verdict, "CG901")
+    assert "jax 0.4.20+cuda12.cudnn89 is assumed to run with CUDA 12.2" in message(verdict, "CG901")
 
 
 def test_a_framework_that_compiles_with_the_toolkit_needs_one_that_knows_the_gpu(ask):
@@ -366,7 +366,7 @@ def test_stated_gpu_code_does_not_excuse_a_wheel_without_code(ask):
 def test_a_version_alone_is_the_package_indexs_wheel_and_the_answer_says_so(ask):
     verdict = ask(POOL, "torch=2.4.1")
     assert verdict.stack["cuda"] == "12.1"
-    assert "torch 2.4.1 is taken to be the package index's wheel" in message(verdict, "CG901")
+    assert "torch 2.4.1 is assumed to be the package index's wheel" in message(verdict, "CG901")
 
 
 @pytest.mark.parametrize(

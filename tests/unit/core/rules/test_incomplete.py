@@ -42,7 +42,7 @@ def test_a_version_without_a_label_is_the_indexs_own_wheel_and_is_said(ask):
     verdict = ask("driver=580.65.06,gpu=L4", "torch=2.4.1")
     (finding,) = [f for f in verdict.findings if f.rule == "CG901"]
     assert finding.outcome == "not-checked"
-    assert "torch 2.4.1 is taken to be the package index's wheel" in finding.message
+    assert "torch 2.4.1 is assumed to be the package index's wheel" in finding.message
     assert verdict.stack["cuda"] == "12.1"
 
 
@@ -52,7 +52,9 @@ def test_toolkit_libraries_say_the_cuda_of_a_stack_without_a_framework(ask):
     )
     assert verdict.stack["cuda"] == "12.4"
     (finding,) = [f for f in verdict.findings if f.rule == "CG901"]
-    assert "CUDA is taken to be 12.4, the toolkit of nvidia-cufft-cu12 11.2.1.3" in finding.message
+    assert (
+        "CUDA is assumed to be 12.4, the toolkit of nvidia-cufft-cu12 11.2.1.3" in finding.message
+    )
 
 
 def test_a_fix_of_an_assumed_build_is_verified_without_the_assumption(ask):

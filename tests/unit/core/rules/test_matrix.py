@@ -179,7 +179,7 @@ def test_the_nearest_entry_is_of_this_target(judge):
 
 def test_a_component_that_the_stack_does_not_state_is_part_of_the_difference(judge):
     verdict = judge(entry("e", cuda="12.4.*", nccl="2.20.*"))
-    said = "the nearest is e, which asks for nccl, which the stack does not state;"
+    said = "the nearest is e, which requires nccl, which the stack does not state;"
     assert said in verdict.findings[0].message
     assert fixes(verdict, "CG801") == [{"nccl": "2.20.5"}]
 
@@ -197,7 +197,7 @@ def test_an_entry_for_the_whole_gpu_blesses_no_slice_and_the_message_says_so(jud
 
 def test_what_differs_and_what_was_left_unsaid_are_told_apart(judge):
     verdict = judge(entry("e", cuda="12.6.*", nccl="2.20.*"))
-    said = "differs in cuda and asks for nccl, which the stack does not state"
+    said = "differs in cuda and requires nccl, which the stack does not state"
     assert said in verdict.findings[0].message
 
 

@@ -60,7 +60,7 @@ def test_the_label_of_the_torch_that_the_index_has_names_the_indexs_own_wheel(as
     assert ask_with(H100, f"{TORCH},fast=1.0+cu128", index_wheel()) == {}
     denied = ask_with(B200, f"{TORCH},fast=1.0+cu128", index_wheel())
     assert list(denied) == ["CG411"]
-    assert "taken to be like fast-1.0-cp312" in denied["CG411"].message
+    assert "assumed to be like fast-1.0-cp312" in denied["CG411"].message
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_a_torchaudio_without_a_label_may_be_for_another_minor(ask_with, torch, 
     answer = ask_with(H100, f"torch={torch},torchaudio=2.5.1", record)
     assert ("CG413" in answer) == open_
     if open_:
-        assert "taken for the index's wheel, for CUDA 12.4" in answer["CG413"].message
+        assert "assumed to be the index's wheel, for CUDA 12.4" in answer["CG413"].message

@@ -75,7 +75,7 @@ def test_what_is_only_derived_never_denies(ask_with):
 def test_a_statement_is_about_its_releases_alone(ask_with):
     verdict = ask_with(T4, f"{BASE},fast=2.0", statement(least_capability=(8, 0)))
     assert found(verdict, "CG411") == []
-    assert "no record says" in found(verdict, "CG410")[0].message
+    assert "no record describes" in found(verdict, "CG410")[0].message
 
 
 def test_the_fixed_list_of_a_build_script_denies_what_none_of_it_runs_on(ask_with):

@@ -80,7 +80,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, str], dict[str, str], s
         {"proc/driver/nvidia/version": OPEN, "sys/module/nouveau/refcnt": "1"},
         {},
         {"kernel-modules": "open"},
-        "has loaded nouveau besides",
+        "has loaded nouveau in addition to",
     ),
     "a loaded module decides over the installed one": (
         {"proc/driver/nvidia/version": PROPRIETARY},

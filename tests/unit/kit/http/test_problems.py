@@ -15,12 +15,12 @@ from compatgate.kit.http.replies import to_problem
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_ours() -> None:
-    error = NotFound("there is no target 'x'", field="target", value="x", hint="did you mean y?")
+    error = NotFound("target 'x' does not exist", field="target", value="x", hint="did you mean y?")
     assert to_problem(error) == {
         "type": "https://compatgate.dev/problems/not-found",
         "title": "Not found",
         "status": 404,
-        "detail": "target: there is no target 'x' (did you mean y?)",
+        "detail": "target: target 'x' does not exist (did you mean y?)",
         "field": "target",
         "value": "x",
         "hint": "did you mean y?",

@@ -235,7 +235,7 @@ def test_a_pod_that_no_known_node_lets_in_is_a_finding(client: FlaskClient) -> N
     response = client.post(PATH, json=review(tainted, "ml-train")).get_json()["response"]
     assert response["allowed"] is False
     message = response["status"]["message"]
-    assert "CG834 no known node of prod-a100 lets the pod in with nvidia.com/gpu" in message
+    assert "CG834 no known node of prod-a100 accepts the pod with nvidia.com/gpu" in message
     assert response["auditAnnotations"]["placement"] == "CG834"
     template = review(tainted, "ml-train")
     template["request"]["kind"] = {"group": "batch", "version": "v1", "kind": "Job"}

@@ -282,7 +282,7 @@ BAD, GOOD = "cuda=12.1,arch=sm_90", "cuda=12.4,torch=2.4.1+cu124,arch=sm_80"
 RESULTS: list[tuple[str, str, dict[str, Any], str | None]] = [
     # the result that is counted, namespace, annotations, and a part of the answer's first line
     ("denied", "ml-train", {"target": "prod-a100", "stack": BAD}, " may not run on prod-a100: CG"),
-    ("denied", "ml-train", {"target": "nowhere"}, "there is no target 'nowhere'"),
+    ("denied", "ml-train", {"target": "nowhere"}, "target 'nowhere' does not exist"),
     ("would_deny", "lab-1", {"stack": BAD}, " would be denied on lab (mode audit): CG"),
     ("exempt", "ml-train", {"target": "prod-a100", "stack": BAD, "waiver": "night"}, "exempt by"),
     ("unmatched", "other", {}, " matches no target"),

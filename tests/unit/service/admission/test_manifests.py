@@ -85,7 +85,7 @@ def test_the_namespace_of_the_gpu_operator_is_never_held_up(policy: Any) -> None
 @pytest.mark.parametrize(
     ("options", "word", "policy", "said"),
     [
-        ([], "note", "Ignore", "lets GPU pods in unchecked while no gate answers"),
+        ([], "note", "Ignore", "admits GPU pods unchecked while no gate answers"),
         (["--failure-policy", "Fail"], "warning", "Fail", "refuses every GPU pod while no gate"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A stored verdict, and what is signed of it."""
+"""A stored verdict, and its signed content."""
 
 from __future__ import annotations
 

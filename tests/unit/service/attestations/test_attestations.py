@@ -1,4 +1,4 @@
-"""Signed verdicts over HTTP: what is signed, what is refused, and the keys."""
+"""Signed verdicts over HTTP: signed content, refusals and keys."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_policies_say_whose_approvals_count_and_how_many(world: World) -> None:
     lonely = target("lonely", approvers=["sre-*"])
     answer = world.propose(ann, documents=[lonely])
     (mistake,) = answer.get_json(force=True)["problems"]
-    assert "the policy asks for one person, the author" in mistake["problem"]
+    assert "the policy requires one person, the author" in mistake["problem"]
 
 
 def test_the_last_approval_merges_where_the_author_asked_for_it(world: World) -> None:
@@ -344,9 +344,9 @@ def test_an_author_withdraws_and_an_approver_closes(world: World) -> None:
         ({}, "documents", "changes nothing"),
         ({"documents": [{"kind": "Entry"}]}, None, "'file': 'documents', 'line': 1"),
         ({"files": [{"file": "a.yaml", "text": "kind: Entry\n"}]}, None, "'file': 'a.yaml'"),
-        ({"delete": [{"kind": "Entry", "name": "none"}]}, "name", "there is no entry"),
+        ({"delete": [{"kind": "Entry", "name": "none"}]}, "name", "does not exist"),
         ({"delete": [{"kind": "Target", "name": PROD}]}, "name", "is still used by Entry torch24"),
-        ({"pools": newer("none")}, "name", "there is no target"),
+        ({"pools": newer("none")}, "name", "does not exist"),
         ({"pools": [{"target": PROD, "set": {"drivr": "1"}}]}, "set", "not a pool value"),
         ({"pools": newer(PROD, "new")}, None, "driver"),
         (

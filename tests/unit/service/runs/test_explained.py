@@ -49,7 +49,7 @@ def test_no_change_is_called_so() -> None:
 
 
 def test_without_a_baseline_it_says_what_would_settle_it() -> None:
-    assert "To settle it: a baseline, learned from accepted runs." in explained(1.0, baseline=False)
+    assert "To decide: a baseline, learned from accepted runs." in explained(1.0, baseline=False)
 
 
 def test_too_few_values_say_what_is_missing() -> None:

@@ -137,7 +137,7 @@ def test_an_image_that_the_service_does_not_allow_is_refused(
     gate.runs.under_test = read_allowed_images(patterns, "serve --canary-image", otherwise=())
     problem = client.post(f"{API}/runs", json=ASKED | outside).get_json(force=True)
     assert (problem["status"], problem["field"]) == (400, "image")
-    assert "the list of allowed images is registry.example/team/*" in problem["detail"]
+    assert "allowed: registry.example/team/*" in problem["detail"]
     assert "serve --canary-image PATTERN" in problem["hint"]
     again = client.post(f"{API}/runs/{before}/rerun")
     assert (again.status_code, again.get_json(force=True)["field"]) == (400, "image")

@@ -82,7 +82,7 @@ def test_a_wave_that_its_tool_left_waits_for_a_person(fleet: Fleet) -> None:
     fleet.ask(1)
     fleet.pass_time(minutes=80)
     ((_, _, message),) = find(fleet, "upgrade-held")
-    assert "nobody has continued wave 1 since" in message
+    assert "no one has continued wave 1 since" in message
 
 
 def test_drift_to_the_driver_that_an_upgrade_rolls_out_is_news_alone(fleet: Fleet) -> None:
