@@ -17,6 +17,7 @@ from compatgate.core.rule import (
     CUDA,
     FORWARD,
     NOT_APPLICABLE,
+    PACKAGES,
     PASS,
     RECORDS,
     Candidate,
@@ -36,17 +37,19 @@ from compatgate.core.stack_facts import (
 from compatgate.core.versions import Version, format_parts, parse_version
 
 
-@rule("CG401", "framework-cuda", reads=CUDA)
+@rule("CG401", "framework-cuda", reads=PACKAGES)
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
     The version can name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
     the stack's CUDA. Wheels that are on the index but not on the install page (cu129 for torch 2.9
-    to 2.13) are a warning. A version without a label is unknown on a platform for which the
-    package index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows).
-    This rule does not check builds of a conda channel (``torch=2.5.1+conda.cu126``), which are not
-    wheels. A build that uses the installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a
-    toolkit that it does not accept.
+    to 2.13) are a warning. A version without a label is the wheel of the package index, which has
+    no CUDA on some platforms (torch before 2.11, and TensorFlow, on Arm; torch on Windows). It
+    fails there. It is unknown if the stack names a CUDA, if its files were read, or if the pool is
+    a Jetson, for which other indexes have wheels without a label. This rule does not check builds
+    of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build that uses the
+    installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it does not
+    accept.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -114,20 +117,41 @@ def _make_problem(
 
 
 def _report_cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
-    """Report an index wheel without CUDA; the asker may mean another build by the version."""
+    """Report an index wheel without CUDA: it fails unless another build may be meant."""
     build = found.build or default_build(release)
     label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
     where = "Windows" if context.pool.os == "windows" else context.pool.cpu
+    what = f"the wheel of {found.title} on the package index has no CUDA on {where}"
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
+    open_ = _may_be_another_build(context, found)
     return _make_problem(
         found,
-        "unknown",
-        f"the wheel of {found.title} on the package index has no CUDA on {where}: whether another "
-        "build is meant is not known",
+        "unknown" if open_ else "fail",
+        f"{what}: whether another build is meant is not known"
+        if open_
+        else f"{what}, and the version has no label of another build",
         need="a build with CUDA, stated with its label",
         source=release.python_source or release.source,
         candidates=lambda: (change,) if labelled else (),
+    )
+
+
+def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
+    """Tell whether the stack says of CUDA what the index's wheel without CUDA would contradict.
+
+    Indexes for Jetson have wheels without a label; files that were read are what they are.
+    """
+    stack = context.stack
+    if context.jetson or found.name in stack.measured:
+        return True
+    others = [version for name, version in stack.versions.items() if name != found.name]
+    toolkits = context.facts.cuda_components.toolkits
+    return (
+        ("cuda" in stack.components and not stack.assumed)
+        or any(text.startswith("cuda: ") for text in stack.open)
+        or any(version.cuda for version in others)
+        or any(toolkits(name, version.public) for name, version in stack.packages.items())
     )
 
 

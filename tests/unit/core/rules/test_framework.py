@@ -372,11 +372,31 @@ def test_a_version_alone_is_the_package_indexs_wheel_and_the_answer_says_so(ask)
 @pytest.mark.parametrize(
     ("platform", "says"), [("os=windows", "Windows"), ("cpu=aarch64", "aarch64")]
 )
-def test_nothing_is_assumed_where_the_indexs_wheel_has_no_cuda(platform, says, ask):
+def test_a_version_alone_fails_where_the_indexs_wheel_has_no_cuda(platform, says, ask):
     verdict = ask(f"{POOL},{platform}", "torch=2.4.1")
     assert "cuda" not in verdict.stack
-    assert said(verdict, "CG401") == ["unknown"]
+    assert said(verdict, "CG401") == ["fail"]
     assert f"has no CUDA on {says}" in message(verdict, "CG401")
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "torch=2.4.1,cuda=12.1",
+        "torch=2.4.1,torchvision=0.19.1+cu121",
+        "torch=2.4.1,nvidia-cuda-nvrtc-cu12=12.1.105",
+        {"torch": "2.4.1", "open": ["cuda: the lock does not say which"]},
+    ],
+)
+def test_another_build_may_be_meant_where_the_stack_names_a_cuda(stack, ask):
+    verdict = ask(f"{POOL},os=windows", stack)
+    assert said(verdict, "CG401") == ["unknown"]
+    assert "whether another build is meant" in message(verdict, "CG401")
+
+
+def test_another_index_may_be_meant_on_a_jetson(ask):
+    verdict = ask("driver=540.4.0,gpu=8.7,os=linux", "torch=2.4.1")
+    assert said(verdict, "CG401") == ["unknown"]
 
 
 def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
