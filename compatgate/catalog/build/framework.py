@@ -41,7 +41,11 @@ _SYSTEMS = ("linux", "windows")
 def framework(document: Record) -> Framework:
     """Read every release of a framework, with its builds."""
     name = document["component"]
-    releases = sort_releases(_release(name, record) for record in document["releases"])
+    shared = document.get("shared_requirements")
+    releases = sort_releases(
+        _share_requirements(_release(name, record), shared) if shared else _release(name, record)
+        for record in document["releases"]
+    )
     return Framework(
         name,
         releases,
@@ -76,6 +80,29 @@ def _release(name: str, record: Record) -> Release:
         ),
         conda=tuple(_channel_build(build, told) for build in record.get("conda", ())),
     )
+
+
+def _share_requirements(release: Release, shared: Record) -> Release:
+    """Return a release whose builds for Linux x86_64 all have some requirements of one of them."""
+    told, names = record_source(shared), tuple(shared["packages"])
+    texts = tuple(
+        _limit_to_x86_64(text)
+        for build in release.builds
+        for text in build.requires
+        if re.split(r"[^\w.-]", text, maxsplit=1)[0] in names
+    )
+    builds = (
+        build if build.requires else replace(build, requires=texts, requires_source=told)
+        for build in release.builds
+    )
+    return replace(release, builds=tuple(builds)) if texts else release
+
+
+def _limit_to_x86_64(text: str) -> str:
+    """Return a requirement that holds on x86_64 alone; on Arm, builds of a release differ."""
+    asked, _, marker = (part.strip() for part in text.partition(";"))
+    own = 'platform_machine == "x86_64"'
+    return f"{asked}; ({marker}) and {own}" if marker else f"{asked}; {own}"
 
 
 def _python_range(python: Record) -> tuple[str | None, str | None]:

@@ -56,6 +56,24 @@ def test_what_says_no_source_has_that_of_what_it_is_a_part_of() -> None:
     assert build.source.title == build.pins["cudnn"].source.title == "the feed"
 
 
+def test_builds_share_the_requirements_that_the_document_names() -> None:
+    needs = {"packages": ['triton==3.0.0; python_version < "3.13"', "nvidia-nccl-cu12==2.20.5"]}
+    group = {**needs, "source": "the wheel", "confidence": "metadata"}
+    builds = [
+        {"name": "cu121", "accepts": "12.1.*", "requirements": [group]},
+        {"name": "cu118", "accepts": "11.8.*"},
+    ]
+    told = {"version": "1.0", "source": "the page", "confidence": "published", "builds": builds}
+    shared = {"packages": ["triton"], "source": "the script", "confidence": "published"}
+    document = {"component": "torch", "releases": [told], "shared_requirements": shared}
+    own, other = framework(document).releases[0].builds
+    assert own.requires == tuple(needs["packages"])
+    expected = 'triton==3.0.0; (python_version < "3.13") and platform_machine == "x86_64"'
+    assert other.requires == (expected,)
+    assert other.requires_source is not None
+    assert other.requires_source.title == "the script"
+
+
 def test_a_minimum_of_the_release_is_that_of_each_build_that_says_no_other() -> None:
     minimum = {"value": "7.0", "source": "the table", "confidence": "derived"}
     build = read(minimum_capability=minimum, builds=[{"name": "a", "accepts": "12.*"}])
