@@ -44,7 +44,7 @@ def test_a_change_that_waits_is_shown_and_approved(pages, stocked, asked):
     assert asked in client.get("/ui/proposals?state=open&author=ann").text
     assert asked not in client.get("/ui/proposals?state=merged").text
     shown = client.get(f"/ui/proposals/{asked}").text
-    for text in ("calmer nights", "<del>enforce</del>", "asks for 1 more approval", ">Approve<"):
+    for text in ("calmer nights", "<del>enforce</del>", "requires 1 more approval", ">Approve<"):
         assert text in shown
     assert "Proposals" in client.get("/ui/revisions").text
     assert "needs two people" in client.get("/ui/targets/prod-a100").text

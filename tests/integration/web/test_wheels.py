@@ -175,7 +175,7 @@ def test_a_failure_is_remembered_and_not_repeated_for_every_question(serving, in
     server = serving(index.index)
     stack = {"cuda": "12.2", "no-such-pkg": "1.0"}
     (message,) = said(until(server, failed, stack=stack), "CG410")
-    assert message.startswith("no record describes the content of no-such-pkg 1.0: the index has no")
+    assert message.startswith("no record describes the content of no-such-pkg 1.0: the index")
     asked = len(index.paths)
     assert said(ask(server, stack=stack), "CG410") == [message]
     assert len(index.paths) == asked

@@ -76,7 +76,7 @@ CASES = [
     ({}, {"kernel": "6.20.0-rc3"}, "CG118", ["unknown"], "release candidate"),
     ({}, {"kernel": "9.1.2"}, "CG118", ["unknown"], "names kernels up to"),
     ({"driver": "470.256.02"}, {"kernel": "5.15.0"}, "CG118", ["not-checked"], "no source"),
-    ({"driver": "535.216.03"}, {"kernel": "6.12.22"}, "CG118", ["unknown"], "no reason to deny"),
+    ({"driver": "535.216.03"}, {"kernel": "6.12.22"}, "CG118", ["unknown"], "does not deny"),
     ({}, {"distribution": "rhel-9.6"}, "CG119", [], ""),
     ({}, {"distribution": "talos-1.12"}, "CG119", ["warn"], "does not list talos-1.12"),
     ({"driver": "535.183.01"}, {"distribution": "rhel-9.6"}, "CG119", ["not-checked"], "535"),
