@@ -41,7 +41,7 @@ class SourceReport(Struct, frozen=True):
     """The report of one source about a node.
 
     Attributes:
-        gpus: sorted; a MIG profile makes a SKU of its own.
+        gpus: sorted; each MIG profile is a separate SKU.
         platform: kind of machine; None: not known.
         node: seen parts of the node, by name of `NODE_COMPONENTS`.
         resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).

@@ -33,7 +33,7 @@ STEPS = (
         "home", "read", "Home: what needs you",
         "Broken things come first, then drift, then what ends soon. Each incident has an owner, "
         "and can be snoozed or resolved.",
-        "Open an incident to see its cause and since when it stands.",
+        "Open an incident to see its cause and when it began.",
     ),
     TourStep(
         "matrix", "read", "Matrix: what runs where",

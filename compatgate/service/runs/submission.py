@@ -156,10 +156,10 @@ def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     wants += [f"the host {run.host}"] if run.host else []
     have = "; ".join(_describe_host(host) for host in hosts[:_NAMED])
     return BadInput(
-        f"no staging host could ever run it; it needs {', '.join(wants)}",
+        f"no staging host can run it: it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
-        hint=f"there are {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
+        hint=f"known hosts: {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
     )
 
 

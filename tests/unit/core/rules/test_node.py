@@ -71,7 +71,7 @@ CASES = [
     ({}, {"dcgm": "3.2.6"}, "CG116", ["not-checked"], "3.2.6"),
     ({"driver": "440.33.01"}, {"dcgm": "4.4.2"}, "CG116", ["warn"], "450"),
     ({}, {"gpu_operator": "31.5.0"}, "CG117", ["not-checked"], "newest series"),
-    ({"driver": "565.57.01"}, {"gpu_operator": "25.10.0"}, "CG117", ["warn"], "no active"),
+    ({"driver": "565.57.01"}, {"gpu_operator": "25.10.0"}, "CG117", ["warn"], "not an active"),
     ({"driver": "580.142"}, {"gpu_operator": "25.10.0"}, "CG117", [], ""),
     ({}, {"kernel": "6.20.0-rc3"}, "CG118", ["unknown"], "release candidate"),
     ({}, {"kernel": "9.1.2"}, "CG118", ["unknown"], "names kernels up to"),

@@ -104,7 +104,7 @@ def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate
     gate.runs.queue.register("w1", [host(gpu="L4")])
     problem = client.post(f"{API}/runs", json=ASKED).get_json(force=True)
     assert problem["status"] == 400
-    assert "no staging host could ever run it; it needs A100-SXM4-80GB" in problem["detail"]
+    assert "no staging host can run it: it needs A100-SXM4-80GB" in problem["detail"]
     assert "a100-1 (L4" in problem["hint"]
 
 
