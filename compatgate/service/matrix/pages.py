@@ -217,7 +217,7 @@ def _target_table(
         Column("target", "Target"),
         Column("status", "Status", "badge"),
         Column("gate", "Verdict", "badge"),
-        Column("why", "Why"),
+        Column("why", "Reason"),
         Column("ask", "Ask"),
     )
     lines = []

@@ -30,7 +30,7 @@ class TourStep(Struct, frozen=True):
 
 STEPS = (
     TourStep(
-        "home", "read", "Home: what needs you",
+        "home", "read", "Home: what needs attention",
         "Broken things come first, then drift, then what ends soon. Each incident has an owner, "
         "and can be snoozed or resolved.",
         "Open an incident to see its cause and when it began.",

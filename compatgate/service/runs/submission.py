@@ -142,8 +142,8 @@ def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
     shown = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
     where = ", ".join(host.name for host in hosts[:_NAMED])
     return BadInput(
-        f"the workload{'s' if several else ''} {shown} would have no image to run in on {where}: "
-        f"{'they run' if several else 'it runs'} in the image under test, and none is named",
+        f"no image for the workload{'s' if several else ''} {shown} on {where}: "
+        f"{'they run' if several else 'it runs'} in the image under test",
         field="image",
         hint="name the image under test",
     )

@@ -75,7 +75,7 @@ class UpgradeProgress:
         if wave.started is None:
             note_action(session, row, "start", by.name, by.identity, wave=number, text=text)
         elif wave.holder != asker:
-            text = f"{asker} goes on for {wave.holder}"
+            text = f"{asker} continues for {wave.holder}"
             note_action(session, row, "take over", by.name, by.identity, wave=number, text=text)
         if first:
             counts = readings.count_stacks(session, row.upgrade.target, now - BEFORE)

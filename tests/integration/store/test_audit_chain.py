@@ -79,7 +79,7 @@ def test_an_empty_chain_holds(gate: Gate) -> None:
         (
             "INSERT INTO tokens (id, name, digest, scopes, created_at, created_by)"
             " SELECT 'tk_x', 'x', 'x', 'admin', created_at, 'x' FROM tokens WHERE name = 'ci'",
-            "token tk_x: no link made it",
+            "token tk_x: no link of the chain created it",
         ),
         ("UPDATE revisions SET reason = 'another' WHERE number = 1", "revision 1: changed"),
         ("UPDATE revisions SET author = 'another' WHERE number = 2", "revision 2: changed"),

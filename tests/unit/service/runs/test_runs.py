@@ -120,7 +120,7 @@ def test_a_run_that_no_image_is_there_for_is_refused(
     asked = ASKED | {"stack": stack} | where
     problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
     assert (problem["status"], problem["field"]) == (400, "image")
-    assert "the workload gemm would have no image to run in on a100-1" in problem["detail"]
+    assert "no image for the workload gemm on a100-1" in problem["detail"]
     assert client.get(f"{API}/runs").get_json()["items"] == []
     named = asked | {"image": "registry.example/team/app:1"}
     assert client.post(f"{API}/runs", json=named).status_code == 201
