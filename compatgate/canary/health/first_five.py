@@ -58,7 +58,7 @@ class Check(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """What the checks look at.
+    """The input of the checks.
 
     Attributes:
         answers: NVML or nvidia-smi at the begin and the end of the interval.

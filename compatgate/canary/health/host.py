@@ -52,7 +52,7 @@ class PciDevice(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """What a host shows without its driver.
+    """A host as seen without its driver.
 
     Attributes:
         gpus: display devices and 3D controllers.

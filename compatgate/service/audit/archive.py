@@ -90,7 +90,7 @@ class ArchiveTail(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArchiveReport(Struct, frozen=True):
-    """What reading an archive showed.
+    """The result of reading an archive.
 
     Attributes:
         sha256: of the file; the audit chain holds it.

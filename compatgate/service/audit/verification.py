@@ -416,5 +416,5 @@ def _changed_tokens(session: Session) -> Iterator[str]:
         elif said.pop(token_id) not in (None, digest):
             yield f"token {token_id}: was changed"
         if ended != (token_id in revoked):
-            yield f"token {token_id}: is {'' if ended else 'not '}revoked, against its link"
+            yield f"token {token_id}: is {'' if ended else 'not '}revoked, but its link disagrees"
     yield from (f"token {token_id}: is missing" for token_id in said)

@@ -153,7 +153,7 @@ _CHANGE_COLUMNS = (
     Column("before", "Now", "badge"),
     Column("after", "Then", "badge"),
     Column("change", "Change"),
-    Column("why", "Reason"),
+    Column("why", "Why"),
     Column("fix", "Fix"),
 )
 _MAX_CHANGES = 50

@@ -217,7 +217,7 @@ def _target_table(
         Column("target", "Target"),
         Column("status", "Status", "badge"),
         Column("gate", "Verdict", "badge"),
-        Column("why", "Reason"),
+        Column("why", "Why"),
         Column("ask", "Ask"),
     )
     lines = []

@@ -62,7 +62,7 @@ STEPS = (
 
 
 class TourPlace(Struct, frozen=True):
-    """Where a reader is in the tour.
+    """A reader's place in the tour.
 
     Attributes:
         step: of the tour; None: the tour is offered, or goes on, on another page.

@@ -35,7 +35,7 @@ from compatgate.service.runs.queue import note_run
 
 EXECUTOR = "import"
 _AHEAD = timedelta(minutes=5)
-"""How far a measurement may lie in the future, for clocks that differ."""
+"""Maximum lead of a measurement's time, for clocks that differ."""
 
 
 class Import(Struct, frozen=True):

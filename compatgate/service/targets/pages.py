@@ -305,7 +305,7 @@ def _entry_table(pairs: list[Pair], sort: str | None) -> Table:
         Column("entry", "Entry"),
         Column("status", "Status", "badge"),
         Column("constraints", "Constraints", "code"),
-        Column("why", "Reason"),
+        Column("why", "Why"),
     )
     lines = [
         (

@@ -30,7 +30,7 @@ from compatgate.service.upgrades import repository as upgrades
 from compatgate.service.upgrades.models import UpgradeRow
 
 BEFORE = timedelta(days=30)
-"""How far back the rates before the upgrade reach."""
+"""Length of the period before the upgrade for its rates."""
 _LEAST_DENIED = 3
 _HOUR = 3600.0
 

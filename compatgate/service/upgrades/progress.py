@@ -26,7 +26,7 @@ _ACTIONS: Mapping[str, EventAction] = {
 
 
 class UpgradeProgress:
-    """What happens to upgrades, inside the transactions of others."""
+    """Changes of upgrades, inside the transactions of others."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots

@@ -66,7 +66,7 @@ GATE = (
         "target_decisions",
         "counter",
         ("target", "verdict", "allowed"),
-        "Decisions by target; `none`: about a pool alone; `other`: targets beyond the limit.",
+        "Decisions by target; `none`: questions about a pool; `other`: targets beyond the limit.",
     ),
     MetricSpec(
         "rule_decisions",

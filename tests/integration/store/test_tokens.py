@@ -120,7 +120,7 @@ def test_tokens_are_listed_by_name_and_by_whether_they_open_anything(gate: Gate)
 
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(gate: Gate) -> None:
-    with pytest.raises(NotFound, match="no token 'x'"):
+    with pytest.raises(NotFound, match="token 'x' does not exist"):
         gate.tokens.revoke("x", by="tester")
 
 

@@ -65,7 +65,7 @@ def test_the_author_withdraws_but_does_not_approve(pages, stocked, asked):
     fields = {"name": "mine", "rules": "CG803", "targets": "prod-a100", "everything": "on"}
     refused = post(client, "new-waiver", **fields, owner="x", why="y", reason="z", expires=SOON)
     assert refused.status_code == 409
-    assert "asks for two people" in refused.text
+    assert "requires two people" in refused.text
     (view,) = stocked.proposals.list(state="open").items
     number = view.row.id
     shown = client.get(f"/ui/proposals/{number}").text
