@@ -36,7 +36,7 @@ def make_content_reader(
 
     def read(image: str) -> ImageContent:
         if "@" not in image:
-            return ImageContent(why=f"the host knows the image by its id {image[:19]} alone")
+            return ImageContent(why=f"the host knows the image only by its id {image[:19]}")
         try:
             reading = _read(image, signals, options)
         except CompatgateError as error:

@@ -21,12 +21,12 @@ Outcome = Literal["passed", "failed", "inconclusive", "error", "timeout", "cance
 State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
 Purpose = Literal["request", "verification", "import"]
 ImportTrust = Literal["reported", "stated"]
-"""Who named driver and GPU of an imported result: the tool's report, or whoever imported it."""
+"""The source of driver and GPU of an imported result: the tool's report, or its importer."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 
 class Against(Struct, frozen=True):
-    """What a run's candidate is compared with, in pairs.
+    """The reference of a run's candidate, in pairs.
 
     Attributes:
         asked: as requested: ``auto``, an entry's name or an image.
@@ -285,7 +285,7 @@ class Check(Struct, frozen=True):
 
 
 class Witness(Struct, frozen=True):
-    """What the worker itself saw of an execution.
+    """The worker's own observations of an execution.
 
     Attributes:
         wall_s: seconds from before the start until after the end, by the worker's clock.

@@ -215,7 +215,7 @@ def _paint_bold(text: str) -> str:
 _MEANING = {
     "published": "",
     "metadata": ", read from releases",
-    "derived": ", concluded by others: never deny",
+    "derived": ", derived from other facts: never deny",
 }
 
 

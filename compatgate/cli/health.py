@@ -175,7 +175,7 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
         if now is None and answer.said is None:
             raise
         errors = KernelErrors(facts.xid, driver, facts.error_signatures)
-        where = "NVML alone" if now else "nvidia-smi alone"
+        where = "only NVML" if now else "only nvidia-smi"
         document = _document(errors, where, answer)
         document["problem"] = error.detail
     events = errors.events()

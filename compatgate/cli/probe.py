@@ -29,7 +29,7 @@ Reads NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/ver
 linker's cache, LD_LIBRARY_PATH and /usr/local/cuda*. Of the node it reads kernel, distribution,
 Secure Boot, IOMMU, ACS, DMI and the installed packages, and asks nv-fabricmanager, nvidia-imex,
 nvidia-ctk, dcgmi and ofed_info for their versions; what it does not see stays unstated. On a
-Jetson it reads /etc/nv_tegra_release and the device tree, also where there is no nvidia-smi.
+Jetson it reads /etc/nv_tegra_release and the device tree, also without nvidia-smi.
 --python also reads an interpreter's package metadata and torch; --pid the libraries loaded in a
 process (/proc/PID); --container the files and processes of a running container. Changes nothing
 and sends nothing.

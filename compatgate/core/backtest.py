@@ -25,7 +25,7 @@ from compatgate.core.whatif_result import Cause
 from compatgate.errors import BadInput
 
 QuestionOrigin = Literal["decision", "run"]
-"""Where a question comes from: the decision log, or a canary run."""
+"""The source of a question: the decision log, or a canary run."""
 Effect = Literal["newly_denied", "newly_unknown", "newly_allowed", "changed"]
 EFFECTS: tuple[Effect, ...] = ("newly_denied", "newly_unknown", "newly_allowed", "changed")
 """Worst first. ``newly_unknown`` was allowed and is stopped, because something is not known;
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class MatrixState(Protocol):
-    """What questions are decided on: facts, matrix and evidence at one time."""
+    """The basis of decisions: facts, matrix and evidence at one time."""
 
     @property
     def facts(self) -> Facts:

@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 Assurance = Literal["self-reported", "challenged", "witnessed"]
-"""What stands behind a report, weakest first.
+"""The assurance of a report, weakest first.
 
 ``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
 worker's challenge. ``witnessed``: the worker also saw the program's processes, and what they did.
@@ -24,7 +24,7 @@ ASSURANCES: tuple[Assurance, ...] = get_args(Assurance)
 
 
 Bind = Literal["versions", "content", "image"]
-"""What evidence must share with a question: the versions, the GPU content, or the image itself."""
+"""The part that evidence shares with a question: versions, GPU content, or the image itself."""
 
 
 class Comparison(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -72,7 +72,7 @@ class Comparison(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a run was bound to, besides its suite, SKU, driver and measured versions.
+    """The content that a run is bound to, in addition to suite, SKU, driver and measured versions.
 
     Attributes:
         image: digest of the image under test as it ran; None: no image, or no digest was known.

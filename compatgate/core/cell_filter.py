@@ -37,7 +37,7 @@ _HINT = (
 
 
 class CellFilter(Struct, frozen=True):
-    """What rows and columns must have.
+    """The conditions for rows and columns.
 
     Attributes:
         versions: component and constraint; an entry must allow a version that meets it.

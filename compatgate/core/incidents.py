@@ -117,7 +117,7 @@ class Condition(Struct, frozen=True):
 
 
 class KnownIncident(Struct, frozen=True):
-    """What the survey before left of an incident.
+    """The state of an incident after the previous survey.
 
     Attributes:
         episode: 1, 2, 3, ...; one more each time that it happens again.
@@ -142,7 +142,7 @@ it goes on; ``end``: its condition is gone."""
 
 
 class IncidentChange(Struct, frozen=True):
-    """What a survey means for an incident.
+    """The effect of a survey on an incident.
 
     Attributes:
         state: of the incident from now on.

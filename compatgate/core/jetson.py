@@ -20,7 +20,7 @@ FIRST_DRIVER = 100
 
 
 class JetsonHost(Struct, frozen=True):
-    """What a pool says of the software of its Jetsons.
+    """The software of a pool's Jetsons, as stated.
 
     Attributes:
         device: None where only a compute capability is known that several devices have.

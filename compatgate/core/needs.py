@@ -47,7 +47,7 @@ class Size(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """What a workload needs of each GPU that it runs on.
+    """The requirements of a workload on each of its GPUs.
 
     Attributes:
         precision: number formats, in the order of `PRECISIONS`.

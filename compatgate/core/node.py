@@ -19,7 +19,7 @@ from compatgate.core.versions import Version, make_version
 from compatgate.errors import BadInput
 
 Sharing = Literal["exclusive", "mps", "time-slicing"]
-"""How containers share a GPU of the pool."""
+"""The ways in which containers share a GPU of the pool."""
 
 
 class NodeComponent(Struct, frozen=True):

@@ -274,7 +274,7 @@ def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
 
 
 UnitGroups = list[tuple[RunMode | None, int]]
-"""How groups of like units run on a GPU, and the number of units of each group."""
+"""The results for groups of like units on a GPU, and the number of units of each group."""
 
 
 def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGroups:

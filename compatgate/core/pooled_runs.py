@@ -20,7 +20,7 @@ from compatgate.core.versions import Version
 
 State = Literal["passed", "failed", "stale"]
 TOO_OLD = "is older than the policy allows"
-"""Why a pool is stale whose runs are too old."""
+"""The reason why a pool with old runs is stale."""
 
 
 class Coverage(Struct, frozen=True):

@@ -77,7 +77,7 @@ def _is_older(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 class _Care(Struct, frozen=True):
-    """What a pass leaves out without evaluating whole stacks.
+    """The parts that a pass omits without evaluating whole stacks.
 
     Attributes:
         pins: versions that published pins of other parts exclude.

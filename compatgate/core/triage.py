@@ -25,7 +25,7 @@ _SPLIT_WORDS = 80
 """Characters of a line before that the words of a new line may begin in."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]")
-"""What kernel logs and Markdown put between the words of one message."""
+"""Text that kernel logs and Markdown put between the words of one message."""
 _BLANKS = re.compile(r"\s+")
 _QUOTES = '\u2018\u2019\u201c\u201d"`'
 _ALIKE = str.maketrans({**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\\": None})
@@ -34,7 +34,7 @@ _NUMBER_AT_END = re.compile(r"(?<![a-z0-9_])\d+$")
 _LOWER = str.maketrans({chr(n): chr(n + 32) for n in range(ord("A"), ord("Z") + 1)})
 
 Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
-"""What the rules behind a cause say of a stack on its pools."""
+"""The results of the rules behind a cause for a stack on its pools."""
 
 
 class FoundCause(Struct, frozen=True):

@@ -12,11 +12,11 @@ from msgspec import Struct
 State = Literal["proposed", "rolling", "stopped", "rolled back", "done"]
 """Stored state. ``stopped``: a person holds it and may resume it; ``rolled back``: for good."""
 Phase = Literal["proposed", "canary", "soak", "wave", "stopped", "rolled back", "done"]
-"""What people see: `State`, and while it rolls where it is."""
+"""The phase that people see: `State`, and the place of a rolling upgrade."""
 ALARM = 0.01
 """Probability of so many events by chance at or below which a higher rate is a trigger."""
 LEASE = timedelta(minutes=15)
-"""How long a wave belongs to whoever started it, from the last time that they asked."""
+"""The time that a wave belongs to its starter, from the starter's last request."""
 
 
 class Wave(Struct, frozen=True):
@@ -91,7 +91,7 @@ class Upgrade(Struct, frozen=True):
 
 
 class NodeState(Struct, frozen=True):
-    """What a node reports.
+    """The report of a node.
 
     Attributes:
         driver: None: not known.
@@ -112,7 +112,7 @@ NeedKind = Literal["canary", "entry", "pool"]
 
 
 class Need(Struct, frozen=True):
-    """What a wave needs before it may start.
+    """A requirement before a wave may start.
 
     Attributes:
         required: the policy asks for it; else it is advice.

@@ -37,7 +37,7 @@ _NAMED = 3
 
 
 class Event(Struct, frozen=True):
-    """What the machine noticed, to be recorded.
+    """An event that the state machine noticed, to be recorded.
 
     Attributes:
         wave: that it is about; None: the upgrade.
@@ -68,7 +68,7 @@ class Decision(Struct, frozen=True):
 
 
 class _Blocker(Struct, frozen=True):
-    """Why a wave may not start.
+    """A reason why a wave may not start.
 
     Attributes:
         until: when that ends by itself.

@@ -146,7 +146,7 @@ class PolicySpec(_Spec, frozen=True):
 
     Attributes:
         approvals: people, with the author, that a change needs if it lets the gate allow more.
-        approvers: names of those whose approval counts; ``*`` stands for any characters.
+        approvers: names of those whose approval counts; ``*`` matches any characters.
     """
 
     mode: Mode = "enforce"

@@ -285,7 +285,7 @@ MAX_DEPTH = 32
 
 
 class TextForm(Struct, frozen=True):
-    """What a text may hold besides documents of compatgate.
+    """Content that a text may have in addition to documents of compatgate.
 
     Attributes:
         max_depth: how deep it may be nested.

@@ -120,7 +120,7 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.approvers": _more_approvers,
     "spec.policy.changes": _leaves_proposals,
 }
-"""Whether a change of a field weakens, by its path; pools compare by their names."""
+"""The tests whether a change of a field weakens, by its path; pools compare by their names."""
 
 
 def loosens(before: Document | None, after: Document | None) -> bool:

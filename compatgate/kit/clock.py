@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from compatgate.errors import BadInput
 
 TOLERANCE = timedelta(seconds=2)
-"""How far the system's clock may be set back; more is a fault."""
+"""The largest step back of the system's clock that is no fault."""
 _log = logging.getLogger(__name__)
 
 

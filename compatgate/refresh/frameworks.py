@@ -155,7 +155,7 @@ class FrameworkReader:
             "version": title,
             "source": _metadata_of(identity),
             "confidence": "metadata",
-            "note": f"read from the package index alone, which does not state: {UNSTATED_BY_INDEX}",
+            "note": f"read only from the package index, which does not state: {UNSTATED_BY_INDEX}",
             "python": python,
         }
         if pins:

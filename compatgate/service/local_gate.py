@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.images import ImageSettings
 
 _URL = "http://database"
-"""Which no request leaves for; errors name it."""
+"""The URL of the local gate, for error messages; no request is sent to it."""
 _LARGEST = sys.maxsize - 1
 """Bytes of a request: the limit protects a server from others."""
 

@@ -17,8 +17,8 @@ database: what the database keeps is read in the background, and the metric
 reading.
 
 The labels are bounded. `target` names the first targets by name (`serve --metrics-targets`, 100
-unless set), the others are `other`, and `none` is a question about a pool alone. `namespace` names
-the first 50 of each process. Rules, routes and reasons are fixed lists.
+unless set), the others are `other`, and `none` is a question about a pool. `namespace` names the
+first 50 of each process. Rules, routes and reasons are fixed lists.
 """
 _KINDS = (("Counters", "counter"), ("Histograms", "histogram"), ("Gauges", "gauge"))
 

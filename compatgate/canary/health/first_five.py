@@ -58,7 +58,7 @@ class Check(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """What the checks look at.
+    """The input of the checks.
 
     Attributes:
         answers: NVML or nvidia-smi at the begin and the end of the interval.
@@ -176,7 +176,7 @@ def check_gpus(seen: Observation) -> Check:
     found += f", {given} given to this container" if given < len(mine) else ""
     if not gpus and not seen.said and not strange:
         why = f" ({host.other})" if host.other else ""
-        found += f": neither NVML nor nvidia-smi is there to ask{why}"
+        found += f": neither NVML nor nvidia-smi is available{why}"
         return Check(*name, "could-not-look", found, more)
     lost = [gpu.pci or str(gpu.index) for gpu in gpus if gpu.lost]
     faults = [f"does not answer: {', '.join(lost)}"] if lost else []
@@ -228,7 +228,9 @@ def check_work(seen: Observation) -> Check:
     known = [gpu for gpu in seen.gpus if gpu.utilisation is not None]
     lowered = [f"GPU {g.index}: {reason}" for g in seen.gpus for reason in _slowdowns(g, samples)]
     if not known and not lowered:
-        why = _NO_DRIVER if seen.blind else "the GPUs do not say (no NVML, no nvidia-smi, or MIG)"
+        why = (
+            _NO_DRIVER if seen.blind else "the GPUs report nothing (no NVML, no nvidia-smi, or MIG)"
+        )
         return Check(*name, "could-not-look", why, more)
     busy = [gpu for gpu in known if _least(gpu, samples) >= BUSY_PERCENT]
     stuck = [gpu for gpu in busy if _is_slow(gpu)]

@@ -52,7 +52,7 @@ class PciDevice(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """What a host shows without its driver.
+    """A host as seen without its driver.
 
     Attributes:
         gpus: display devices and 3D controllers.
@@ -97,7 +97,7 @@ class Host(Struct, frozen=True):
                 f" ({owners}): install it, or load it with sudo modprobe nvidia and look again"
             )
         return (
-            "this machine has no NVIDIA GPU on its PCI bus and no driver, so that a quiet log"
+            "this machine has no NVIDIA GPU on its PCI bus and no driver, so a quiet log"
             " proves nothing: run this on the GPU node (in a container, with its GPUs), or pipe the"
             " node's log: sudo dmesg | compatgate health --dmesg -"
         )

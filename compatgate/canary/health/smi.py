@@ -33,7 +33,7 @@ Fields = dict[str, str]
 
 
 class SmiAnswer(NamedTuple):
-    """What nvidia-smi says: a snapshot, or the text of its failure; both None: it is not there."""
+    """The answer of nvidia-smi: a snapshot, or the text of a failure; both None: not installed."""
 
     snapshot: Snapshot | None
     said: str | None

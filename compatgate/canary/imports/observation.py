@@ -43,7 +43,7 @@ class Part(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """What a report says of one place; None: it does not say.
+    """The statements of a report about one place; None: not stated.
 
     Attributes:
         tool: name and version of the tool.

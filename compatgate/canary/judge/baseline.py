@@ -32,7 +32,7 @@ _LEAST, _MOST = 1e-100, 1e100
 
 
 class SampleSource(Struct, frozen=True):
-    """Where a sample was measured; an approver needs that before it stands for a GPU.
+    """The origin of a sample, which an approver needs before the sample counts for a GPU.
 
     Attributes:
         measured_at: ISO time.

@@ -102,7 +102,7 @@ def node_references(context: Context) -> Iterator[Problem]:
     for subject, gpus in named:
         for name in gpus:
             if name not in context.facts.gpus.gpus:
-                yield Problem("node-references", subject, f"there is no GPU {name}")
+                yield Problem("node-references", subject, f"GPU {name} does not exist")
     for name, when in conditions:
         yield from _node_values(f"node_components {name}", when)
 

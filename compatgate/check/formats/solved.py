@@ -15,7 +15,7 @@ _MARKS = {"pass": ("PASS", "green"), "warn": ("WARN", "yellow")}
 
 def render_solved(found: Json, width: int, *, colour: bool) -> str:
     """Return the answer of the solver as text, at most ``width`` columns wide."""
-    where = ", ".join(found["targets"]) or "the pools described"
+    where = ", ".join(found["targets"]) or "the described pools"
     want = ", ".join(f"{n} {c}" if c != "*" else n for n, c in found["want"].items())
     count = len(found["stacks"])
     if count:

@@ -170,7 +170,7 @@ def set_freeze(
         since: its start, with a zone.
         until: its end, with a zone.
         owner: who answers for it.
-        targets: names; ``*`` stands for any characters.
+        targets: names; ``*`` matches any characters.
         reason: why.
     """
     body = {

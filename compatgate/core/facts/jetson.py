@@ -96,7 +96,7 @@ class Runs(Struct, frozen=True):
 
 
 class Sbsa(Struct, frozen=True):
-    """Whether builds for Arm servers (SBSA) run on a device.
+    """A statement whether builds for Arm servers (SBSA) run on a device.
 
     Attributes:
         since: the first L4T release that runs them; None: none does.

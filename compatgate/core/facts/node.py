@@ -154,7 +154,7 @@ class Defect(Struct, frozen=True):
 
 
 class FabricRule(Struct, frozen=True):
-    """How the version of a part of the fabric relates to the driver's."""
+    """The relation of the version of a fabric part to the driver's."""
 
     component: str
     equal: bool
@@ -296,7 +296,7 @@ class BuildFailure(Struct, frozen=True):
 
 
 class RdmaPath(Struct, frozen=True):
-    """What a way of RDMA to GPU memory needs."""
+    """The requirements of a kind of RDMA to GPU memory."""
 
     path: str
     needs_open: bool

@@ -312,7 +312,7 @@ class CudnnBuild(Struct, frozen=True, dict=True):
     """Published rows; a derived floor makes a row of its own."""
     source: Source
     capability_source: Source | None = None
-    """Where ``minimum_capability`` comes from, when another than the rows."""
+    """The source of ``minimum_capability``, if it is not that of the rows."""
 
     @lazy_property
     def capabilities(self) -> tuple[Pair, ...]:

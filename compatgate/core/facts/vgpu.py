@@ -15,7 +15,7 @@ from compatgate.core.facts.nvidia import Source, VgpuType
 from compatgate.core.versions import Version
 
 WorksOn = Literal["any", "whole", "whole-gpu", "whole-mig", "mig", "none"]
-"""Which vGPUs have a feature: ``whole`` owns all memory of a GPU or of a MIG instance."""
+"""The vGPUs that have a feature: ``whole`` owns all memory of a GPU or of a MIG instance."""
 SharingLimit = Literal["os", "least-capability", "isolating-capability", "mig", "vgpu", "dcgm"]
 
 
@@ -71,7 +71,7 @@ class VgpuWindow(Struct, frozen=True):
 
 
 class VgpuFeature(Struct, frozen=True):
-    """What vGPUs can do.
+    """The features of vGPUs.
 
     Attributes:
         works_on: None: not known.

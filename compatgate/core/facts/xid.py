@@ -126,7 +126,7 @@ RmaMeasure = Literal["remap_failed", "sram_threshold_exceeded", "retired_pages_t
 
 
 class RmaRule(Struct, frozen=True):
-    """When NVIDIA replaces a GPU.
+    """The condition for a replacement of a GPU by NVIDIA.
 
     Attributes:
         measure: what is read from the GPU.
@@ -155,7 +155,7 @@ class XidTable(Struct, frozen=True, dict=True):
     recoveries: tuple[Recovery, ...]
     nvlink: tuple[NvlinkUnit, ...]
     advice: dict[str, str]
-    """What to do, by guidance class."""
+    """The actions by guidance class."""
     rma: tuple[RmaRule, ...] = ()
 
     @cached_property

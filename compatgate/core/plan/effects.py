@@ -48,7 +48,7 @@ from compatgate.errors import BadInput
 
 
 class Question(Struct, frozen=True):
-    """What a plan is about.
+    """The subject of a plan.
 
     Attributes:
         pools: of the target that change.

@@ -21,7 +21,7 @@ from compatgate.core.whatif_result import (
 
 SubjectKind = Literal["entry", "stack"]
 DomainKind = Literal["nvlink", "rack", "node", "pool"]
-"""What makes nodes one failure domain: NVLink, a rack or switch, nothing, or a lack of labels."""
+"""The reason for a failure domain: NVLink, a rack or switch, nothing, or a lack of labels."""
 
 
 class RunningStack(Struct, frozen=True):

@@ -245,7 +245,7 @@ def _remark(
         found.append(f"{done} nodes have the driver already")
     silent = [row.pool for row in rows if not row.nodes and row.held is None]
     if silent:
-        found.append(f"pool {', '.join(silent)}: no node is reported, so that it is in no wave")
+        found.append(f"pool {', '.join(silent)}: no node is reported, so it is in no wave")
     if lost := sum(node.pool is None for node in nodes):
         found.append(f"{lost} nodes have GPUs that no pool of the target declares")
     return tuple(found)

@@ -52,7 +52,7 @@ class Properties(Struct, frozen=True):
 
 
 class RequirementAnswer(Struct, frozen=True):
-    """Whether the host meets the requirements, and why, in one sentence of ASCII."""
+    """The answer whether the host meets the requirements, and why, in one sentence of ASCII."""
 
     satisfied: bool
     reason: str

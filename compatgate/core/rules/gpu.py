@@ -178,7 +178,7 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
 
 @rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
 def ptx_toolchain(context: RuleContext) -> RuleAnswer:
-    """The driver must compile PTX that a toolkit newer than the driver's CUDA made.
+    """The driver must compile PTX, but a toolkit newer than the driver's CUDA made it.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.

@@ -269,7 +269,7 @@ def _check_statement(
     if not code or find_run_mode(code, device, context.facts.arch):
         return None
     names = ", ".join(dict.fromkeys(one.name for one in code))
-    message = f"the build script of {package.title} makes code for {names} alone, none of which"
+    message = f"the build script of {package.title} makes code only for {names}, none of which"
     message += f" runs on {context.gpu_name}{says}"
     return _report_exclusion(package, statement, message, need=f"code for {format_parts(device)}")
 

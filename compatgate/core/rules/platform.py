@@ -64,7 +64,7 @@ def platform_unknown(context: RuleContext) -> RuleAnswer:
             "platform",
             f"platform {name} is not in the facts: its limits were not checked{meant}",
             have=name,
-            need="a platform that compatgate facts show platforms lists",
+            need="a platform from compatgate facts show platforms",
             candidates=lambda: (
                 Candidate({"platform": one}, f"state the platform as {one}") for one in near
             ),

@@ -46,14 +46,14 @@ _MAX_PLACES = 30
 
 
 class Hint(Struct, frozen=True):
-    """What a line states of the image, and the number of the line."""
+    """A statement of a line about the image, and the number of the line."""
 
     line: int
     observation: Observation
 
 
 class DockerfileReading(Struct, frozen=True):
-    """What a Dockerfile says of its image.
+    """The statements of a Dockerfile about its image.
 
     Attributes:
         base: reference of the image that the last stage begins from; empty for ``scratch``.

@@ -37,7 +37,7 @@ _PART = re.compile(
 
 
 class FilePart(Struct, frozen=True):
-    """Where a file's content lies: its path in a folder, or its place in an archive."""
+    """The location of a file's content: its path in a folder, or its place in an archive."""
 
     path: str
     size: int

@@ -197,7 +197,7 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
         hint = f"it has {', '.join(tags) or 'no image with a tag'}"
         raise NotFound(f"{name} has no image {ref!r}", field="image", hint=hint)
     if len({one.config for one in saved}) > 1:
-        hint = f"name one of {', '.join(tags)} after a colon" if tags else "save one image alone"
+        hint = f"name one of {', '.join(tags)} after a colon" if tags else "save only one image"
         raise BadInput(f"{name} has {len(saved)} images", field="image", value=name, hint=hint)
     image = saved[0]
     config = _small(files, image.config, LARGEST_CONFIG)

@@ -20,7 +20,7 @@ from compatgate.errors import BadInput
 
 
 class MachineTexts(Struct, frozen=True):
-    """What a machine says of itself; empty: it does not say.
+    """The statements of a machine about itself; empty: not stated.
 
     Attributes:
         vendor: DMI system vendor.

@@ -108,7 +108,7 @@ def ignore_error(*, refused: bool) -> None:
 
 _LONG_SECONDS = 5.0
 _REFUSED_SECONDS = 2.0
-"""How long changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
+"""The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
 
 
 class Database:

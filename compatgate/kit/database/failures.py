@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Failure(Struct, frozen=True):
-    """What a driver's error means.
+    """The meaning of a driver's error.
 
     Attributes:
         verb: what the database does, after its name.

@@ -19,11 +19,11 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 
 CHECK_SECONDS = 0.25
-"""How old the latest look may be, in seconds."""
+"""Maximum age of the latest look, in seconds."""
 PATIENCE_SECONDS = 1.0
-"""How long a request waits for a look, and the database may stay silent, in seconds."""
+"""Maximum wait of a request for a look, and silence of the database, in seconds."""
 CHANGE_SECONDS = 30.0
-"""How long it may take to read a changed matrix, in seconds."""
+"""Maximum time to read a changed matrix, in seconds."""
 _SLICE_SECONDS = 0.25
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0

@@ -36,7 +36,7 @@ PEER_CONNECTIONS = 512
 BODY_ARRIVED = "compatgate.whole"
 """Key in the scope of a request whose body has arrived."""
 _HELD_SECONDS = 0.25
-"""How long a request that may be answered directly waits for its body; then ASGI gets it."""
+"""Maximum wait of a directly answered request for its body; then ASGI gets the request."""
 _PARTING_SECONDS = 1.0
 _SWEEP_SECONDS = 0.5
 

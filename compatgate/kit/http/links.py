@@ -16,7 +16,7 @@ HOOKS_PREFIX = "/hooks"
 UI_PREFIX = "/ui"
 
 _CURRENT = "compatgate.current_page"
-"""Where a request keeps the address of its page, and the query parameters."""
+"""The place of a request's page address and query parameters."""
 _DEPTH = 2
 """Slashes of ``/ui/targets``: nothing is above it but home."""
 

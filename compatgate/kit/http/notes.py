@@ -17,7 +17,7 @@ RequestKind = Literal["question", "hook", "api", "page", "health"]
 
 
 class RequestNote(Struct):
-    """What is known of a request.
+    """Notes about a request.
 
     Attributes:
         method: of HTTP.

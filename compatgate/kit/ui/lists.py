@@ -27,7 +27,7 @@ _NOT_OF_A_VIEW = frozenset({"cursor", "format", "follow"})
 
 
 class ListChoices(Struct, frozen=True):
-    """What the reader of a list may choose.
+    """The choices of a list's reader.
 
     Attributes:
         place: path of the page below ``/ui``.

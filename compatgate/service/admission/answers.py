@@ -42,7 +42,7 @@ class AskedResult(Struct, frozen=True):
 
 
 class _Weighed(Struct, frozen=True):
-    """What the results of an object come to."""
+    """The combined result of an object."""
 
     results: tuple[QuestionResult, ...]
 

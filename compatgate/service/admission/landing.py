@@ -74,7 +74,7 @@ class TargetNodes(Struct, frozen=True):
 
 
 class Landing(Struct, frozen=True):
-    """Where a pod may land, as far as nodes are known.
+    """The nodes that a pod may land on, as far as nodes are known.
 
     Attributes:
         targets: those with known nodes.

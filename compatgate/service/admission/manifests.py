@@ -29,7 +29,7 @@ EXCLUDED = "compatgate.dev/excluded-namespaces"
 """Annotation of the configuration: why it leaves out the namespaces that it always does."""
 _GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 OPERATOR = "gpu-operator"
-"""Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
+"""The default namespace of the GPU Operator. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".

@@ -34,7 +34,7 @@ class KnownNode(Struct, frozen=True):
 
     Attributes:
         target: that its annotation names; empty: none.
-        gpus: SKUs; a MIG profile makes a SKU of its own.
+        gpus: SKUs; each MIG profile is a separate SKU.
         driver: None: not known.
         taints: empty where they are not known: the pod may then land there.
         resources: GPU resources that the kubelet hands out; None: not known.

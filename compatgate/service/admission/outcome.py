@@ -16,16 +16,16 @@ from compatgate.core.rules.caveats import no_node_for_pod, no_pool_for_request, 
 ReviewResult = Literal[
     "undecided", "allowed", "warned", "exempt", "unmatched", "would_deny", "denied", "failed"
 ]
-"""How a review ended, the weightiest last. ``undecided``: nothing was asked, as for an object
+"""Results of a review, the worst last. ``undecided``: nothing was asked, as for an object
 without GPUs."""
 EventResult = Literal["written", "repeated", "dropped", "failed"]
-"""What became of a Kubernetes event."""
+"""Results of writing a Kubernetes event."""
 RESULTS: tuple[ReviewResult, ...] = get_args(ReviewResult)
 _RANK = {result: rank for rank, result in enumerate(RESULTS)}
 
 
 class ReviewOutcome(Struct, frozen=True):
-    """How a review ended.
+    """The result of a review.
 
     Attributes:
         would_deny: targets that would deny a container in mode ``enforce``, once for each of these

@@ -137,7 +137,7 @@ def slice_products(terms: Iterable[Term]) -> str:
 _TARGETS_NAMED = 5
 Outcome = Literal["fail", "warn"]
 PlacedBy = Literal["inventory", "match", "annotation"]
-"""Who placed a container: known nodes, the ``match`` of targets, or the annotation of its pod."""
+"""The source of a placement: known nodes, the ``match`` of targets, or the pod's annotation."""
 
 
 class PlacementMatrix(Struct, frozen=True):

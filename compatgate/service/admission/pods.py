@@ -206,7 +206,7 @@ class Container(Struct, frozen=True):
 
 
 class _GpuRequest(Struct, frozen=True):
-    """How a container asks for GPUs; ``why`` is empty where it does not."""
+    """A container's request for GPUs; ``why`` is empty without a request."""
 
     why: str
     sure: bool = True

@@ -90,7 +90,7 @@ class ArchiveTail(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArchiveReport(Struct, frozen=True):
-    """What reading an archive showed.
+    """The result of reading an archive.
 
     Attributes:
         sha256: of the file; the audit chain holds it.
@@ -301,7 +301,7 @@ class _Reading:
         found = (self._batches, self._decisions, len(self._bodies))
         if found != (tail.batches, tail.decisions, tail.verdicts):
             counted = f"{found[0]} batches, {found[1]} decisions and {found[2]} verdicts"
-            self._tell(f"the archive has {counted}, and its last line says otherwise")
+            self._tell(f"the archive has {counted}, but its last line states other numbers")
 
     def _tell(self, problem: str) -> None:
         if len(self.problems) < _MAX_PROBLEMS:

@@ -34,7 +34,7 @@ _PER_QUERY = 500
 
 
 class SealedState(Struct, frozen=True):
-    """What a verification found in order; a link of the chain holds it.
+    """The verified state, which a link of the chain holds.
 
     Attributes:
         legacy: decisions that links cover, as until schema 0006.

@@ -412,9 +412,9 @@ def _changed_tokens(session: Session) -> Iterator[str]:
             said[told["id"]] = told.get("sha256", said.get(told["id"]))
     for token_id, (digest, ended) in tokens.read_tokens(session).items():
         if token_id not in said:
-            yield f"token {token_id}: no link made it"
+            yield f"token {token_id}: no link of the chain created it"
         elif said.pop(token_id) not in (None, digest):
             yield f"token {token_id}: was changed"
         if ended != (token_id in revoked):
-            yield f"token {token_id}: is {'' if ended else 'not '}revoked, unlike its link says"
+            yield f"token {token_id}: is {'' if ended else 'not '}revoked, but its link disagrees"
     yield from (f"token {token_id}: is missing" for token_id in said)

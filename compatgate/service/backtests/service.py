@@ -330,7 +330,7 @@ def collect_questions(
     remarks = []
     if not asked.complete:
         count = sum(one.count for one in asked.found)
-        remarks.append(f"there are more decisions since {since.date()}: the latest {count} count")
+        remarks.append(f"of the decisions since {since.date()}, only the latest {count} count")
     if len(runs) > _MAX_RUNS:
         remarks.append(f"of canary runs, the latest {_MAX_RUNS} count")
     found = sorted(groups.values(), key=lambda one: (one.last, one.verdict_id), reverse=True)

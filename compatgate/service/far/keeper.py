@@ -51,7 +51,7 @@ _log = logging.getLogger("compatgate.far")
 
 
 class BundleOptions(Struct, frozen=True):
-    """Where bundles come from, and how long one lasts.
+    """The source of bundles, and their maximum age.
 
     Attributes:
         central: the central gate.
@@ -87,7 +87,7 @@ class AppliedBundle(Struct, frozen=True):
 
 
 class _Stored(Struct, frozen=True):
-    """What the state folder says of the central gate."""
+    """The state folder's record of the central gate."""
 
     central: str
     name: str

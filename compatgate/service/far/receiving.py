@@ -42,11 +42,11 @@ from compatgate.service.gate.decider import NewDecision
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
 PATIENCE_SECONDS = 5.0
-"""How long a delivery waits for those before it."""
+"""Maximum wait of a delivery for earlier ones."""
 _TOGETHER = 50
 """Requests of one transaction."""
 _LATEST = timedelta(days=1)
-"""How far the clock of a far gate may be ahead."""
+"""Maximum lead of a far gate's clock."""
 
 
 class ChainForked(Conflict):
@@ -62,7 +62,7 @@ class ChainGap(Conflict):
 
 
 class _Statement(Struct, frozen=True):
-    """What a verdict says; the other members do not matter here."""
+    """The members of a verdict that delivery reads."""
 
     id: str
     verdict: str

@@ -90,7 +90,7 @@ class FoundCauseHit(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What a text means.
+    """The meaning of a text.
 
     Attributes:
         problem: why the text is no question, where it nearly is one.

@@ -33,7 +33,7 @@ from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import pack_body
 
 CommitMode = Literal["sync", "async"]
-"""When PostgreSQL answers a COMMIT: after or before its disk has the decisions."""
+"""The time of PostgreSQL's answer to COMMIT: after or before its disk has the decisions."""
 _COLUMNS = NewDecision.__struct_fields__
 _VERDICTS_PER_STATEMENT = 50
 _BATCH_COLUMNS = "writer, sequence, count, decided_at, late, verdicts, hash"

@@ -34,7 +34,7 @@ from compatgate.service.gate.decider import NewDecision
 NUMBERS = 1000
 """Decision numbers that a batch has; at most so many decisions form a batch."""
 FIRST_PREVIOUS = "0" * 64
-"""What a writer's first batch continues."""
+"""The hash that a writer's first batch continues."""
 _VERDICT_ID, _DIGEST = re.compile("vd_[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 _ID_BYTES, _CLAIM_BYTES = 16, 48
 _encode = msgspec.json.Encoder().encode

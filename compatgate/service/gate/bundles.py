@@ -267,7 +267,7 @@ class BundleSource:
 
 
 class PulledBundle(Struct, frozen=True):
-    """What a poll did.
+    """The result of a poll.
 
     Attributes:
         before: version of the file before; None: there was none that is trusted.

@@ -47,13 +47,13 @@ CAPACITY = 10_000
 """Most decisions in the queue; more means that the database is too slow."""
 PATIENCE_SECONDS = 30.0
 STALL_SECONDS = 1.0
-"""How long a write may take before its batch goes to the spool."""
+"""Maximum time of a write before its batch goes to the spool."""
 _LOOK_SECONDS = 0.1
 _MANY = 4
 """Decisions of a batch from which on the next one waits for as many."""
 _GATHER_SECONDS = 0.0008
 _JOIN_SECONDS = 1.0
-"""How long a batch waits for the database once nearly everything is delivered."""
+"""Wait of a batch for the database once nearly everything is delivered."""
 _STOP_SECONDS = 5.0
 _KNOWN_VERDICTS = 16_384
 """Ids of verdicts after which the older ones are forgotten; twice as many are known at most."""
@@ -66,7 +66,7 @@ Row = tuple[NewDecision, str]
 
 
 class LogState(Struct, frozen=True):
-    """Where a process logs its decisions.
+    """The decision log of a process.
 
     Attributes:
         degraded: in the spool, as the database is unavailable.

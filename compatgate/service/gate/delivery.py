@@ -32,7 +32,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class Destination(Protocol):
-    """Where batches are delivered to."""
+    """The receiver of batches."""
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches, in order; batches that are stored stay as they are.

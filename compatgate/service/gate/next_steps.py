@@ -70,7 +70,7 @@ class Step(Struct, frozen=True):
 
 
 class StepPlace(Struct, frozen=True):
-    """What steps name besides the verdict.
+    """Names for steps, in addition to the verdict.
 
     Attributes:
         base: URL of the gate, for commands.

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from compatgate.service.tokens.service import Tokens
 
 PATIENCE_SECONDS = 2
-"""How long the watching thread waits for a connection or a lock."""
+"""Maximum wait of the watching thread for a connection or a lock."""
 MAX_STALE = timedelta(hours=24)
 _TOKENS_SECONDS = 1.0
-"""How old the known tokens may be; a revoked token is refused after that."""
+"""Maximum age of the known tokens; a revoked token is refused after that."""
 _WRITE_SECONDS = 2.0
 """Least time between two writes of the snapshot's file."""
 _CONFIRM_SECONDS = 10.0
 _MOMENT_SECONDS = 0.25
-"""How long the log of decisions waits for a look before it goes to the spool."""
+"""Wait of the decision log for a look before decisions go to the spool."""
 _SILENT_LOOKS = 3
 """Seconds of silence after which connections are cut, seen one by one."""
 _log = logging.getLogger("compatgate.gate")
@@ -53,7 +53,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class OutageOptions(Struct, frozen=True):
-    """What a replica keeps for outages, and how long it decides without the database.
+    """Options of a replica for outages: its files, and the maximum age of its snapshot.
 
     Attributes:
         folder: of the replica's state; exists.

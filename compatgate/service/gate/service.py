@@ -472,7 +472,7 @@ def _make_images(images: ImageSettings, overlays: Sequence[str] | None) -> Image
 
 DEADLINE_SECONDS = 2.0
 REUSED_SECONDS = 1.0
-"""How long a result is reused."""
+"""Time for which a result is reused."""
 _HINT = "the database or its disk has stalled; the check continues, ask again"
 
 

@@ -49,7 +49,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class SpoolOptions(Struct, frozen=True):
-    """Where a process spools decisions, and how many.
+    """The place and size of a process's spool.
 
     Attributes:
         folder: of the replica's spools; is made.

@@ -40,7 +40,7 @@ _DRIFTED = ("example-a100-04", "550.54.15")
 
 
 class ExampleState(Struct, frozen=True):
-    """Whether the example may be loaded, and whether it is."""
+    """The state of the example: it may be loaded, or it is loaded."""
 
     may_load: bool
     loaded: bool

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class DeviceCode(Struct, frozen=True):
-    """What the issuer shows, and how to wait for the person.
+    """The code of the issuer, and the intervals of waiting for the person.
 
     Attributes:
         interval: seconds between two questions.

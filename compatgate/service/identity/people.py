@@ -45,7 +45,7 @@ class Attempt(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """What the issuer sends the browser back with."""
+    """The query with which the issuer sends the browser back."""
 
     state: str = ""
     code: str = ""

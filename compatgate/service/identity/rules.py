@@ -25,7 +25,7 @@ _UNREADABLE = re.compile(r"[^\w.@+:/\- ]")
 
 
 class Access(Struct, frozen=True):
-    """What somebody may do.
+    """The rights of a person or job.
 
     Attributes:
         targets: patterns of the targets that the scopes are for; None: every target.

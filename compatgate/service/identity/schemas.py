@@ -11,7 +11,7 @@ from compatgate.service.tokens.schemas import ScopeName
 
 
 class SignInBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the command line signs people in: the device flow of an issuer."""
+    """The sign-in of people on the command line: the device flow of an issuer."""
 
     name: Annotated[str, Meta(description="name of the issuer, for display")]
     issuer: str

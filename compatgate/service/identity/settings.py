@@ -44,7 +44,7 @@ https://docs.gitlab.com/ci/secrets/id_token_authentication/ (GitLab).
 
 
 class Grant(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a group or a rule allows.
+    """The rights that a group or a rule grants.
 
     Attributes:
         scopes: as tokens have them.
@@ -126,7 +126,7 @@ class PeopleSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """What jobs with certain claims may do.
+    """The rights of jobs with certain claims.
 
     Attributes:
         name: in the logs, with the job's subject.

@@ -115,7 +115,7 @@ _ENDS = ("", ".", "[")
 
 
 class Manifests(Struct, frozen=True):
-    """What was read.
+    """The documents that were read.
 
     Attributes:
         objects: number of objects, with those that make no pods.

@@ -65,7 +65,7 @@ class Edit(Struct, frozen=True):
 
 
 class Consent(Protocol):
-    """Who agreed to edits."""
+    """The people who agreed to edits."""
 
     @property
     def proposal(self) -> str | None:

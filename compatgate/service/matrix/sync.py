@@ -37,7 +37,7 @@ D = TypeVar("D", bound=Document)
 
 
 class SyncOptions(Struct, frozen=True):
-    """How a sync treats documents that are not its own, and its own that the files lack.
+    """Options of a sync for documents of others, and for its own that the files lack.
 
     Attributes:
         name: of the sync; None: it owns nothing.

@@ -68,7 +68,7 @@ class DriftGroup(Struct, frozen=True):
         start = f"{self.nodes:,} of {self.of:,} {noun}{where}"
         if self.have is None:
             verb = "do not report their" if many else "does not report its"
-            return f"{start} {verb} {name}, declared is {wanted}"
+            return f"{start} {verb} {name}; the target declares {wanted}"
         return f"{start} {'report' if many else 'reports'} {name} {self.have} instead of {wanted}"
 
 

@@ -33,7 +33,7 @@ _NEVER = datetime.min
 
 
 class FoundChanges(Struct, frozen=True):
-    """What changed among the stored nodes.
+    """The changes among the stored nodes.
 
     Attributes:
         changed: new nodes, and those stored otherwise since.
@@ -45,7 +45,7 @@ class FoundChanges(Struct, frozen=True):
 
 
 class NodeChanges:
-    """When each known node changed; its user reads what `find` names, and says so."""
+    """The time of each known node's last change; its user reads what `find` names, and says so."""
 
     def __init__(self) -> None:
         self._moments: dict[NodeKey, datetime | None] = {}

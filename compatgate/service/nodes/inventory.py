@@ -28,7 +28,7 @@ from compatgate.service.nodes.repository import NodeKey, NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 
 LOOK_SECONDS = 5.0
-"""How old the nodes in memory may be, in seconds; a report to this process counts at once."""
+"""Maximum age of the nodes in memory, in seconds; a report to this process counts at once."""
 _FIRST_SECONDS = 1.0
 _BATCH = 500
 _log = logging.getLogger("compatgate.nodes")
@@ -171,7 +171,7 @@ class NoInventory(NodeInventory):
 
 
 class _Source(TypedDict, total=False):
-    """What placement reads of a stored report; the rest is not decoded."""
+    """The part of a stored report that placement reads; the rest is not decoded."""
 
     resources: dict[str, int]
 

@@ -41,7 +41,7 @@ class SourceReport(Struct, frozen=True):
     """The report of one source about a node.
 
     Attributes:
-        gpus: sorted; a MIG profile makes a SKU of its own.
+        gpus: sorted; each MIG profile is a separate SKU.
         platform: kind of machine; None: not known.
         node: seen parts of the node, by name of `NODE_COMPONENTS`.
         resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).
@@ -274,7 +274,7 @@ def _platform_part(source: SourceReport) -> dict[str, str]:
 
 
 class SeenNode(Struct, frozen=True):
-    """What counts of a node below its driver.
+    """The parts of a node that count, in addition to its driver.
 
     Attributes:
         platform: None: no source reports it.
@@ -305,7 +305,7 @@ def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
 
 
 class _StoredSource(TypedDict, total=False):
-    """What `seen_node` reads of a stored report; the rest is not decoded."""
+    """The part of a stored report that `seen_node` reads; the rest is not decoded."""
 
     seen_at: str
     platform: str | None

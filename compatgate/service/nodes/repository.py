@@ -123,7 +123,7 @@ def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
 
 
 class NodeTraits(Struct, frozen=True):
-    """What placement and drift read of a stored node; whole fleets are read so.
+    """The part of a stored node that placement and drift read; whole fleets are read so.
 
     Attributes:
         gpus: SKUs that count.

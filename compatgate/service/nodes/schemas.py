@@ -139,7 +139,7 @@ Targets = Annotated[
 
 
 class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """GPUs of one SKU; a MIG profile makes a SKU of its own."""
+    """GPUs of one SKU; each MIG profile is a separate SKU."""
 
     gpu: str
     count: int

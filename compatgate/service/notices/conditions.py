@@ -280,7 +280,7 @@ def find_failed_runs(
 
 
 TOLD = timedelta(days=1)
-"""How long a rollback needs attention at least; longer where nodes still have the driver."""
+"""Minimum time that a rollback needs attention; longer where nodes still have the driver."""
 IDLE = timedelta(hours=1)
 """A wave that has begun and that nobody has asked about for so long waits for a person."""
 

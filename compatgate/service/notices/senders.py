@@ -260,8 +260,8 @@ def _send_mail(message: Message, recipients: list[str], options: NoticeOptions) 
         return Attempt(False, scrub(f"{type(error).__name__}: {error}", [relay.password]))
     if refused:
         names = ", ".join(sorted(refused))
-        return Attempt(True, scrub(f"taken, but not for {names}", [relay.password]))
-    return Attempt(True, "taken by the relay")
+        return Attempt(True, scrub(f"accepted, but not for {names}", [relay.password]))
+    return Attempt(True, "accepted by the relay")
 
 
 def _connect(relay: Relay) -> smtplib.SMTP:

@@ -234,7 +234,7 @@ class IncidentService:
             return incidents.reopen(session, number, by=by.author, reason=by.reason)
 
 
-_HINTS = {"ended": "its condition is gone", "open": "it is open already"}
+_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
 
 
 def _require(row: IncidentRow, done: str, state: str) -> None:

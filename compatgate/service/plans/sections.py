@@ -159,7 +159,7 @@ def _frontier(plan: Body) -> Section:
         if first
         else ("every driver release in the facts breaks something")
     )
-    notes = () if frontier["complete"] else ("not every stack was asked: there are too many",)
+    notes = () if frontier["complete"] else ("not every stack was evaluated: too many stacks",)
     return Section("Drivers, based only on vendor facts", (Item(text, notes),), head, tuple(rows))
 
 

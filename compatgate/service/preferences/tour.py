@@ -30,10 +30,10 @@ class TourStep(Struct, frozen=True):
 
 STEPS = (
     TourStep(
-        "home", "read", "Home: what needs you",
+        "home", "read", "Home: what needs attention",
         "Broken things come first, then drift, then what ends soon. Each incident has an owner, "
         "and can be snoozed or resolved.",
-        "Open an incident to see its cause and since when it stands.",
+        "Open an incident to see its cause and when it began.",
     ),
     TourStep(
         "matrix", "read", "Matrix: what runs where",
@@ -62,7 +62,7 @@ STEPS = (
 
 
 class TourPlace(Struct, frozen=True):
-    """Where a reader is in the tour.
+    """A reader's place in the tour.
 
     Attributes:
         step: of the tour; None: the tour is offered, or goes on, on another page.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
-"""What `matrix show` takes for a proposal rather than a document."""
+"""Pattern of a proposal id, which `matrix show` distinguishes from a document."""
 _STATES = ("open", "approved", "conflicted", "merged", "closed")
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 

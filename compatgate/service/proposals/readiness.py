@@ -56,7 +56,7 @@ class Readiness(Struct, frozen=True):
         if row.state == "merged":
             return []
         if not row.is_open:
-            return ["it is closed" if row.state == "closed" else "its time has ended"]
+            return ["it is closed" if row.state == "closed" else "it has expired"]
         changed = [
             f"{kind} {name} was {'deleted' if at is None else f'changed by revision {at}'} since"
             for kind, name, at in self.conflicts

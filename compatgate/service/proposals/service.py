@@ -135,7 +135,7 @@ class ProposalService(ProposalViews):
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
             if row.identity != by.identity:
-                what = f"{row.author} proposed {number}: only the author changes it"
+                what = f"{row.author} proposed {number}: only the author may change it"
                 raise make_refusal(by.principal, what, number)
             edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
             require_reach(edits, by.principal)

@@ -135,7 +135,7 @@ def _to_json(value: Any) -> Any:
 
 
 class _AnyLine(Struct):
-    """What tells a row, which is a list, from the other lines."""
+    """The first byte of a row, which is a list, unlike the other lines."""
 
     table: str | None = None
     rows: dict[str, int] | None = None

@@ -21,8 +21,8 @@ contains digests of tokens and names of callers. Store the head of the audit cha
 exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
 """
 _RESTORE_EPILOG = """\
-Stop the gates and workers first. A backup of SQLite can be restored into PostgreSQL, and the other
-way round. A backup of an older version is migrated.
+Stop the gates and workers first. A backup of SQLite can be restored into PostgreSQL, and a
+backup of PostgreSQL into SQLite. A backup of an older version is migrated.
 exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
 """
 _VERIFY_EPILOG = """\

@@ -52,7 +52,7 @@ _LINKS = 1000
 
 
 class Subjects(Struct, frozen=True):
-    """What to examine.
+    """The parts to examine.
 
     Attributes:
         database: as for `resolve_url`.

@@ -82,7 +82,7 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
             found: Any = secure.getpeercert()
     except ssl.SSLCertVerificationError as error:
         what = f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
-        fix = f"{_RENEW}; an own authority is named in SSL_CERT_FILE"
+        fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
         yield Check("server TLS", "fail", what, fix)
         return
     begin, end = (

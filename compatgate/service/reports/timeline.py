@@ -229,5 +229,5 @@ def _of_link(row: AuditRow, kind: Any, what: str) -> ReportEventBody:
 def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[ReportEventBody]:
     """Yield an event for each change of the facts that the answers of the period show."""
     for (_, before), (at, after) in pairwise(facts):
-        what = f"answers rest on other facts: {before[:19]} -> {after[:19]}"
+        what = f"answers use other facts: {before[:19]} -> {after[:19]}"
         yield ReportEventBody(at, "facts", "", what, after[:19])

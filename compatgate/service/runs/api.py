@@ -89,7 +89,7 @@ def list_runs(call: Call[RunFilters]) -> Reply:
 def submit_runs(call: Call[NoQuery]) -> Reply:
     """Queue a suite: one run for each SKU and driver of the target.
 
-    A run that no registered staging host could ever take is refused.
+    A run that no registered staging host can take is refused.
     """
     asked = to_struct(call.document(), Submission)
     call.principal.require_question({"target": asked.target}, named=True)

@@ -35,7 +35,7 @@ from compatgate.service.runs.queue import note_run
 
 EXECUTOR = "import"
 _AHEAD = timedelta(minutes=5)
-"""How far a measurement may lie in the future, for clocks that differ."""
+"""Maximum lead of a measurement's time, for clocks that differ."""
 
 
 class Import(Struct, frozen=True):
@@ -275,7 +275,7 @@ def _store(
     about, found = settled.attribution, settled.observation
     run_id = _id(settled, number)
     if runs.find_runs(session, [run_id]):
-        raise Conflict(f"{asked.file}: imported before, as {run_id}", field="file", value=run_id)
+        raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
     row = _row(run_id, asked, settled, by=by, at=at)
     values = {**msgspec.structs.asdict(row), "driver_key": driver_key(row.driver)}
     del values["seq"]

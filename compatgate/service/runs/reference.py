@@ -117,7 +117,7 @@ def _find_automatically(
     if found is None:
         return Against(AUTO, None, entry.name, f"no image is known of the entry {entry.name}")
     if found.image == run.image:
-        why = f"the image is that of the entry {entry.name}, so nothing is left to compare"
+        why = f"the image is that of the entry {entry.name}: nothing to compare"
         return Against(AUTO, None, entry.name, why)
     return Against(AUTO, found.image, entry.name, found.reason)
 

@@ -353,7 +353,7 @@ class _Judgement(msgspec.Struct, frozen=True):
 
 
 class _StepBody(msgspec.Struct, frozen=True):
-    """What a history needs of a stored step."""
+    """The part of a stored step that a history needs."""
 
     workload: str
     report: Report | None = None

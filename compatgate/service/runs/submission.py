@@ -142,8 +142,8 @@ def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
     shown = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
     where = ", ".join(host.name for host in hosts[:_NAMED])
     return BadInput(
-        f"the workload{'s' if several else ''} {shown} would have no image to run in on {where}: "
-        f"{'they run' if several else 'it runs'} in the image under test, and none is named",
+        f"no image for the workload{'s' if several else ''} {shown} on {where}: "
+        f"{'they run' if several else 'it runs'} in the image under test",
         field="image",
         hint="name the image under test",
     )
@@ -156,10 +156,10 @@ def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     wants += [f"the host {run.host}"] if run.host else []
     have = "; ".join(_describe_host(host) for host in hosts[:_NAMED])
     return BadInput(
-        f"no staging host could ever run it; it needs {', '.join(wants)}",
+        f"no staging host can run it: it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
-        hint=f"there are {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
+        hint=f"known hosts: {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
     )
 
 

@@ -21,7 +21,7 @@ from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.service import Tokens, digest_of, to_principal
 
 _OUTAGE_SECONDS = 900.0
-"""How long a session outlives its last check while the database is unavailable."""
+"""Time that a session outlives its last check while the database is unavailable."""
 
 
 class SessionLimits(Struct, frozen=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PrincipalKind = Literal["anonymous", "token", "person", "job", "hook", "local"]
 TargetPatterns = tuple[str, ...]
-"""Names of targets; ``*`` stands for any characters."""
+"""Names of targets; ``*`` matches any characters."""
 MAX_PATTERNS = 64
 _PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,126}[A-Za-z0-9*])?")
 
@@ -187,7 +187,7 @@ def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
         BadInput: a malformed pattern, none at all, or too many.
     """
     found = tuple(sorted(set(patterns)))
-    hint = "names of targets; * stands for any characters, for example prod-*"
+    hint = "names of targets; * matches any characters, for example prod-*"
     for pattern in found:
         if not _PATTERN.fullmatch(pattern):
             what = "is not a pattern of targets"

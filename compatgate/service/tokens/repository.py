@@ -99,7 +99,7 @@ class TokenRow(Struct, frozen=True):
         if self.expires_at and self.expires_at - now() <= SOON:
             return f"expires {_days_until(self.expires_at)}"
         if not is_past(self.previous_expires_at) and self.previous_expires_at:
-            return f"the secret before is valid until {iso(self.previous_expires_at)}"
+            return f"the previous secret is valid until {iso(self.previous_expires_at)}"
         return None
 
 

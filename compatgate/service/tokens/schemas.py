@@ -13,7 +13,7 @@ ScopeName = Literal[
 SCOPES: dict[ScopeName, str] = {
     "read": "read everything except tokens",
     "gate": "ask for verdicts",
-    "deliver": "deliver the decisions of a far gate, which bears the token's name",
+    "deliver": "deliver the decisions of a far gate, which has the token's name",
     "propose": "propose changes of the matrix, comment on proposals, close your own",
     "approve": "approve and close proposals of others, approve upgrades of others; includes"
     " `propose`",
@@ -82,7 +82,7 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Annotated[list[TargetPattern], Meta(min_length=1, max_length=64)] | None,
         Meta(
             description="targets that the token may ask about and change: names, in which `*`"
-            " stands for any characters; default: every target",
+            " matches any characters; default: every target",
             examples=[["prod-*"]],
         ),
     ] = None

@@ -32,7 +32,7 @@ from compatgate.service.upgrades.repository import (
 )
 
 BEFORE = timedelta(days=30)
-"""How far back the rates before the upgrade reach."""
+"""Length of the period before the upgrade for its rates."""
 _LEAST_DENIED = 3
 _HOUR = 3600.0
 

@@ -18,7 +18,7 @@ EventAction = Literal[
 ]  # fmt: skip
 OPEN_STATES: tuple[State, ...] = ("proposed", "rolling", "stopped")
 WATCH = timedelta(days=1)
-"""How long an upgrade that is done is still watched for triggers."""
+"""Time for which a finished upgrade is watched for triggers."""
 
 
 class UpgradeRecord(Base):

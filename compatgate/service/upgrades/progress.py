@@ -26,7 +26,7 @@ _ACTIONS: Mapping[str, EventAction] = {
 
 
 class UpgradeProgress:
-    """What happens to upgrades, inside the transactions of others."""
+    """Changes of upgrades, inside the transactions of others."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -75,7 +75,7 @@ class UpgradeProgress:
         if wave.started is None:
             note_action(session, row, "start", by.name, by.identity, wave=number, text=text)
         elif wave.holder != asker:
-            text = f"{asker} goes on for {wave.holder}"
+            text = f"{asker} continues for {wave.holder}"
             note_action(session, row, "take over", by.name, by.identity, wave=number, text=text)
         if first:
             counts = count_stacks(session, row.upgrade.target, now - BEFORE)

@@ -31,7 +31,7 @@ from compatgate.service.upgrades.models import (
 
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
-"""How long an upgrade that was rolled back may need attention."""
+"""Maximum time that a rolled-back upgrade needs attention."""
 _PART = 300
 """Names of one query: databases limit the parameters of a statement."""
 _ROWS = 500

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from compatgate.service.web.call import Settings
 
 EVERY_SECONDS = 10.0
-"""How old figures of the database may be before a scrape has them read anew."""
+"""Maximum age of database figures before a scrape has them read again."""
 PATIENCE_SECONDS = 0.5
-"""How long the scrape that has them read waits for them."""
+"""Maximum wait of the scrape for figures."""
 _READY_SECONDS = 60.0
 _OTHER = "other"
 T = TypeVar("T")

@@ -66,7 +66,7 @@ GATE = (
         "target_decisions",
         "counter",
         ("target", "verdict", "allowed"),
-        "Decisions by target; `none`: about a pool alone; `other`: targets beyond the limit.",
+        "Decisions by target; `none`: questions about a pool; `other`: targets beyond the limit.",
     ),
     MetricSpec(
         "rule_decisions",
@@ -93,7 +93,7 @@ GATE = (
         "admission_reviews",
         "counter",
         ("namespace", "result"),
-        "Kubernetes objects with GPUs, by the weightiest result of their containers: `allowed`,"
+        "Kubernetes objects with GPUs, by the worst result of their containers: `allowed`,"
         " `warned`, `exempt`, `unmatched`, `would_deny` (in mode `enforce`), `denied`, `failed`;"
         " dry runs do not count; namespace `other`: those beyond the first 50.",
     ),
@@ -108,8 +108,8 @@ GATE = (
         "admission_events",
         "counter",
         ("result",),
-        "Kubernetes events about denials: `written`, `repeated` (the count of one that"
-        " is there was raised), `dropped` (too many wait), `failed` (the cluster took none).",
+        "Kubernetes events about denials: `written`, `repeated` (the count of an"
+        " existing event was raised), `dropped` (too many wait), `failed` (the cluster refused).",
     ),
     MetricSpec(
         "admission_unmatched",
@@ -121,7 +121,7 @@ GATE = (
         "admission_failures",
         "counter",
         (),
-        "Admission requests for which nothing could be decided.",
+        "Admission requests without a decision.",
     ),
     MetricSpec(
         "database_errors",
@@ -168,7 +168,7 @@ GATE = (
         "spool_set_aside",
         "gauge",
         (),
-        "Spools that nobody delivers: the log has another batch of their writer.",
+        "Spools that cannot be delivered: the log has another batch of their writer.",
     ),
     MetricSpec(
         "canary_runs", "gauge", ("state",), "Canary runs, `waiting` or `running`.", stored=True
@@ -197,7 +197,10 @@ GATE = (
         "Unix time at which the server's certificate ends; 0: it has ended. Only with TLS.",
     ),
     MetricSpec(
-        "log_lines_dropped", "counter", (), "Log lines that nobody read in time, of this process."
+        "log_lines_dropped",
+        "counter",
+        (),
+        "Log lines of this process that were dropped: their reader was too slow.",
     ),
     MetricSpec("facts_info", "gauge", ("digest",), "1; digest of the vendors' facts."),
     MetricSpec("build_info", "gauge", ("version",), "1; version of compatgate."),

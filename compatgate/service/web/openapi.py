@@ -98,7 +98,7 @@ _LIMITS: dict[TargetLimit, str] = {
     "free": "",
 }
 _OPEN_SCOPES = ("read", "gate")
-"""What an operator may give to anybody; the description allows for it."""
+"""The scopes that an operator may give to everyone; the description allows for it."""
 
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:

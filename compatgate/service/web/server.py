@@ -186,7 +186,7 @@ def is_loopback(listener: socket.socket) -> bool:
 
 
 class StartOptions(Struct, frozen=True):
-    """What a start needs.
+    """The input of a start.
 
     Attributes:
         database: URL or path; None: as `Gate.open`.

@@ -93,7 +93,7 @@ def test_columns_are_chosen_and_a_view_is_saved_with_the_keyboard_alone(open_pag
     expect(page.locator(".list th", has_text="Targets")).to_have_count(0)
     page.locator(".pop summary", has_text="Views").focus()
     page.keyboard.press("Enter")
-    page.get_by_label("Name of the view").fill("blessed ones")
+    page.get_by_label("Save the view as").fill("blessed ones")
     page.keyboard.press("Enter")
     page.locator(".pop summary", has_text="Views").click()
     view = page.get_by_role("link", name="blessed ones")

@@ -97,7 +97,7 @@ def test_a_run_is_held_against_another(open_page):
     table = page.locator("#compare")
     expect(table).to_contain_text("regression")
     expect(table).to_contain_text("12.9 % higher")
-    page.get_by_role("link", name="Swap them").click()
+    page.get_by_role("link", name="Swap the runs").click()
     expect(table).to_contain_text("improvement")
 
 

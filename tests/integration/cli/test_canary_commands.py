@@ -269,7 +269,7 @@ def test_a_report_is_imported_from_a_file_and_refused_with_its_name(
     (made,) = json.loads(out)
     assert (made["source"], made["gpu"], made["state"]) == ("superbench@lab", GPU, "passed")
     status, _, err = run(*take, *stated)
-    assert (status, "results-summary.jsonl: imported before" in err) == (2, True)
+    assert (status, "results-summary.jsonl: already imported" in err) == (2, True)
     status, _, err = run(*take)
     assert (status, "the report names no driver" in err) == (2, True)
     report.write_bytes(b"\xff\xfe")

@@ -230,7 +230,7 @@ spec:
     (tmp_path / "laxer.yaml").write_text(text % "audit")
     assert remote("matrix", "import", str(tmp_path / "two.yaml"))[0] == 0
     status, _, err = remote("matrix", "import", str(tmp_path / "laxer.yaml"))
-    assert (status, "asks for two people" in err) == (2, True)
+    assert (status, "requires two people" in err) == (2, True)
     (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
     assert remote("matrix", "approvals") == local("matrix", "approvals")
     shown = remote("matrix", "approvals", number)[1]
@@ -275,7 +275,7 @@ spec:
     assert (status, "was merged by" in out) == (0, True), err
     revision = out.rpartition(" ")[2].strip()
     status, _, err = remote("matrix", "revert", revision, "--reason", "jobs hang")
-    assert (status, "asks for a proposal" in err) == (2, True)
+    assert (status, "requires a proposal" in err) == (2, True)
     (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
     assert "was closed by" in remote("matrix", "close", number, "-m", "it was the fan")[1]
     assert number in remote("matrix", "proposals", "--all")[1]

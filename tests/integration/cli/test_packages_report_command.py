@@ -75,7 +75,7 @@ def test_targets_that_enforce_have_nothing_to_report(run: Run, tmp_path: Path) -
     ("arguments", "said"),
     [
         (["--since", "soon"], "--since"),
-        (["--target", "odd"], "no target 'odd'"),
+        (["--target", "odd"], "target 'odd' does not exist"),
         (["--decisions", "0"], "--decisions"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_report_says_what_happened_and_what_would_be_said_today(run: Run) -> N
         "denied (fail): cuda 13.0",
     ):
         assert said in told
-    assert any(what.startswith("asked for suite smoke") for what in told)
+    assert any(what.startswith("requested: suite smoke") for what in told)
     assert not any("inference-l4" in what for what in told)
     assert report["left_out"] == []
 

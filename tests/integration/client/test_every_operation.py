@@ -214,7 +214,7 @@ def test_targets(call: Call, form: str) -> None:
     assert name in {p.target for p in call("list_pools", gpu="L4", driver="550.54.15")}
     revision = call("delete_target", name, reason="gone", if_match=f'"r{changed.revision}"')
     assert revision.revision > changed.revision
-    with pytest.raises(NotFound, match=f"no target '{name}'"):
+    with pytest.raises(NotFound, match=f"target '{name}' does not exist"):
         call("show_target", name)
 
 
@@ -357,7 +357,7 @@ def test_approvals(call: Call, form: str, worker: Gate) -> None:
     name = f"two-{form}"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), policy=PolicySpec(approvals=2))
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
-    with pytest.raises(Conflict, match="asks for two people") as mine:
+    with pytest.raises(Conflict, match="requires two people") as mine:
         call("delete_target", name, reason="gone")
     number = mine.value.value
     assert number in {one.id for one in call("list_approvals", waiting=True)}
@@ -482,7 +482,7 @@ def test_people_and_callers(call: Call) -> None:
     caller = call("show_caller")
     assert (caller.kind, caller.scopes, caller.targets) == ("token", ["admin"], None)
     assert list(call("list_sessions")) == []
-    with pytest.raises(NotFound, match="no session 'is_none'"):
+    with pytest.raises(NotFound, match="session 'is_none' does not exist"):
         call("end_session", "is_none")
     with pytest.raises(NotFound, match="without a session"):
         call("end_own_session")

@@ -193,9 +193,9 @@ def test_what_the_gate_would_have_said_is_one_query_away(
     then = gate.what_would(body, at=before)
     assert then.matrix_revision == 1
     assert datetime.fromisoformat(then.decided_at) <= before
-    with pytest.raises(NotFound, match="no target 't'"):
+    with pytest.raises(NotFound, match="target 't' does not exist"):
         gate.what_would(body, at=datetime(2020, 1, 1, tzinfo=UTC))
-    with pytest.raises(NotFound, match="no revision 9"):
+    with pytest.raises(NotFound, match="revision 9 does not exist"):
         gate.what_would(body, at=9)
     assert gate.history.list_decisions().items == ()
 

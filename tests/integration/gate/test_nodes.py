@@ -143,7 +143,7 @@ def test_a_node_that_nothing_is_heard_of_is_stale(stocked: Gate) -> None:
 def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: Authorship) -> None:
     tell(stocked, {"name": "n1", "labels": A100})
     stocked.nodes.remove("n1", by)
-    with pytest.raises(NotFound, match="no node 'n1'"):
+    with pytest.raises(NotFound, match="node 'n1' does not exist"):
         stocked.nodes.show("n1")
     (link,) = stocked.history.list_audit(action="node.remove").items
     assert (link.subject, link.detail["reason"]) == ("eu/n1", by.reason)

@@ -124,5 +124,5 @@ def test_only_decisions_since_a_moment_and_so_many_are_looked_at(audited: Gate) 
 
 
 def test_an_unknown_target_is_named_with_the_near_one(audited: Gate) -> None:
-    with pytest.raises(NotFound, match="no target 'odd'"):
+    with pytest.raises(NotFound, match="target 'odd' does not exist"):
         audited.matrix.packages_report(target="odd")

@@ -209,7 +209,10 @@ EDITS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
         lambda lines: [s for s in lines if not s.startswith('{"verdict"')],
         "is missing",
     ),
-    "the numbers": (lambda lines: [*lines[:-1], lines[-1].replace(":", ":1")], "says otherwise"),
+    "the numbers": (
+        lambda lines: [*lines[:-1], lines[-1].replace(":", ":1")],
+        "states other numbers",
+    ),
     "a line": (lambda lines: [*lines[:-1], "{}", lines[-1]], "line"),
 }
 

@@ -73,13 +73,13 @@ def test_an_empty_chain_holds(gate: Gate) -> None:
         ("UPDATE tokens SET scopes = 'admin' WHERE name = 'ci'", ": was changed"),
         ("UPDATE tokens SET digest = 'of another' WHERE name = 'ci'", ": was changed"),
         ("UPDATE tokens SET expires_at = NULL, name = 'other' WHERE name = 'ci'", ": was changed"),
-        ("UPDATE tokens SET revoked_at = NULL WHERE name = 'old'", "is not revoked, unlike"),
-        ("UPDATE tokens SET revoked_at = created_at WHERE name = 'ci'", "is revoked, unlike"),
+        ("UPDATE tokens SET revoked_at = NULL WHERE name = 'old'", "is not revoked, but"),
+        ("UPDATE tokens SET revoked_at = created_at WHERE name = 'ci'", "is revoked, but"),
         ("DELETE FROM tokens WHERE name = 'ci'", "is missing"),
         (
             "INSERT INTO tokens (id, name, digest, scopes, created_at, created_by)"
             " SELECT 'tk_x', 'x', 'x', 'admin', created_at, 'x' FROM tokens WHERE name = 'ci'",
-            "token tk_x: no link made it",
+            "token tk_x: no link of the chain created it",
         ),
         ("UPDATE revisions SET reason = 'another' WHERE number = 1", "revision 1: changed"),
         ("UPDATE revisions SET author = 'another' WHERE number = 2", "revision 2: changed"),

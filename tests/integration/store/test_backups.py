@@ -207,7 +207,7 @@ def _without_end(content: bytes) -> bytes:
         (_without_end, "is truncated"),
         (lambda c: c.replace(b'"format":1', b'"format":2', 1), "upgrade compatgate"),
         (lambda c: c.replace(b'"schema":"0', b'"schema":"9', 1), "does not match"),
-        (lambda c: c + b"[]\n", "goes on"),
+        (lambda c: c + b"[]\n", "continues after"),
         (lambda _: b"{}\n", "is not a backup"),
         (lambda _: b"", "is not a backup"),
     ],

@@ -112,9 +112,9 @@ def test_a_clock_that_goes_back_does_not_take_the_history_with_it(
 def test_a_revision_that_does_not_exist_is_named_with_the_last_one(gate: Gate) -> None:
     with pytest.raises(NotFound, match="no revisions yet"):
         gate.matrix.show_revision(1)
-    with pytest.raises(NotFound, match="no revision 7"):
+    with pytest.raises(NotFound, match="revision 7 does not exist"):
         gate.matrix.export(revision=7)
-    with pytest.raises(NotFound, match="no revision -1"):
+    with pytest.raises(NotFound, match="revision -1 does not exist"):
         gate.matrix.diff(-1)
 
 

@@ -120,7 +120,7 @@ def test_tokens_are_listed_by_name_and_by_whether_they_open_anything(gate: Gate)
 
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(gate: Gate) -> None:
-    with pytest.raises(NotFound, match="no token 'x'"):
+    with pytest.raises(NotFound, match="token 'x' does not exist"):
         gate.tokens.revoke("x", by="tester")
 
 
@@ -176,7 +176,7 @@ def test_a_rotated_token_keeps_name_scopes_and_targets_and_its_old_secret_for_th
     )
     for secret in (made.secret, turned.secret):
         assert gate.tokens.verify(secret).token_id == made.token.id
-    assert "secret before is valid until" in (gate.tokens.find("ci").warning or "")
+    assert "previous secret is valid until" in (gate.tokens.find("ci").warning or "")
     third = gate.tokens.rotate("ci", by="boss", overlap=timedelta(hours=1))
     with pytest.raises(Unauthorized):
         gate.tokens.verify(made.secret)

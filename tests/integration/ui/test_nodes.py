@@ -196,7 +196,7 @@ def test_what_is_not_told_is_listed_and_not_tried(pages, tell):
     probe = {"driver": None, "gpus": OWN["gpus"]}
     tell({"name": "mute", "target": "prod-a100", "labels": {}, "probe": probe})
     shown = pages().get("/ui/drift").text
-    assert "does not report its driver, declared is 535.183.01" in shown
+    assert "does not report its driver; the target declares 535.183.01" in shown
     assert "what-if?" not in shown
 
 

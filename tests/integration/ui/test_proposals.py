@@ -44,7 +44,7 @@ def test_a_change_that_waits_is_shown_and_approved(pages, stocked, asked):
     assert asked in client.get("/ui/proposals?state=open&author=ann").text
     assert asked not in client.get("/ui/proposals?state=merged").text
     shown = client.get(f"/ui/proposals/{asked}").text
-    for text in ("calmer nights", "<del>enforce</del>", "asks for 1 more approval", ">Approve<"):
+    for text in ("calmer nights", "<del>enforce</del>", "requires 1 more approval", ">Approve<"):
         assert text in shown
     assert "Proposals" in client.get("/ui/revisions").text
     assert "needs two people" in client.get("/ui/targets/prod-a100").text
@@ -65,7 +65,7 @@ def test_the_author_withdraws_but_does_not_approve(pages, stocked, asked):
     fields = {"name": "mine", "rules": "CG803", "targets": "prod-a100", "everything": "on"}
     refused = post(client, "new-waiver", **fields, owner="x", why="y", reason="z", expires=SOON)
     assert refused.status_code == 409
-    assert "asks for two people" in refused.text
+    assert "requires two people" in refused.text
     (view,) = stocked.proposals.list(state="open").items
     number = view.row.id
     shown = client.get(f"/ui/proposals/{number}").text

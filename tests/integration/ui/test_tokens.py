@@ -47,7 +47,7 @@ def test_a_secret_is_rotated_and_shown_once(pages, stocked):
     listed = client.get("/ui/tokens").text
     assert secret not in listed
     assert "prod-*" in listed
-    assert "the secret before is valid until" in listed
+    assert "the previous secret is valid until" in listed
     refused = post(client, "tokens/rotate", name="ci", overlap="60d")
     assert refused.status_code == 400
     assert "at most 30d" in refused.text

@@ -257,7 +257,7 @@ def test_what_the_page_asks_by_itself_never_stores(client, stocked):
         path = "entries/torch24-cu124/edit"
         answer = live(client, path, part, status="revoked", reason="r", what="create")
         assert answer.status_code == 200
-        assert ("What this changes" in answer.text) == (part == "effects")
+        assert ("<h2>Effects" in answer.text) == (part == "effects")
     assert stocked.snapshot().revision == before
 
 

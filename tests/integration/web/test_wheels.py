@@ -151,7 +151,7 @@ def test_a_preview_and_a_change_are_judged_by_what_was_measured(serving, index):
     preview = server.ask("POST", "/api/v1/gate/preview", question).json()
     assert is_decided(preview)
     other = server.ask("POST", "/api/v1/gate", question | {"set": {"gpu-pkg": "2.0"}}).json()
-    assert "gpu-pkg 2.0 carries: its wheel is being measured" in said(other, "CG410")[0]
+    assert "gpu-pkg 2.0: its wheel is being measured" in said(other, "CG410")[0]
 
 
 def test_an_index_that_the_asker_names_is_not_asked(serving, index):
@@ -175,9 +175,7 @@ def test_a_failure_is_remembered_and_not_repeated_for_every_question(serving, in
     server = serving(index.index)
     stack = {"cuda": "12.2", "no-such-pkg": "1.0"}
     (message,) = said(until(server, failed, stack=stack), "CG410")
-    assert message.startswith(
-        "no record describes the content of no-such-pkg 1.0: the index has no"
-    )
+    assert message.startswith("no record describes the content of no-such-pkg 1.0: the index")
     asked = len(index.paths)
     assert said(ask(server, stack=stack), "CG410") == [message]
     assert len(index.paths) == asked

@@ -114,7 +114,7 @@ def test_verify_tells_what_is_measured_from_what_is_derived(facts: Facts, overla
     assert told == before | {"derived": before["derived"] + 1}
     _, out, _ = facts("verify")
     assert f"measured   {before['measured']:>5} wheels, each with its SHA-256" in out
-    assert f"derived    {before['derived']:>5} statements, concluded by others: never" in out
+    assert f"derived    {before['derived']:>5} statements, derived from other facts: never" in out
 
 
 def test_verify_finds_a_record_that_was_copied_instead_of_measured(

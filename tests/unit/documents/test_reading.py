@@ -182,7 +182,7 @@ def test_an_end_that_is_not_a_date_is_refused(problems: Problems, day: str) -> N
 @pytest.mark.parametrize(
     ("old", "new", "field", "says"),
     [
-        ("CG803", "CG999", "spec.rules[0]", "no rule CG999"),
+        ("CG803", "CG999", "spec.rules[0]", "rule CG999 does not exist"),
         ("CG803", "CG821", "spec.rules[0]", "cannot be waived"),
         ("CG803", "CG901", "spec.rules[0]", "cannot be waived"),
         ("CG803", "cg803", "spec.rules[0]", "not a rule's id"),

@@ -59,7 +59,7 @@ class NodeHealth(Struct, frozen=True):
 
 
 class _Node(Struct, frozen=True):
-    """What one node left."""
+    """The files that one node wrote."""
 
     number: int
     before: Snapshot | None

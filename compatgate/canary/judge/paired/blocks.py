@@ -86,7 +86,7 @@ class LogRatios(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a metric cannot be compared, and the data that would allow it."""
+    """The reason why a metric cannot be compared, and the data that would allow it."""
 
     reason: str
     missing: str

@@ -63,7 +63,7 @@ class Estimate(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """What a number of pairs shows.
+    """The result of a number of pairs.
 
     Attributes:
         estimates: one or two, see the module.

@@ -135,7 +135,7 @@ class _Table:
         elif match := _OUT_OF_BOUNDS.match(line):
             self._bounds = int(match[1])
             if (match[2] == "OK") != (self._bounds == 0):
-                self._found.problem(f"line {number}: {line}: number and judgement do not agree")
+                self._found.problem(f"line {number}: {line}: the number and its verdict disagree")
         elif match := _AVERAGE.match(line):
             self._finish(number, match)
         elif self._columns is not None and _BEGUN_ROW.match(line):

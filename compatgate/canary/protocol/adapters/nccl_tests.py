@@ -161,7 +161,7 @@ class NcclLog(Struct, frozen=True):
 
 
 class TransportJudgement(Struct, frozen=True):
-    """Whether the transport is the intended one, with a one-line reason."""
+    """A check of the intended transport, with a one-line reason."""
 
     ok: bool
     message: str

@@ -126,7 +126,7 @@ def _pipenv_package(
 
 
 class PipReport:
-    """What ``pip install --dry-run --report FILE`` writes."""
+    """The report of ``pip install --dry-run --report FILE``."""
 
     name = "pip installation report"
 
@@ -153,7 +153,7 @@ def _reported_package(entry: dict[str, Any], file: str, platform: Platform) -> L
 
 
 class PipInspection:
-    """What ``pip inspect`` prints of an installed environment."""
+    """The output of ``pip inspect`` about an installed environment."""
 
     name = "pip inspect"
 

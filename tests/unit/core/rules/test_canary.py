@@ -214,7 +214,7 @@ def test_a_policy_may_ask_for_more_than_the_word_of_a_program(judge):
     (finding,) = [
         f for f in judge(run(bound=bound), assurance="witnessed").findings if f.rule == "CG811"
     ]
-    assert "asks for witnessed runs, which slurm hosts cannot give" in finding.message
+    assert "requires witnessed runs, which slurm hosts cannot give" in finding.message
     # A failed run speaks against the stack, whatever stands behind it.
     assert said(judge(run(outcome="failed"), assurance="witnessed")) == [("CG813", "fail")]
 

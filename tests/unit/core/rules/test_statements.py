@@ -81,7 +81,7 @@ def test_a_statement_is_about_its_releases_alone(ask_with):
 def test_the_fixed_list_of_a_build_script_denies_what_none_of_it_runs_on(ask_with):
     said = statement(builds=(builds("sm_80", "sm_90"),), fixed=True)
     (finding,) = found(ask_with(B200, f"{BASE},fast=1.5", said), "CG411")
-    assert "makes code for sm_80, sm_90 alone" in finding.message
+    assert "makes code only for sm_80, sm_90" in finding.message
     assert found(ask_with(H100, f"{BASE},fast=1.5", said), "CG411") == []
 
 

@@ -167,7 +167,7 @@ def test_readers_that_keep_the_log_from_starting_anew_stop_decisions_until_they_
             disk.failures = 1
             with pytest.raises(OSError, match="Input/output"):
                 writer.write([delivery])
-            with pytest.raises(Unavailable, match="readers prevent a restart of the log"):
+            with pytest.raises(Unavailable, match="readers prevent its restart"):
                 writer.write([delivery])
         writer.write([delivery])
     assert logged(database) == ["a"]

@@ -59,15 +59,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (pod(GPU, stack="cuda=12.4,cudnn"), "compatgate.dev/stack is malformed"),
     (pod(GPU, stack="=12.4"), "compatgate.dev/stack is malformed"),
     (pod(GPU, stack="cuda= "), "compatgate.dev/stack is malformed"),
-    (pod(GPU, gpu="false"), "a container asks for GPUs"),
-    (pod(GPU, gpu=" FALSE"), "a container asks for GPUs"),
+    (pod(GPU, gpu="false"), "a container requests GPUs"),
+    (pod(GPU, gpu=" FALSE"), "a container requests GPUs"),
     (pod(NO_GPU, {"name": "d", "resources": {"requests": {"nvidia.com/mig-1g.10gb": "1"}}},
-         gpu="false"), "a container asks for GPUs"),
-    (pod(env(value="all"), gpu="false"), "a container asks for GPUs"),
+         gpu="false"), "a container requests GPUs"),
+    (pod(env(value="all"), gpu="false"), "a container requests GPUs"),
     (pod(env(valueFrom={"fieldRef": {"fieldPath": "metadata.name"}}), gpu="false"),
-     "a container asks for GPUs"),
+     "a container requests GPUs"),
     (pod(mounting(f"{DEVICES}/all"), paths=("/dev/null",), gpu="false"),
-     "a container asks for GPUs"),
+     "a container requests GPUs"),
     (pod({"name": "c"}, paths=("/data", "/dev/nvidia0")), "/dev/nvidia*"),
     (pod({"name": "c"}, paths=("//dev/./nvidia-caps/",)), "/dev/nvidia*"),
     (pod(GPU, paths=("/dev//nvidiactl",)), "/dev/nvidia*"),
@@ -166,7 +166,7 @@ def test_the_policy_refuses_only_what_the_gate_refuses_or_ignores_with_a_warning
         annotations = {**case.get("annotations", {}), **template.get("annotations", {})}
         document = {"metadata": {"annotations": annotations}, "spec": template["spec"]}
         said = server.messages(document)
-        if any("asks for GPUs" in one for one in said):
+        if any("requests GPUs" in one for one in said):
             kinds = load_kinds()
             (seen,) = pods_of(document, kinds.of("", "Pod"))
             assert declines_gpus(seen)

@@ -68,7 +68,7 @@ def test_a_bundle_decides_without_a_database(
     verdict = decide(QUESTION, snapshot, now)
     assert (verdict.target, verdict.matrix_revision) == ("prod-a100", 3)
     assert verdict.entries == {"a100-80": "torch24-cu121"}
-    with pytest.raises(NotFound, match="no target 'prod-a10'"):
+    with pytest.raises(NotFound, match="target 'prod-a10' does not exist"):
         decide({**QUESTION, "target": "prod-a10"}, snapshot, now)
 
 

@@ -55,5 +55,5 @@ def test_many_are_in_the_plural(seen: Any, snapshot: Snapshot) -> None:
     views = [seen(name, probe={"driver": None, "gpus": GPUS}) for name in "ab"]
     (group,) = group_views(views, snapshot)
     assert group.message == (
-        "2 of 2 nodes of prod do not report their driver, declared is 535.183.01"
+        "2 of 2 nodes of prod do not report their driver; the target declares 535.183.01"
     )

@@ -92,7 +92,7 @@ def test_an_email_goes_to_every_address_through_the_relay():
         assert send("email", {"to": addresses}, MESSAGE, options).sent
         relay.refused = "b@"
         partly = send("email", {"to": addresses}, MESSAGE, options)
-    assert (partly.sent, partly.answer) == (True, "taken, but not for b@example.com")
+    assert (partly.sent, partly.answer) == (True, "accepted, but not for b@example.com")
     recipients, text = relay.mails[0]
     assert recipients == addresses
     mail = message_from_string(text, policy=policy.default)

@@ -146,7 +146,7 @@ def test_two_people_agree_and_the_author_is_one_of_them(world: World) -> None:
     assert made["demands"] == [
         {"target": PAIR, "people": 2, "approvers": None, "approvals": 0, "proposed": False}
     ]
-    assert made["blockers"] == ["pair asks for 1 more approval"]
+    assert made["blockers"] == ["pair requires 1 more approval"]
     assert problem(world.act(number, "merge", ann))[:2] == (409, "approval-needed")
     assert "another person" in problem(world.act(number, "approve", ann))[2]
     assert world.act(number, "approve", eve).status_code == 403
@@ -224,7 +224,7 @@ def test_policies_say_whose_approvals_count_and_how_many(world: World) -> None:
     for name in ("bob", "sre-kim"):
         found = world.done(number, "approve", world.who(name, "approve"))
         assert found["state"] == "open"
-    assert found["blockers"] == ["three asks for 1 more approval of sre-*"]
+    assert found["blockers"] == ["three requires 1 more approval of sre-*"]
     assert world.done(number, "approve", world.who("sre-lee", "approve"))["state"] == "approved"
     world.done(number, "merge", ann)
     lonely = target("lonely", approvers=["sre-*"])

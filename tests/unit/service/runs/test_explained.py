@@ -53,7 +53,7 @@ def test_without_a_baseline_it_says_what_would_settle_it() -> None:
 
 
 def test_too_few_values_say_what_is_missing() -> None:
-    assert "To settle it" in explained(1.0, n=3)
+    assert "To decide" in explained(1.0, n=3)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_approvals_that_the_policy_asks_for_hold_every_wave_and_may_be_taken_bac
     found = fleet.ask(1)
     assert (found["answer"], found["reasons"]) == (
         "wait",
-        ["prod-a100 asks for 1 more approval of ana, ben"],
+        ["prod-a100 requires 1 more approval of ana, ben"],
     )
     assert fleet.act("approve", fleet.who("tool-2", "upgrade")).status_code == 403
     assert fleet.act("approve", eve).status_code == 200
