@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE / "tests" / "support")]
 
 from flask.testing import FlaskClient  # noqa: E402
 from hostile_bodies import FORM, Attack, attacks  # noqa: E402
-from ui_forms import form_token  # noqa: E402
+from ui_marks import form_token  # noqa: E402
 
 from compatgate.documents.sources import read_paths  # noqa: E402
 from compatgate.resources import matrix_dir  # noqa: E402

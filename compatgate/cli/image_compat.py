@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.parser import add_actions, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from compatgate.discovery.integrations.nfd_spec import Compatibility
     from compatgate.discovery.registry.artifacts import Attachment, ImageLocation
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   compatgate inspect registry.example/team/app:1.2 --format nfd
   compatgate image-compat push registry.example/team/app:1.2
@@ -35,17 +34,6 @@ ACTIONS = {
     "pull": ("compatgate.cli.image_compat:pull", "print the newest attached spec"),
     "check": ("compatgate.cli.image_compat:check", "check the rules of a spec against a pool"),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions."""
-    parser.epilog = _EXAMPLES
-    add_actions(parser, ACTIONS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return its exit status."""
-    return run_action(args, ACTIONS)
 
 
 def add_push_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,8 @@
 """Ask the gate that a command names: a server, or the local database behind the same client.
 
 Answers are the gate's own JSON: ``--format json`` prints an answer unchanged, including members
-that only a newer gate knows. Commands import `Operations` once they are connected, because
-`make_client` imports httpx without the libraries of httpx's own command line. Commands that need
-the database itself, such as the worker, use `open_gate`.
+that only a newer gate knows. Commands that need the database itself, such as the worker, use
+`open_gate`.
 """
 
 from __future__ import annotations
@@ -25,9 +24,24 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
     from compatgate.client import Client
+    from compatgate.client.operations import Operations as Operations
     from compatgate.client.request import Listing, Operation
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
+else:
+
+    class _Operations:
+        """`Operations`, imported at its first use: once the command is connected.
+
+        `make_client` imports httpx without the libraries of httpx's own command line.
+        """
+
+        def __getattr__(self, name: str) -> Any:
+            from compatgate.client.operations import Operations
+
+            return getattr(Operations, name)
+
+    Operations = _Operations()
 
 P = ParamSpec("P")
 Body = dict[str, Any]

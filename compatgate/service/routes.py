@@ -14,7 +14,6 @@ from compatgate.service.audit import pages as audit_pages
 from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
-from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
@@ -100,7 +99,6 @@ _APIS = (
     plans,
     reports,
     document_api,
-    dependents,
     waivers,
     matrix,
     backtests,

@@ -9,21 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from page_examples import DOCS, matches, read_examples
 
 from compatgate.cli.main import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "plan-an-upgrade.md"
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END\n", re.MULTILINE | re.DOTALL)
+PAGE = DOCS / "how-to" / "plan-an-upgrade.md"
+HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 DROPPED = {"maxwell", "pascal", "volta"}
 """CUDA 13 release notes: architectures before Turing are removed; driver 580 is their last."""
-
-
-def examples() -> Iterator[tuple[str, str]]:
-    for block in BLOCK.findall(PAGE.read_text()):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, printed = part.partition("\n")
-            yield (part, "") if HERE.match(part) else (command, printed.strip("\n"))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +26,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[str
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("plan"))
         patch.setenv("COLUMNS", "100")
-        for command, wanted in examples():
+        for command, wanted in read_examples(PAGE):
             if here := HERE.match(command):
                 Path(here[1]).write_text(here[2])
             else:
@@ -54,8 +47,7 @@ def run(command: str) -> str:
 def test_the_page_prints_what_it_says(answers: list[tuple[str, str, str]]) -> None:
     assert len(answers) == 4
     for command, wanted, printed in answers:
-        pattern = ".*".join(re.escape(part) for part in wanted.split("..."))
-        assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\n{printed}"
+        assert matches(wanted, printed), f"{command}\n{printed}"
 
 
 def test_driver_580_is_the_last_and_cuda_13_drops_what_is_older_than_turing(

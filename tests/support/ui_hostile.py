@@ -51,7 +51,7 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
         folder: to write fact files and workloads into.
 
     Returns:
-        The gate, and names for `ui_places.place`.
+        The gate, and names for `ui_marks.place`.
     """
     gate = Gate.open(database, overlays=[_facts(folder)])
     _matrix(gate)

@@ -1,10 +1,17 @@
-"""What a page is made of, as a browser reads it: for tests of what must not be there."""
+"""Pages: an address of each, what a browser reads of it, and its forms sent as it would."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
+from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from flask.testing import FlaskClient
+from werkzeug.routing import Map, Rule
+
+from compatgate.service.routes import PAGES
+from compatgate.service.web.page import Page
 
 _PLACES = ("href", "src", "action", "formaction", "hx-get", "hx-post", "data-follow", "data-copy")
 _ACTIVE = ("style", "srcdoc", "hx-vals", "hx-headers", "ping", "background")
@@ -76,3 +83,46 @@ def _leads_well(tag: str, name: str, place: str) -> bool:
         return False
     scheme = urlsplit(place).scheme
     return name == "data-copy" or scheme == "" or (tag == "a" and scheme in ("http", "https"))
+
+
+def form_token(client: FlaskClient) -> str:
+    """What forms of this browser carry."""
+    text = client.get("/ui/keys").text
+    return text.partition('name="form_token" value="')[2].partition('"')[0]
+
+
+def post(client: FlaskClient, path: str, **fields: Any):
+    """Send a form as its page would."""
+    fields = {"form_token": form_token(client), **fields}
+    return client.post(f"/ui/{path}", data=fields)
+
+
+Names = Mapping[str, str]
+"""What stands for ``<name>`` below each room: ``{"targets": "prod-a100"}``."""
+
+
+def pages(method: Literal["GET", "POST"]) -> list[Page]:
+    """The pages of a method, whatever is added to the table."""
+    return [page for page in PAGES if page.method == method]
+
+
+def place(page: Page, names: Names) -> str:
+    """An address of a page; path values are those of its room.
+
+    Args:
+        page: of the table.
+        names: by room, and ``room/argument`` for the second one.
+
+    Raises:
+        LookupError: the page is new, and nothing is known to show there.
+    """
+    room = page.path.split("/")[1]
+    rule = Rule(f"/ui{page.path}", endpoint="page", methods=[page.method])
+    adapter = Map([rule]).bind("localhost")
+    values = {}
+    for argument in rule.arguments:
+        key = f"{room}/{argument}"
+        if key not in names:
+            raise LookupError(f"say in the test what stands for {key} on the page {page.path}")
+        values[argument] = names[key]
+    return adapter.build("page", values, method=page.method)

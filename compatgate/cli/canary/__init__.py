@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.parser import add_actions, run_action
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from compatgate.canary.judge.workload import WorkloadJudgement
     from compatgate.canary.workload import Better, MetricSpec
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124
   compatgate canary list --state active
@@ -72,17 +71,6 @@ ACTIONS = {
     "suites": ("compatgate.cli.canary.workloads:suites", "list suites of workloads"),
     "workloads": ("compatgate.cli.canary.workloads:workloads", "list workloads, or show one"),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions."""
-    parser.epilog = _EXAMPLES
-    add_actions(parser, ACTIONS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return its exit status."""
-    return run_action(args, ACTIONS)
 
 
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -196,8 +196,6 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
         hint = "RUN; or --printed FILE --workload W --measured-at TIME"
         raise BadInput("name a run, or a file with --printed", hint=hint)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         note = args.note or None
         return ask(gate, Operations.take_samples, args.id, step=args.step, note=note)
 

@@ -26,10 +26,10 @@ from compatgate.client.request import (
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
-from compatgate.service.dependents.schemas import DependentsBody
 from compatgate.service.matrix.schemas import (
     ApprovalBody,
     Changes,
+    DependentsBody,
     EntryBody,
     EntryChange,
     ImportBody,

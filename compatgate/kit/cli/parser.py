@@ -143,26 +143,27 @@ def load_command(code: str) -> Command:
     """Import a command.
 
     Args:
-        code: ``module``, which has ``add_arguments`` and ``run``; or ``module:action``, which has
-            ``add_action_arguments`` and ``run_action``.
+        code: ``module``, which has ``add_arguments`` and ``run``, or ``ACTIONS`` and ``EXAMPLES``;
+            or ``module:action``, which has ``add_action_arguments`` and ``run_action``.
     """
     module_name, _, action = code.partition(":")
     module = import_module(module_name)
-    if not action:
-        return Command(module.add_arguments, module.run)
-    return Command(getattr(module, f"add_{action}_arguments"), getattr(module, f"run_{action}"))
+    if action:
+        return Command(getattr(module, f"add_{action}_arguments"), getattr(module, f"run_{action}"))
+    if hasattr(module, "ACTIONS"):
+        actions: Actions = module.ACTIONS
+        return Command(
+            lambda parser: _add_actions(parser, actions, module.EXAMPLES),
+            lambda args: load_command(actions[args.action][0]).run(args),
+        )
+    return Command(module.add_arguments, module.run)
 
 
-def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
-    """Add the actions of a command."""
+def _add_actions(parser: argparse.ArgumentParser, actions: Actions, examples: str) -> None:
+    parser.epilog = examples
     group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, (code, help_text) in actions.items():
         load_command(code).add_arguments(group.add_parser(name, help=help_text))
-
-
-def run_action(args: argparse.Namespace, actions: Actions) -> int:
-    """Run the chosen action and return its exit status."""
-    return load_command(actions[args.action][0]).run(args)
 
 
 def add_server(

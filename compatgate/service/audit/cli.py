@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_database, add_format, add_limit, read_moment
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of, run_action
+from compatgate.kit.cli.output import format_json_time, print_json, print_list
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -108,8 +108,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     report = ask(gate, Operations.verify_audit, head=args.head, full=args.full or None)
     if args.format == "json":
         print_json(report)
@@ -131,8 +129,6 @@ def _verify(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate,
         args.limit,
@@ -142,10 +138,7 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
         since=read_moment(args.since, "--since"),
         until=read_moment(args.until, "--until", end_of_day=True),
     )
-    if args.format == "json":
-        print_json(found)
-        return 0
-    rows = [
+    rows = (
         (
             link["seq"],
             link["at"][:19] + "Z",
@@ -155,14 +148,12 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
             link["hash"][:12],
         )
         for link in found
-    ]
-    print_table(("seq", "at", "actor", "action", "subject", "hash"), rows, empty="nothing yet")
-    return 0
+    )
+    head = ("seq", "at", "actor", "action", "subject", "hash")
+    return print_list(found, args.format, head, rows, empty="nothing yet")
 
 
 def _decisions(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate,
         args.limit,
@@ -173,10 +164,7 @@ def _decisions(args: argparse.Namespace, gate: Client) -> int:
         since=read_moment(args.since, "--since"),
         until=read_moment(args.until, "--until", end_of_day=True),
     )
-    if args.format == "json":
-        print_json(found)
-        return 0
-    rows = [
+    rows = (
         (
             format_json_time(row["decided_at"]),
             row["outcome"],
@@ -189,13 +177,12 @@ def _decisions(args: argparse.Namespace, gate: Client) -> int:
             row["image"],
         )
         for row in found
-    ]
+    )
     head = (
         *("decided", "verdict", "allowed", "target", "revision"),
         *("asked by", "source", "id", "image"),
     )
-    print_table(head, rows, empty="no decisions")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no decisions")
 
 
 def _archive(args: argparse.Namespace) -> int:
@@ -288,7 +275,5 @@ def _verify_archive(args: argparse.Namespace) -> int:
 
 def _find_seal(gate: Client, sha256: str) -> int:
     """Return the number of the audit link that seals an archive; 0: none does."""
-    from compatgate.client.operations import Operations
-
     links = ask_all(gate, None, Operations.list_audit, action="decisions.archive")
     return next((link["seq"] for link in links if link["detail"]["sha256"] == sha256), 0)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.kit.cli.output import print_json, write_output
+from compatgate.kit.cli.output import print_json, print_list, write_output
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -103,8 +103,6 @@ def run(args: argparse.Namespace) -> int:
             return _list(args, gate)
         if args.baseline_action == "approve" and args.all_of:
             return _approve_all(args, gate)
-        from compatgate.client.operations import Operations
-
         if args.baseline_action == "approve":
             found = ask(gate, Operations.approve_baseline, args.id, explained=args.explained)
         else:
@@ -122,7 +120,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     """Approve the proposed versions that a run is part of; versions that leave it out wait."""
-    from compatgate.client.operations import Operations
     from compatgate.kit.cli.output import print_json
 
     proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
@@ -156,19 +153,14 @@ def _is_of(run: str, learnt: dict[str, Any]) -> bool:
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-    from compatgate.kit.cli.output import print_json, print_table
 
     names = ("workload", "sku", "metric", "state")
     filters = {name: getattr(args, name) for name in names}
     found = ask_all(gate, args.limit, Operations.list_baselines, **filters)
-    if args.format == "json":
-        print_json(found)
-        return 0
     head = ("id", "workload", "metric", "sku", "family", "version", "state", "runs", "values")
     keys = (*head[:7], "learnt_from", "values")
-    print_table(head, [tuple(b[key] for key in keys) for b in found], empty="no baselines")
-    return 0
+    rows = (tuple(b[key] for key in keys) for b in found)
+    return print_list(found, args.format, head, rows, empty="no baselines")
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -241,8 +233,6 @@ def import_baselines(args: argparse.Namespace) -> int:
     found: dict[str, Any] = {"proposed": [], "unchanged": [], "refused": []}
     if sources:
         with gate_of(args) as gate:
-            from compatgate.client.operations import Operations
-
             files = [{"name": source.file, "text": source.text} for source in sources]
             found = ask(gate, Operations.import_baselines, files)
     if args.format == "json":

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.parser import add_actions, run_action
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.kit.cluster_api import ClusterApi
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   compatgate k8s manifests --webhook | kubectl apply -f -
   helm template ./chart | compatgate k8s check - --server https://gate.example
@@ -49,17 +48,6 @@ ACTIONS = {
         "label nodes by driver state, and taint nodes whose driver is not blessed",
     ),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES
-    add_actions(parser, ACTIONS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return its exit status."""
-    return run_action(args, ACTIONS)
 
 
 _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

@@ -14,7 +14,7 @@ from compatgate.kit.cli.options import add_format, read_interval, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.cluster.cli import add_cluster, add_name, check_name, connect_cluster
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -134,7 +134,6 @@ class _Previews:
     def decide(self, body: dict[str, Any]) -> Verdict:
         from msgspec import ValidationError, convert
 
-        from compatgate.client.operations import Operations
         from compatgate.core.rule import Verdict
 
         try:

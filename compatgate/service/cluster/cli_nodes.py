@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.service.cluster.cli import add_cluster, add_name, check_name, connect_cluster
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -90,7 +90,6 @@ def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Return the nodes as the gate shows them; report them first, except in a dry run."""
-    from compatgate.client.operations import Operations
     from compatgate.service.cluster.connection import make_reports
 
     report, found = Operations.report_nodes, []

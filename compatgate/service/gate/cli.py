@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
-from compatgate.service.gate_client import open_gate
+from compatgate.service.gate_client import Operations, open_gate
 
 if TYPE_CHECKING:
     import argparse
@@ -155,7 +155,6 @@ def _pull(args: argparse.Namespace) -> int:
 
 
 def _pull_once(args: argparse.Namespace, keys: Any) -> int:
-    from compatgate.client.operations import Operations
     from compatgate.service.gate.bundles import (
         apply_bundle,
         confirm_bundle,

@@ -11,7 +11,7 @@ from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.parser import add_server, server_of
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.clock import iso
-from compatgate.service.gate_client import ask, make_client
+from compatgate.service.gate_client import Operations, ask, make_client
 
 if TYPE_CHECKING:
     import argparse
@@ -88,7 +88,6 @@ def run_login(args: argparse.Namespace) -> int:
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
         from compatgate.client.credentials import Credential, store
-        from compatgate.client.operations import Operations
         from compatgate.service.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
@@ -127,8 +126,6 @@ def run_logout(args: argparse.Namespace) -> int:
         raise NotFound(f"not signed in to {url}", hint="run: compatgate login")
     try:
         with make_client(url, credential.secret) as gate:
-            from compatgate.client.operations import Operations
-
             ask(gate, Operations.end_own_session)
     except CompatgateError as error:
         print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
@@ -146,8 +143,6 @@ def run_whoami(args: argparse.Namespace) -> int:
         Unavailable: the gate does not answer.
     """
     with make_client(_gate_url(args), args.token) as gate:
-        from compatgate.client.operations import Operations
-
         caller = ask(gate, Operations.show_caller)
     if args.format == "json":
         print_json(caller)

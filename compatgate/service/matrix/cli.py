@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_authorship, add_format, add_limit, read_moment, reason_of
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.output import format_json_time, print_json, print_list, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     RUN_MEMBERS,
     Body,
+    Operations,
     add_place,
     ask,
     ask_all,
@@ -275,8 +276,6 @@ _FILTERS = {
 
 def show_list(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix list``."""
-    from compatgate.client.operations import Operations
-
     listing: Any = {
         "entries": Operations.list_entries,
         "targets": Operations.list_targets,
@@ -378,8 +377,6 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
 
 def delete_document(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix delete``."""
-    from compatgate.client.operations import Operations
-
     found = _find_documents(args, gate)
     if len(found) > 1:
         kinds = " and ".join(body["kind"] for body in found)
@@ -400,8 +397,6 @@ def delete_document(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
-    from compatgate.client.operations import Operations
-
     show: dict[str, Any] = {
         "entry": Operations.show_entry,
         "waiver": Operations.show_waiver,
@@ -424,8 +419,6 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
 
 def show_log(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix log``."""
-    from compatgate.client.operations import Operations
-
     if args.revision is not None:
         return _show_revision(args, gate)
     found = ask_all(
@@ -436,11 +429,8 @@ def show_log(args: argparse.Namespace, gate: Client) -> int:
         since=read_moment(args.since, "--since"),
         until=read_moment(args.until, "--until", end_of_day=True),
     )
-    if args.format == "json":
-        print_json(found)
-        return 0
     keys = ("author", "action", "count")
-    rows = [
+    rows = (
         [
             row["number"],
             format_json_time(row["made_at"]),
@@ -449,15 +439,12 @@ def show_log(args: argparse.Namespace, gate: Client) -> int:
             row["reason"],
         ]
         for row in found
-    ]
+    )
     head = ("revision", "made", "author", "action", "documents", "proposal", "reason")
-    print_table(head, rows, empty="no revisions")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no revisions")
 
 
 def _show_revision(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     row = ask(gate, Operations.show_revision, args.revision)
     if args.format == "json":
         print_json(row)

@@ -13,7 +13,7 @@ from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.service.backtests import formats
 from compatgate.service.backtests.schemas import DAYS, QUESTIONS
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.proposals.cli import PROPOSAL_ID
 
 if TYPE_CHECKING:
@@ -119,8 +119,6 @@ def _find_proposal_id(args: argparse.Namespace) -> str | None:
 
 
 def _ask_proposal(gate: Client, number: str, days: int) -> Body:
-    from compatgate.client.operations import Operations
-
     found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
     return found
 
@@ -140,7 +138,6 @@ def ask_backtest(
         ManyProblems: every mistake in the files, with file and line.
         NotFound: there is no such document to delete.
     """
-    from compatgate.client.operations import Operations
     from compatgate.service.matrix.cli_files import join_files
 
     body: Body = {"delete": list(deleted), **bounds}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 
 if TYPE_CHECKING:
     import argparse
@@ -24,8 +24,6 @@ def dependents_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_dependents(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix dependents``."""
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.list_dependents, args.name)
     if args.format == "json":
         print_json(found)

@@ -17,7 +17,7 @@ from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.sections import markdown_text
 from compatgate.service.backtests import formats
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.matrix.cli import print_changes
 from compatgate.service.matrix.cli_backtest import add_period, ask_backtest
 from compatgate.service.matrix.cli_files import find_revision, latest_revision
@@ -169,8 +169,6 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
-    from compatgate.client.operations import Operations
-
     found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
     return found
 

@@ -21,7 +21,7 @@ from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.kit.cli.options import read_moment, reason_of, revision_or_time
 from compatgate.kit.cli.output import format_table, format_time, print_json
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.matrix.cli import print_changes
 
 if TYPE_CHECKING:
@@ -136,8 +136,6 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
 
 def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
     """Import files as one revision; mistakes name their files."""
-    from compatgate.client.operations import Operations
-
     why = reason_of(args, f"matrix import {' '.join(args.files)}")
     whole = join_files(read_paths(args.files))
     try:

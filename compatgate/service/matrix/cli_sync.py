@@ -12,7 +12,7 @@ from compatgate.kit.cli.options import LONGEST_REASON, add_authorship, add_forma
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.matrix.cli import print_changes
 from compatgate.service.matrix.cli_diff import count_changes
 from compatgate.service.matrix.cli_files import JoinedFiles, join_files, note_expired
@@ -100,8 +100,6 @@ def sync_files(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run: bool) -> Body:
-    from compatgate.client.operations import Operations
-
     try:
         return ask(
             gate,

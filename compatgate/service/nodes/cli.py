@@ -10,7 +10,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
 from compatgate.kit.cli.output import format_json_time, print_table
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -134,8 +134,6 @@ def _list_nodes(args: argparse.Namespace) -> int:
         "disagrees": True if args.disagrees else None,
     }
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask_all(gate, args.limit, Operations.list_nodes, **_where(args), **filters)
     if not _as_json(args, found):
         print_nodes(found, _NONE)
@@ -145,8 +143,6 @@ def _list_nodes(args: argparse.Namespace) -> int:
 def _list_drift(args: argparse.Namespace) -> int:
 
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
     if not _as_json(args, found):
         print_drift(found, args.what)
@@ -156,8 +152,6 @@ def _list_drift(args: argparse.Namespace) -> int:
 def _show_node(args: argparse.Namespace) -> int:
 
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask(gate, Operations.show_node, args.name, cluster=args.cluster)
     if not _as_json(args, found):
         print_node(found)
@@ -166,8 +160,6 @@ def _show_node(args: argparse.Namespace) -> int:
 
 def _remove_node(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         remove = Operations.remove_node
         found = ask(gate, remove, args.name, cluster=args.cluster, reason=args.reason)
     if not _as_json(args, found):
@@ -187,8 +179,6 @@ def _report_once(args: argparse.Namespace) -> int:
 
     body = own_report(args.probe, args.name, root=args.root)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         (found,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
     if not _as_json(args, found):
         print_node(found)
@@ -197,7 +187,6 @@ def _report_once(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     """Report the nodes of a file, in as many reports as their number needs."""
-    from compatgate.client.operations import Operations
     from compatgate.service.nodes.schemas import CLUSTER, MAX_NODES
 
     document = _read_report(args.file)

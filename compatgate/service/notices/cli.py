@@ -8,7 +8,7 @@ from compatgate.core.incidents import KINDS, LEVELS, IncidentState
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
 from compatgate.kit.cli.output import format_json_time, print_json, print_table, read_text
-from compatgate.service.gate_client import Body, add_place, ask, ask_all, run_action
+from compatgate.service.gate_client import Body, Operations, add_place, ask, ask_all, run_action
 from compatgate.service.notices.schemas import ChannelKind, DeliveryState, Urgency
 
 if TYPE_CHECKING:
@@ -167,8 +167,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _incidents(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     state: IncidentState = args.state or "open"
     rows = ask_all(
         gate,
@@ -207,8 +205,6 @@ def _print_rows(
 
 
 def _show(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.show_incident, args.id)
     if args.format == "json":
         print_json(found)
@@ -224,24 +220,18 @@ def _show(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _snooze(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     operation = Operations.snooze_incident
     found = ask(gate, operation, args.id, duration=args.duration, comment=args.comment)
     return _print_done(args, found, f"snoozed until {format_json_time(found['snoozed_until'])}")
 
 
 def _resolve(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print_done(
         args, ask(gate, Operations.resolve_incident, args.id, comment=args.comment), "resolved"
     )
 
 
 def _reopen(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print_done(
         args, ask(gate, Operations.reopen_incident, args.id, comment=args.comment), "open again"
     )
@@ -256,8 +246,6 @@ def _print_done(args: argparse.Namespace, found: Body, done: str) -> int:
 
 
 def _channels(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     rows = ask_all(gate, args.limit, Operations.list_channels)
     head = ("name", "kind", "changed", "by", "place")
     table = [
@@ -274,8 +262,6 @@ def _channels(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _set_channel(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     if args.url and args.url_file:
         raise BadInput("state one of --url and --url-file", field="--url")
     body: dict[str, Any] = {"kind": args.kind, "to": args.to}
@@ -295,14 +281,10 @@ def _set_channel(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _delete_channel(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print_done(args, ask(gate, Operations.delete_channel, args.name), "deleted")
 
 
 def _test(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.test_channel, args.name)
     if args.format == "json":
         print_json(found)
@@ -312,8 +294,6 @@ def _test(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _deliveries(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     operation = Operations.list_deliveries
     rows = ask_all(gate, args.limit, operation, channel=args.channel, state=args.state)
     head = ("id", "made", "channel", "state", "attempts", "next", "title", "answer")
@@ -334,8 +314,6 @@ def _deliveries(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _subscriptions(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     rows = ask_all(gate, args.limit, Operations.list_subscriptions)
     head = ("name", "channel", "urgency", "digest", "last", "about")
     table = [
@@ -360,8 +338,6 @@ def _about(one: Body) -> str:
 
 
 def _subscribe(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     labels = {}
     for text in args.label:
         key, equal, value = text.partition("=")
@@ -389,6 +365,4 @@ def _subscribe(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _unsubscribe(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print_done(args, ask(gate, Operations.delete_subscription, args.name), "deleted")

@@ -12,7 +12,7 @@ from compatgate.kit.cli.options import add_change_options, add_format
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import paint, wrap
 from compatgate.kit.sections import markdown_lines, markdown_text, text_lines
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 from compatgate.service.plans.sections import arrange
 
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     if args.bundle:
         return _ask_bundle(args.bundle, args.target, body)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         return ask(gate, Operations.plan, args.target, body)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.output import format_json_time, print_json, print_list
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
-from compatgate.service.gate_client import Body, ask, ask_all
+from compatgate.service.gate_client import Body, Operations, ask, ask_all
 
 if TYPE_CHECKING:
     import argparse
@@ -136,8 +136,6 @@ def revert_arguments(parser: argparse.ArgumentParser) -> None:
 
 def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
-    from compatgate.client.operations import Operations
-
     edits = _read_edits(args)
     reason = reason_of(args, f"matrix propose {' '.join(_name_edits(args))}".strip())
     if args.update:
@@ -206,8 +204,6 @@ def _name_edits(args: argparse.Namespace) -> Iterator[str]:
 
 def list_proposals(args: argparse.Namespace, gate: Client) -> int:
     """List proposals."""
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate,
         args.limit if args.state or args.all else None,
@@ -218,12 +214,8 @@ def list_proposals(args: argparse.Namespace, gate: Client) -> int:
     )
     if not args.state and not args.all:
         found = [one for one in found if one["state"] not in ("merged", "closed")][: args.limit]
-    if args.format == "json":
-        print_json(found)
-        return 0
     head = ("id", "state", "author", "made", "targets", "changes", "approved by", "reason")
-    print_table(head, map(_list_row, found), empty="no proposals")
-    return 0
+    return print_list(found, args.format, head, map(_list_row, found), empty="no proposals")
 
 
 def _list_row(one: Body) -> tuple[Any, ...]:
@@ -241,8 +233,6 @@ def _list_row(one: Body) -> tuple[Any, ...]:
 
 def show_proposal(args: argparse.Namespace, gate: Client) -> int:
     """Show a proposal with its difference, and what it needs and has."""
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.show_proposal, args.name)
     if args.format == "json":
         print_json(found)
@@ -299,8 +289,6 @@ def _print_blockers(found: Body) -> None:
 
 def approve(args: argparse.Namespace, gate: Client) -> int:
     """Approve a proposal; the last approval may merge it."""
-    from compatgate.client.operations import Operations
-
     found = ask(
         gate, Operations.approve_proposal, args.id, digest=args.digest, comment=args.comment
     )
@@ -310,24 +298,18 @@ def approve(args: argparse.Namespace, gate: Client) -> int:
 
 def retract(args: argparse.Namespace, gate: Client) -> int:
     """Withdraw your approval."""
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.retract_approval, args.id, comment=args.comment)
     return _print_result(args, found, "no longer has your approval")
 
 
 def comment(args: argparse.Namespace, gate: Client) -> int:
     """Comment on a proposal."""
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.comment_proposal, args.id, args.comment or "")
     return _print_result(args, found, "has your comment")
 
 
 def merge(args: argparse.Namespace, gate: Client) -> int:
     """Merge a proposal: make its edits as one revision."""
-    from compatgate.client.operations import Operations
-
     found = ask(
         gate, Operations.merge_proposal, args.id, digest=args.digest, override=args.override
     )
@@ -336,8 +318,6 @@ def merge(args: argparse.Namespace, gate: Client) -> int:
 
 def close(args: argparse.Namespace, gate: Client) -> int:
     """Close a proposal without merging it; its author withdraws it so."""
-    from compatgate.client.operations import Operations
-
     found = ask(gate, Operations.close_proposal, args.id, comment=args.comment)
     return _print_result(args, found, f"was closed by {found['decided_by']}: nothing changed")
 
@@ -356,7 +336,6 @@ def _print_result(args: argparse.Namespace, found: Body, what: str) -> int:
 
 def revert(args: argparse.Namespace, gate: Client) -> int:
     """Restore what a revision changed, as a new revision or a proposal."""
-    from compatgate.client.operations import Operations
     from compatgate.service.matrix.cli import print_changes
 
     why = reason_of(args, f"revert revision {args.revision}")
@@ -399,8 +378,6 @@ def decision_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list_approvals(args: argparse.Namespace, gate: Client) -> int:
     """List changes that wait for a second person, or show one."""
-    from compatgate.client.operations import Operations
-
     if args.id:
         found = ask(gate, Operations.show_approval, args.id)
         if args.format == "json":
@@ -410,12 +387,9 @@ def list_approvals(args: argparse.Namespace, gate: Client) -> int:
         return 0
     waiting = None if args.all else True
     rows = ask_all(gate, args.limit, Operations.list_approvals, waiting=waiting)
-    if args.format == "json":
-        print_json(rows)
-        return 0
     head = ("id", "author", "asked", "until", "state", "targets", "changes", "reason")
-    print_table(head, [_row(one) for one in rows], empty="no change waits for a second person")
-    return 0
+    empty = "no change waits for a second person"
+    return print_list(rows, args.format, head, map(_row, rows), empty=empty)
 
 
 def _row(one: Body) -> tuple[Any, ...]:
@@ -449,8 +423,6 @@ def _print_approval(one: Body) -> None:
 
 def refuse(args: argparse.Namespace, gate: Client) -> int:
     """Refuse a change that waits for a second person, or withdraw your own."""
-    from compatgate.client.operations import Operations
-
     return _print_decision(args, ask(gate, Operations.refuse_change, args.id), "nothing changed")
 
 

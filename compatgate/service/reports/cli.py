@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -51,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
     since = args.since and parse_moment(args.since, field="--from")
     until = args.until and parse_moment(args.until, field="--to", end_of_day=True)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask(gate, Operations.report, args.target, since=since, until=until)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json

@@ -14,7 +14,7 @@ from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -71,8 +71,6 @@ def run_start(args: argparse.Namespace) -> int:
         NotFound: there is no such suite, target, pool, entry or host.
     """
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
         if args.wait:
             ids = [run["id"] for run in made]
@@ -124,8 +122,6 @@ def run_list(args: argparse.Namespace) -> int:
     """Print runs, newest first."""
     names = ("state", "target", "suite", "entry", "host", "purpose")
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         filters = {name: getattr(args, name) for name in names}
         print_runs(ask_all(gate, args.limit, Operations.list_runs, **filters), args.format)
     return 0
@@ -198,8 +194,6 @@ def run_cancel(args: argparse.Namespace) -> int:
         Conflict: it has ended.
     """
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
 
@@ -235,8 +229,6 @@ def run_discard(args: argparse.Namespace) -> int:
         Conflict: it is not evidence, or is discarded already.
     """
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask(gate, Operations.discard_run, args.run, reason=args.reason)
         if args.format == "json":
             print_json(found)
@@ -268,8 +260,6 @@ def run_rerun(args: argparse.Namespace) -> int:
         Conflict: it has not ended yet.
     """
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
     return 0
 

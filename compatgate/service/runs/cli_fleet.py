@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import positive_count
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -64,8 +64,6 @@ def run_fleet(args: argparse.Namespace) -> int:
         hint = "name both, or --runs with the ids of earlier ones"
         raise BadInput("a fleet run needs a suite and a target", field="--suite", hint=hint)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         ids = list(args.runs or _submit(gate, args))
         if args.detach:
             print("\n".join(ids))
@@ -90,7 +88,6 @@ def run_fleet(args: argparse.Namespace) -> int:
 
 def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     """Queue a run for each host, and yield its id."""
-    from compatgate.client.operations import Operations
     from compatgate.core.stack import parse_stack_text
 
     body = {"target": args.target, "priority": args.priority, "image": args.image}
@@ -106,7 +103,6 @@ def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
 def _hosts(gate: Client, args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return each host that a pool of the target is made of, with the pool."""
     from compatgate.catalog import load_facts
-    from compatgate.client.operations import Operations
     from compatgate.core.gpus import resolve_gpu
     from compatgate.documents.sources import suggest_name
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import positive_count
-from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -26,19 +26,13 @@ def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_hosts(args: argparse.Namespace) -> int:
     """Print the staging hosts that workers have registered."""
-    from compatgate.kit.cli.output import print_json, print_table
+    from compatgate.kit.cli.output import print_list
 
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
-    if args.format == "json":
-        print_json(found)
-        return 0
     head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet")
     empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
-    print_table(head, [_row(host) for host in found], empty=empty)
-    return 0
+    return print_list(found, args.format, head, map(_row, found), empty=empty)
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
@@ -136,8 +130,6 @@ def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
 def _runs(
     gate: Client, args: argparse.Namespace, done: dict[str, HostStack]
 ) -> Iterator[dict[str, Any]]:
-    from compatgate.client.operations import Operations
-
     if args.runs:
         yield from (ask(gate, Operations.show_run, run) for run in args.runs)
         return
@@ -217,8 +209,6 @@ def _follow_metrics(args: argparse.Namespace) -> int:
         raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)
     filters = {"workload": args.workload, "gpu": args.gpu, "metric": args.metric}
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         operation = Operations.list_metric_histories
         found = ask_all(gate, None, operation, **filters, runs=args.limit)
     if args.format == "json":

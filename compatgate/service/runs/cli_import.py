@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +68,6 @@ def run_import(args: argparse.Namespace) -> int:
     """
     body = _body(args)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
         from compatgate.service.runs.cli import print_runs
 
         content, source = body.pop("content"), body.pop("source")

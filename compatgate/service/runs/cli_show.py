@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import add_place, ask, gate_of
+from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 from compatgate.service.runs.cli import describe_pool, run_line, stack_text
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ def run_show(args: argparse.Namespace) -> int:
         NotFound: there is none of that id.
     """
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         found = ask(gate, Operations.show_run, args.run)
     if args.format == "json":
         print_json(found)

@@ -20,10 +20,18 @@ from compatgate.kit.cli.options import (
     add_limit,
     reason_of,
 )
-from compatgate.kit.cli.output import print_json, print_table
+from compatgate.kit.cli.output import print_json, print_list
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
-from compatgate.service.gate_client import Body, add_place, ask, ask_all, gate_of, run_action
+from compatgate.service.gate_client import (
+    Body,
+    Operations,
+    add_place,
+    ask,
+    ask_all,
+    gate_of,
+    run_action,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -84,8 +92,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate,
         args.limit,
@@ -96,13 +102,9 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
         driver=args.driver,
         search=args.search,
     )
-    if args.format == "json":
-        print_json(found)
-        return 0
-    rows = [row for target in found for row in _target_rows(target)]
+    rows = (row for target in found for row in _target_rows(target))
     head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
-    print_table(head, rows, empty="no targets")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no targets")
 
 
 def _target_rows(target: Body) -> list[tuple[object, ...]]:
@@ -122,7 +124,6 @@ def _target_rows(target: Body) -> list[tuple[object, ...]]:
 
 
 def _show(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
     from compatgate.documents.text import to_yaml
     from compatgate.service.gate_client import drop_storage_members
 
@@ -311,8 +312,6 @@ def _ask_gate(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     if args.bundle:
         return _ask_bundle(args.bundle, body)
     with gate_of(args) as gate:
-        from compatgate.client.operations import Operations
-
         return ask(gate, Operations.what_if, body)
 
 

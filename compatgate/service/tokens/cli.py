@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.output import format_json_time, print_json, print_list
 from compatgate.kit.cli.parser import server_of
-from compatgate.service.gate_client import Body, add_place, ask, ask_all, open_gate, run_action
+from compatgate.service.gate_client import (
+    Body,
+    Operations,
+    add_place,
+    ask,
+    ask_all,
+    open_gate,
+    run_action,
+)
 from compatgate.service.tokens.schemas import SCOPES
 
 if TYPE_CHECKING:
@@ -99,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
     from compatgate.documents.quantities import parse_duration
     from compatgate.service.tokens.service import parse_scopes
 
@@ -118,7 +125,6 @@ def _create(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _rotate(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
     from compatgate.documents.quantities import parse_duration
 
     for option in ("overlap", "expires"):
@@ -138,14 +144,9 @@ def _print_secret(args: argparse.Namespace, made: Body) -> int:
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     active = None if args.all else True
     found = ask_all(gate, args.limit, Operations.list_tokens, active=active)
-    if args.format == "json":
-        print_json(found)
-        return 0
-    rows = [
+    rows = (
         (
             token["name"],
             token["id"],
@@ -157,10 +158,9 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
             _state(token),
         )
         for token in found
-    ]
+    )
     head = ("name", "id", "scopes", "targets", "created", "expires", "last used", "state")
-    print_table(head, rows, empty="no tokens")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no tokens")
 
 
 def _state(token: Body) -> str:
@@ -170,8 +170,6 @@ def _state(token: Body) -> str:
 
 
 def _revoke(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print_revoked(args, ask(gate, Operations.revoke_token, args.name))
 
 

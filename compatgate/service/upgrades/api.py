@@ -9,13 +9,6 @@ from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.upgrades.describe import (
-    describe,
-    describe_answer,
-    describe_freeze,
-    describe_good,
-    summarize,
-)
 from compatgate.service.upgrades.schemas import (
     FREEZE_EXAMPLE,
     UPGRADE_EXAMPLE,
@@ -32,6 +25,13 @@ from compatgate.service.upgrades.schemas import (
     WaveNumber,
 )
 from compatgate.service.upgrades.service import UpgradeView
+from compatgate.service.upgrades.views import (
+    describe,
+    describe_answer,
+    describe_freeze,
+    describe_good,
+    summarize,
+)
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.output import format_json_time, print_json, print_list, print_table
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import Body, add_place, ask, ask_all, run_action
+from compatgate.service.gate_client import Body, Operations, add_place, ask, ask_all, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -187,8 +187,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     body = {
         "name": args.name,
         "target": args.target,
@@ -249,14 +247,9 @@ def _wave_row(wave: Body) -> tuple[Any, ...]:
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate, args.limit, Operations.list_upgrades, state=args.state, target=args.target
     )
-    if args.format == "json":
-        print_json(found)
-        return 0
     head = ("upgrade", "target", "driver", "state", "waves", "nodes", "author", "made", "why")
     rows = (
         (
@@ -272,19 +265,14 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
         )
         for one in found
     )
-    print_table(head, rows, empty="no upgrades")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no upgrades")
 
 
 def _show(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     return _print(args, ask(gate, Operations.show_upgrade, args.name))
 
 
 def _may_start(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask(
         gate,
         Operations.may_start,
@@ -312,8 +300,6 @@ def _may_start(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _act(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     if args.action in ("approve", "retract"):
         one = {"approve": Operations.approve_upgrade, "retract": Operations.retract_upgrade}
         return _print(args, ask(gate, one[args.action], args.name, comment=args.comment))
@@ -331,7 +317,6 @@ def _act(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _freeze(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
     from compatgate.kit.clock import parse_moment
 
     found = ask(
@@ -348,16 +333,12 @@ def _freeze(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _unfreeze(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     reason = reason_of(args, f"unfreeze {args.name}")
     found = ask(gate, Operations.delete_freeze, args.name, reason=reason)
     return _print_freezes(args, [found], found)
 
 
 def _list_freezes(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(
         gate, args.limit, Operations.list_freezes, target=args.target, ended=args.ended or None
     )
@@ -365,9 +346,6 @@ def _list_freezes(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _print_freezes(args: argparse.Namespace, found: list[Body], answer: Any) -> int:
-    if args.format == "json":
-        print_json(answer)
-        return 0
     head = ("freeze", "from", "to", "targets", "owner", "reason")
     rows = (
         (
@@ -380,17 +358,11 @@ def _print_freezes(args: argparse.Namespace, found: list[Body], answer: Any) -> 
         )
         for one in found
     )
-    print_table(head, rows, empty="no freezes")
-    return 0
+    return print_list(answer, args.format, head, rows, empty="no freezes")
 
 
 def _list_known_good(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.client.operations import Operations
-
     found = ask_all(gate, args.limit, Operations.list_known_good)
-    if args.format == "json":
-        print_json(found)
-        return 0
     head = ("target", "revision", "drivers", "upgrade", "marked")
     rows = (
         (
@@ -402,5 +374,4 @@ def _list_known_good(args: argparse.Namespace, gate: Client) -> int:
         )
         for one in found
     )
-    print_table(head, rows, empty="no known-good states")
-    return 0
+    return print_list(found, args.format, head, rows, empty="no known-good states")

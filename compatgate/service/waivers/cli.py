@@ -9,7 +9,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_authorship, add_format, user_name
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count
-from compatgate.service.gate_client import Body, ask
+from compatgate.service.gate_client import Body, Operations, ask
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +47,6 @@ def waive_arguments(parser: argparse.ArgumentParser) -> None:
 
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix waive``."""
-    from compatgate.client.operations import Operations
     from compatgate.service.matrix.cli_files import describe_preview, describe_result
 
     if not args.reason and not args.dry_run:

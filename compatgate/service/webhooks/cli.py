@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.parser import add_actions, add_server, run_action, server_of
+from compatgate.kit.cli.parser import add_server, server_of
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from compatgate.check.deciders import Decider
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   echo '{"target": "prod-a100", "stack": "cuda=12.4"}' | compatgate hook terraform
   compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
@@ -38,17 +38,6 @@ ACTIONS = {
         "print the header that signs a request to a webhook",
     ),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES
-    add_actions(parser, ACTIONS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return its exit status."""
-    return run_action(args, ACTIONS)
 
 
 _LARGEST = 1024 * 1024

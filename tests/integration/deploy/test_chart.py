@@ -16,10 +16,8 @@ from kubectl_tools import helm, kubectl, rendered
 
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
-from compatgate.kit.cli.parser import Parser
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
-from compatgate.service.cluster import cli as k8s
 from compatgate.service.cluster.manifests import WatchOptions, audit_objects, node_objects
 
 ROOT = Path(__file__).parents[3]
@@ -286,13 +284,10 @@ def test_no_container_may_more_than_it_needs(name: str) -> None:
 
 
 def test_the_program_understands_what_containers_call() -> None:
-    cluster = Parser(prog="compatgate k8s")
-    k8s.add_arguments(cluster)
     called = set()
     for owner, _, container in containers(objects(CASES["everywhere"])):
         name, *rest = container["args"]
-        parser = cluster if name == "k8s" else parser_of(name)
-        parsed = vars(parser.parse_args(rest))
+        parsed = vars(parser_of(name).parse_args(rest))
         called.add(f"{owner} {name}")
         if name == "serve":
             assert (parsed["unmatched"], parsed["exempt"]) == ("deny", ["legacy-*=old"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from ui_forms import post
+from ui_marks import post
 from ui_runs import Runs, fill_runs
 
 from compatgate.core.facts import Facts

@@ -6,7 +6,7 @@ import html
 import re
 
 import pytest
-from ui_forms import form_token, post
+from ui_marks import form_token, post
 from werkzeug.datastructures import MultiDict
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from sample_runs import GEMM, sample_source
-from ui_forms import post
+from ui_marks import post
 from ui_runs import GPU
 
 from compatgate.canary.workloads import Library

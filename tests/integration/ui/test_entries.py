@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.service.matrix import pages as matrix_pages
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ui_forms import form_token, post
-from ui_marks import Marks
-from ui_places import pages, place
+from ui_marks import Marks, form_token, pages, place, post
 
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings

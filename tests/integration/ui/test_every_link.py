@@ -13,9 +13,7 @@ from urllib.parse import parse_qsl, urldefrag, urljoin, urlsplit
 
 import pytest
 from flask.testing import FlaskClient
-from ui_forms import post
-from ui_marks import Marks
-from ui_places import pages
+from ui_marks import Marks, pages, post
 from ui_runs import QUEUED, SLOWER, Runs
 from ui_site import fill, workloads_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.documents.sources import Source
 from compatgate.service.gate.service import Gate

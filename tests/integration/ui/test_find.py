@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 QUESTION = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.matrix.service import Authorship

@@ -11,10 +11,8 @@ from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
-from ui_forms import post
 from ui_hostile import LINE, TEXT, fill_hostile
-from ui_marks import Marks
-from ui_places import pages, place
+from ui_marks import Marks, pages, place, post
 
 from compatgate.service.gate.service import Gate
 from compatgate.service.web.app import create_app

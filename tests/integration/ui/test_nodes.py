@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.kit import clock
 from compatgate.service.matrix.service import Authorship

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from notice_receivers import web_receiver
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.service.notices.senders import read_options
 

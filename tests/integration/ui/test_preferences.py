@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.kit.ui.preferences import MAX_VIEWS, Preferences
 from compatgate.service.tokens.principal import Principal

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.errors import Conflict
 from compatgate.kit import clock

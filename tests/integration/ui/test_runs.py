@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from ui_forms import form_token, post
+from ui_marks import form_token, post
 from ui_runs import HOSTILE, PASSED, QUEUED, SICK, SLOWER
 
 from compatgate.canary.judge.workload import judge_reports

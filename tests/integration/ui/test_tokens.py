@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ui_forms import post
+from ui_marks import post
 
 
 def test_one_click_asks_before_a_token_is_revoked(pages, stocked):

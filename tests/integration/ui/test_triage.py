@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 ERROR = "CUDA driver version is insufficient for CUDA runtime version"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ui_forms import post
-from ui_marks import Marks
+from ui_marks import Marks, post
 from upgrade_fleet import NEW, OLD, Fleet
 
 SCRIPT = "<script>hostile()</script>"

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from ui_forms import post
+from ui_marks import post
 
 from compatgate.kit import clock
 

@@ -7,7 +7,7 @@ import io
 import re
 
 import pytest
-from ui_forms import form_token, post
+from ui_marks import form_token, post
 
 SMI = """\
 +-----------------------------------------------------------------------------------------+

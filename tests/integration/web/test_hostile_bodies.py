@@ -14,7 +14,7 @@ import hostile_bodies
 import pytest
 from flask.testing import FlaskClient
 from hostile_bodies import FORM, Attack
-from ui_forms import form_token
+from ui_marks import form_token
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths

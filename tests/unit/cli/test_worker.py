@@ -1,14 +1,22 @@
-"""``compatgate worker`` with what cannot be: one line each, before anything runs."""
+"""``compatgate worker`` with what cannot be: one line each, before anything runs.
+
+A worker shows Prometheus what it does.
+"""
 
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from compatgate.canary.worker import WorkerState
 from compatgate.cli.main import main
+from compatgate.cli.worker_metrics import serve_metrics
+from compatgate.errors import BadInput
 
 GOOD = '[[host]]\nname = "stage"\ngpu = "A100-SXM4-80GB"\nslots = 2\n'
 
@@ -62,3 +70,31 @@ def test_what_cannot_be_is_named(
 def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["worker", "--hosts", "/nowhere/hosts.toml"]) == 2
     assert "/nowhere/hosts.toml" in capsys.readouterr().err
+
+
+class Busy:
+    """A worker in the middle of its work."""
+
+    def state(self) -> WorkerState:
+        done = {"ended": 7, "host_failed": 1, "defect": 0}
+        return WorkerState(2, 4, 3, 1, done, 1800000000.0)  # type: ignore[arg-type]
+
+
+def test_the_state_of_a_worker_is_served() -> None:
+    port = serve_metrics(Busy(), "127.0.0.1", 0)  # type: ignore[arg-type]
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    assert {
+        "compatgate_worker_running 2.0",
+        "compatgate_worker_slots 4.0",
+        'compatgate_worker_hosts{state="away"} 1.0',
+        'compatgate_worker_runs_total{result="ended"} 7.0',
+        'compatgate_worker_runs_total{result="host_failed"} 1.0',
+        "compatgate_worker_queue_answered_timestamp_seconds 1.8e+09",
+    } <= set(lines)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadInput) as refused:
+        serve_metrics(Busy(), "127.0.0.1", taken.getsockname()[1])  # type: ignore[arg-type]
+    assert "Address already in use" in refused.value.detail

@@ -1,11 +1,19 @@
-"""A whole report: checks first, then metrics; no data is never a pass."""
+"""A whole report: checks first, then metrics; no data is never a pass.
+
+Exact tails, against sums over all outcomes.
+
+Units: what converts into what, and which direction is usually better.
+"""
 
 from __future__ import annotations
 
 import json
+from math import comb
 
 import pytest
 
+from compatgate.canary.judge.counts import compute_binomial_tail, compute_fisher_tail
+from compatgate.canary.judge.prepare import find_conversion, parse_unit
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Metric, Report
@@ -118,3 +126,60 @@ def test_the_json_form_is_plain_and_says_which_judge_it_was():
     assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
     assert body["judge"] == "2"
     assert body["metrics"][0]["numbers"]["ratio"] == 1
+
+
+def test_tails_are_those_of_all_outcomes():
+    for n, m, a, b in ((5, 7, 2, 3), (30, 30, 0, 4), (10, 20, 10, 20), (8, 8, 3, 0)):
+        marks = a + b
+        whole = comb(n + m, marks)
+        ways = [comb(m, k) * comb(n, marks - k) for k in range(b, min(marks, m) + 1)]
+        assert compute_fisher_tail(a, n, b, m) == pytest.approx(sum(ways) / whole)
+    for successes, trials, share in ((3, 10, 0.5), (0, 4, 0.2), (9, 9, 0.25)):
+        chances = [
+            comb(trials, k) * share**k * (1 - share) ** (trials - k)
+            for k in range(successes, trials + 1)
+        ]
+        assert compute_binomial_tail(successes, trials, share) == pytest.approx(sum(chances))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "factor"),
+    [
+        ("s", "ms", 1000),
+        ("us", "ms", 0.001),
+        ("µs", "us", 1),
+        ("MB/s", "GB/s", 0.001),
+        ("GiB/s", "GB/s", 1.073741824),
+        ("Gbit/s", "GB/s", 0.125),
+        ("Gb/s", "Gbit/s", 1),
+        ("MiB", "GiB", 1 / 1024),
+        ("TFLOPS", "GFLOP/s", 1000),
+        ("tokens/s", "tokens/s", 1),
+        ("samples/min", "samples/s", 1 / 60),
+        ("token/s", "tokens / s", 1),
+        ("it/s", "iterations/s", 1),
+        ("%", "1", 0.01),
+        ("", "", 1),
+        ("Frobs", "frobs", 1),
+    ],
+)
+def test_units_of_a_kind_convert(source, target, factor):
+    assert find_conversion(source, target) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("ms", "GB/s"), ("ms", ""), ("GB", "GB/s"), ("tokens/s", "samples/s"), ("MB", "frobs")],
+)
+def test_other_units_do_not(source, target):
+    assert find_conversion(source, target) is None
+    assert find_conversion(target, source) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "better"),
+    [("ms", "lower"), ("GiB", "lower"), ("GB/s", "higher"), ("tokens/s", "higher"),
+     ("TFLOPS", "higher"), ("", None), ("1", None), ("frobs", None)],
+)  # fmt: skip
+def test_the_usual_direction_follows_the_unit(unit, better):
+    assert parse_unit(unit).better == better

@@ -1,16 +1,24 @@
-"""Shipped workloads and operators' own by name; a name is taken once."""
+"""Shipped workloads and operators' own by name; a name is taken once.
+
+What the shipped Dockerfiles start from: images by version, never the image under test.
+
+Whether a workload has an image to run in where none is under test.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from compatgate.canary.workloads import Library
+from compatgate.canary.workloads import Library, contents, read_workload
+from compatgate.canary.workloads.contents import has_own_image
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.errors import BadInput, Conflict, ManyProblems, NotFound
+from compatgate.resources import canary_dir
 
 Make = Callable[..., Path]
 
@@ -117,3 +125,78 @@ def test_mistakes_in_several_workloads_are_reported_together(
         Library.open([tmp_path])
     assert "one/workload.toml" in error.value.detail
     assert "two/workload.toml" in error.value.detail
+
+
+FILES = sorted(canary_dir().glob("*/Dockerfile"))
+VERSIONED = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+[a-z0-9.-]*")
+RELEASED = re.compile(r"/archive/(refs/tags/v\d+\.\d+(\.\d+)?|[0-9a-f]{40})\.tar\.gz")
+
+
+def _of_tools() -> set[str]:
+    return {name for name, w in Library.open().workloads.items() if w.adapter != "jsonl"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> None:
+    text = file.read_text()
+    named = contents.find_base_images(text)
+    assert file.parent.name in _of_tools()
+    assert named
+    assert all(VERSIONED.fullmatch(image) for image in named), named
+    assert contents.is_self_contained(text)
+    assert contents.BASE_ARGUMENT not in contents.find_arguments(text)
+    for line in text.splitlines():
+        if line.startswith("ADD "):
+            assert RELEASED.search(line), line
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ADD https://a.example/b.tar.gz /tmp/", ["https://a.example/b.tar.gz"]),
+        ('add --chmod=644 ["http://a.example/b", "/tmp/"]', ["http://a.example/b"]),
+        ("ADD \\\n  git@github.com:a/b.git \\\n  /tmp/", ["git@github.com:a/b.git"]),
+        ("ADD local.tar.gz /tmp/\nCOPY a b\nRUN curl https://a.example", []),
+    ],
+)
+def test_what_the_engine_would_download_for_a_build_is_found(text: str, found: list[str]) -> None:
+    assert contents.find_downloads(f"FROM x\n{text}\n") == found
+
+
+def test_programs_of_the_project_bring_none_and_tools_bring_theirs() -> None:
+    workloads = Library.open().workloads.values()
+    assert {w.name for w in workloads if has_own_image(w)} == {
+        w.name for w in workloads if w.adapter != "jsonl"
+    }
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "brings"),
+    [
+        ("FROM python:3.12", True),
+        ("ARG BASE=python:3.12\nFROM ${BASE}", True),
+        ("FROM ${BASE:-python:3.12}", True),
+        ("ARG BASE\nFROM ${BASE}", False),
+        ("ARG BASE\nfrom $BASE as one\nFROM one", False),
+        ("ARG BASE\nFROM gcc:14 AS build\nRUN make\nFROM ${BASE}\nCOPY --from=build /x /x", False),
+        ("FROM gcc:14 AS build\nFROM scratch\nCOPY --from=build /x /x", True),
+        ("ARG VERSION=3.12\nFROM --platform=linux/amd64 python:${VERSION}", True),
+    ],
+)
+def test_a_dockerfile_names_what_it_starts_from_or_waits_to_be_told(
+    make_workload: Make, dockerfile: str, brings: bool
+) -> None:
+    folder = make_workload(change=lambda t: t.replace("inside = true", 'context = "."'))
+    (folder / "Dockerfile").write_text(dockerfile)
+    assert has_own_image(read_workload(folder)) is brings
+
+
+def test_one_that_only_runs_inside_brings_none_and_a_reference_is_one(make_workload: Make) -> None:
+    inside = make_workload()
+    named = make_workload(
+        "named", change=lambda t: t.replace("inside = true", 'inside = true\nreference = "a:1"')
+    )
+    lost = make_workload("lost", change=lambda t: t.replace("inside = true", 'context = "sub"'))
+    assert not has_own_image(read_workload(inside))
+    assert has_own_image(read_workload(named))
+    assert has_own_image(read_workload(lost)), "the executor says what is missing there"

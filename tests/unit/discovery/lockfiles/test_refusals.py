@@ -1,6 +1,14 @@
-"""Whatever is empty, a template, unreadable or something else: never a pass."""
+"""Whatever is empty, a template, unreadable or something else: never a pass.
+
+What comes through standard input has no name: the content says what it is.
+
+The examples of docs/how-to/lockfiles.md are true.
+"""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 from known_packages import PACKAGES
@@ -137,3 +145,46 @@ def test_too_large_a_file_is_refused_before_it_is_read():
 )
 def test_an_unusual_name_is_recognised_by_content(read, name, text):
     assert len(read(name, text).observations) == 1
+
+
+FILES = Path(__file__).parent / "files"
+LOCKS = sorted(path for path in FILES.glob("*/*") if path.is_file())
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_lock_says_the_same_without_its_name(path):
+    platform = Platform(python="3.11")
+    named = read_lockfile(path.name, path.read_bytes(), known=PACKAGES, platform=platform)
+    nameless = read_lockfile("standard input", path.read_bytes(), known=PACKAGES, platform=platform)
+    assert nameless.format == named.format
+    assert [(o.component, o.version) for o in nameless.observations] == [
+        (o.component, o.version) for o in named.observations
+    ]
+
+
+@pytest.mark.parametrize("text", ["hello world\n", "torch\n", "{}\n", "a: b\n", "<xml/>\n"])
+def test_a_text_that_pins_nothing_is_no_lock(text):
+    with pytest.raises(BadInput, match="is not a lockfile in a known format"):
+        read_lockfile("standard input", text.encode(), known=PACKAGES, platform=Platform())
+
+
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "lockfiles.md"
+EXAMPLES = re.findall(
+    r"^```lockfile (\S+)\n(.*?)^```\n+^```stack\n(.*?)^```", PAGE.read_text(), re.M | re.S
+)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 5
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), EXAMPLES)
+def test_an_example_of_the_documentation_is_true(read, name, text, expected):
+    try:
+        reading = read(name, text)
+    except InconclusiveInput as error:
+        said = [f"inconclusive {error.field}: {error.problem}"]
+    else:
+        said = [f"{o.component} {o.version} {o.origin}" for o in reading.observations]
+        said += [f"open {item}" for item in reading.open]
+    assert said == expected.splitlines()

@@ -57,16 +57,14 @@ def test_accounts_may_do_what_their_command_does_and_no_more(
 def test_with_an_image_there_are_jobs_that_the_command_line_understands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from compatgate.kit.cli.parser import Parser
-    from compatgate.service.cluster import cli as k8s
+    from compatgate.cli.main import parser_of
 
     found = printed(capsys, "--image", "registry.example/cg:1", "--cluster", "eu", "--taint")
     jobs = {name: each for (kind, name), each in found.items() if kind == "CronJob"}
     assert sorted(jobs) == [
         "compatgate-audit", "compatgate-nodes-reconcile", "compatgate-nodes-report",
     ]  # fmt: skip
-    parser = Parser(prog="compatgate k8s")
-    k8s.add_arguments(parser)
+    parser = parser_of("k8s")
     for job in jobs.values():
         pod = job["spec"]["jobTemplate"]["spec"]["template"]
         (container,) = pod["spec"]["containers"]

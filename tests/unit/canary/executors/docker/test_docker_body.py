@@ -1,15 +1,23 @@
-"""The request that creates a container, and the engine's answers in our words."""
+"""The request that creates a container, and the engine's answers in our words.
+
+A log that breaks off: the program's doing after a flood, the engine's failure otherwise.
+"""
 
 from __future__ import annotations
 
+import io
+import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from compatgate.canary.executors import docker
 from compatgate.canary.executors.docker import containers
 from compatgate.canary.executors.docker.engine import _translate_start_failure, missing_image_error
 from compatgate.canary.executors.jobs import EXECUTORS, Job, open_executor
 from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import CompatgateError, InfrastructureError, NotFound
 
@@ -132,3 +140,42 @@ def test_every_kind_of_executor_opens_without_talking_to_its_host() -> None:
         executor = open_executor(Host("h", executor=kind, slurm=Slurm("/shared")))  # type: ignore[arg-type]
         assert executor.kind == kind
         executor.close()
+
+
+class Api:
+    """An engine whose log ends, perhaps within a frame, while the container still runs."""
+
+    base_url, api_version = "http://engine", "1.41"
+
+    def __init__(self, lines, cut, runs_on):
+        self.raw = b"".join(struct.pack(">BxxxL", 1, len(line)) + line for line in lines) + cut
+        self.runs_on = runs_on
+
+    def inspect_container(self, container):
+        self.runs_on -= 1
+        state = "running" if self.runs_on > 0 else "exited"
+        config = {"LogConfig": {"Config": {"max-size": "1000"}}}
+        return {"HostConfig": config, "State": {"Status": state}}
+
+    def get(self, url, **options):
+        return SimpleNamespace(raw=io.BytesIO(self.raw), close=lambda: None)
+
+    def _raise_for_status(self, response):
+        pass
+
+
+@pytest.mark.parametrize("cut", [b"", b"\1\0\0"])
+def test_a_log_that_breaks_off_in_a_flood_is_read_to_the_containers_end(monkeypatch, cut):
+    monkeypatch.setattr(docker, "_ENDING_S", 0.0)
+    line = b"x" * 599 + b"\n"
+    api = Api([line] * 3, cut, runs_on=5)
+    assert b"".join(docker.follow_log(api, "c", lambda: False)).count(LOST_LINE) == 1
+    assert api.runs_on <= 0, "it waited for the container"
+
+
+def test_a_log_that_breaks_off_otherwise_is_the_engines_failure(monkeypatch):
+    monkeypatch.setattr(docker, "_ENDING_S", 0.0)
+    with pytest.raises(InfrastructureError):
+        list(docker.follow_log(Api([b"few\n"], b"", runs_on=9), "c", lambda: False))
+    with pytest.raises(EOFError):
+        list(docker.follow_log(Api([b"few\n"], b"\1\0", runs_on=9), "c", lambda: False))

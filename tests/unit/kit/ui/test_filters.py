@@ -1,4 +1,7 @@
-"""Pages write every time in one form: ``2026-11-03 09:30:12 UTC``, and a day as ``2026-11-03``."""
+"""Pages write numbers in one form, and a noun after a number agrees with it.
+
+Pages write every time in one form: ``2026-11-03 09:30:12 UTC``, and a day as ``2026-11-03``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,47 @@ import pytest
 from compatgate.kit import clock
 from compatgate.kit.ui.filters import FILTERS
 from compatgate.resources import package_dir
+
+PLURAL_AFTER_A_LENGTH = re.compile(r"\| length \}\} (?:nodes|runs|entries|rules|workloads|pairs)\b")
+
+
+@pytest.mark.parametrize(
+    ("number", "thing", "said"),
+    [
+        (0, "node", "0 nodes"),
+        (1, "node", "1 node"),
+        (2000, "node", "2,000 nodes"),
+        (1, "entry", "1 entry"),
+        (3, "entry", "3 entries"),
+    ],
+)
+def test_a_noun_agrees_with_its_number(number, thing, said):
+    assert FILTERS["counted"](number, thing) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "things", "said"),
+    [
+        (2000, "targets", "2,000 targets"),
+        (1, "targets", "1 target"),
+        (1, "entries", "1 entry"),
+        (1, "driver branches", "1 driver branch"),
+        (1, "causes", "1 cause"),
+        (1, "pairs of entry and pool", "1 pair of entry and pool"),
+    ],
+)
+def test_a_list_of_one_row_has_a_singular(number, things, said):
+    assert FILTERS["rows"](number, things) == said
+
+
+def test_no_template_writes_a_plural_after_a_number_that_may_be_one():
+    wrong = [
+        path.name
+        for path in package_dir().rglob("templates/*.html")
+        if PLURAL_AFTER_A_LENGTH.search(path.read_text())
+    ]
+    assert wrong == []
+
 
 MOMENT = datetime(2026, 11, 3, 9, 30, 12, 345, UTC)
 FORMATTING = re.compile(r"strftime|isoformat|_at\[:\d+\]|until\[:\d+\]")

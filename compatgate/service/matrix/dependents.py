@@ -14,15 +14,15 @@ from compatgate.core.request import Pool, Target
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, NotFound
 from compatgate.kit import clock
-from compatgate.service.dependents.schemas import (
+from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.what_if import evaluate_again
+from compatgate.service.matrix.schemas import (
     DependentNodeBody,
     DependentsBody,
     DependentStackBody,
     DependentTargetBody,
 )
-from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
-from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.nodes.comparison import (
     NodeView,
     driver_version,

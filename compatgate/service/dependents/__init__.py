@@ -1,1 +1,0 @@
-"""Tell who depends on an entry: recorded questions, nodes, targets and other entries."""
