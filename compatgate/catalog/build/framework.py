@@ -208,6 +208,8 @@ def _issue(record: Record) -> KnownIssue:
         cpus=tuple(record.get("cpus") or ()),
         os=tuple(record.get("os") or ()),
         wheels=record.get("wheels", False),
+        alone=record.get("alone", False),
+        unless=tuple(record.get("unless") or ()),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
     )
