@@ -98,10 +98,14 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
     @lazy_property
     def built_for_torch(self) -> str | None:
-        """Return the torch release that its wheel says it was built for, as ``2.8``."""
-        if self.record:
-            return self.record.built_for_torch
-        return torch_of_label(self.version.local) or torch_of_label(self.file.partition("+")[2])
+        """Return the torch release that its wheel was built for, as ``2.8``, where that is said.
+
+        Its metadata or file name say it, else a statement with one torch for the whole release.
+        """
+        if self.record is None:
+            return torch_of_label(self.version.local) or torch_of_label(self.file.partition("+")[2])
+        stated = {torch for one in self.statements for torch in one.torch_wheels}
+        return self.record.built_for_torch or (stated.pop() if len(stated) == 1 else None)
 
     @property
     def title(self) -> str:

@@ -130,23 +130,37 @@ def lacks_code(walk, build, version, device):
     return False
 
 
-def floor_of_capability(walk, stack, lowest, build):
-    """A GPU below the minimum fails; one that came with the build's toolkit or later is open.
+def has_own_code(walk, build, version, device):
+    """Tell whether all plugins of a build were measured to have machine code for just this GPU."""
+    name = f"sm_{device.replace('.', '')}"
+    found = [
+        [r for r in walk.facts.records(plugin) if r.version == version and "x86_64" in r.wheel]
+        for plugin in build.get("packages", ())
+    ]
+    libraries = [one for records in found for r in records for one in r.libraries if one.sass]
+    return bool(found) and all(found) and all(name in one.sass for one in libraries)
+
+
+def floor_of_capability(walk, stack, lowest, release, build):
+    """A GPU below the minimum fails; one that came with the newest build's toolkit is open.
 
     Where the wheel was measured, its record decides (CG411), and CG405 has nothing to add; the
-    record of a plugin (JAX) denies.
+    records of plugins (JAX) deny, and prove what they have machine code for.
     """
     (version,) = (text for name, text in stack.items() if name != "cuda")
     measured = {r.version for name in stack for r in walk.facts.records(name)} & {*stack.values()}
     facts = walk.read("cuda_arch_support")
-    built = walk.numbers(build.get("cuda") or f"{major(build)}.0")
+    toolkits_of = [
+        walk.numbers(one.get("cuda") or f"{major(one)}.0") for one in (build, *release["builds"])
+    ]
+    built, newest = toolkits_of[0], max(toolkits_of)
     for known in facts["compute_capabilities"]:
         device = known["compute_capability"]
         enough = walk.numbers(device) >= walk.numbers(lowest)
-        existed = (
-            walk.numbers(known["first_toolkit"]) < built
-            and device not in facts["tegra"]["capabilities"]
-        )
+        first = walk.numbers(known["first_toolkit"])
+        existed = first <= built and first < newest
+        existed = existed and device not in facts["tegra"]["capabilities"]
+        existed = existed or has_own_code(walk, build, version, device)
         at = {"gpu": device, "driver": "580.65.06", "cpu": "x86_64"}
         denied = not enough or lacks_code(walk, build, version, device)
         if denied and enough and device in ("10.1", "11.0"):
@@ -244,7 +258,7 @@ def test_each_jax_build_needs_its_lowest_capability(walk):
     for release, build in jax_builds(walk):
         if least := lowest(release, build):
             stack = {"jax": release["version"], "cuda": CUDA[major(build)]}
-            floor_of_capability(walk, stack, least, build)
+            floor_of_capability(walk, stack, least, release, build)
     walk.done(at_least=500)
 
 
@@ -374,9 +388,9 @@ def test_tensorrt_fails_over_cudnn_only_where_it_needs_it(walk):
 def test_each_tensorrt_release_needs_its_lowest_capability(walk):
     for release in releases(walk, "tensorrt"):
         build = release["builds"][-1]
-        if least := lowest(release, build):
+        if "code" not in build and (least := lowest(release, build)):
             stack = {"tensorrt": release["version"], "cuda": CUDA[major(build)]}
-            floor_of_capability(walk, stack, least, build)
+            floor_of_capability(walk, stack, least, release, build)
     walk.done(at_least=100)
 
 
@@ -417,7 +431,7 @@ def test_each_vllm_release_needs_its_lowest_capability(walk):
     for release in releases(walk, "vllm"):
         build = default(release)
         stack = {"vllm": release["version"], "cuda": CUDA[major(build)]}
-        floor_of_capability(walk, stack, lowest(release, build), build)
+        floor_of_capability(walk, stack, lowest(release, build), release, build)
     walk.done(at_least=500)
 
 

@@ -212,6 +212,9 @@ class KnownIssue(Struct, frozen=True):
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
+        alone: it concerns a package that many depend on for other things (``numba``): it only warns
+            where something else in the stack uses the GPU.
+        unless: parts that avoid it, in any version.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
     """
@@ -226,6 +229,8 @@ class KnownIssue(Struct, frozen=True):
     cpus: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
     wheels: bool = False
+    alone: bool = False
+    unless: tuple[str, ...] = ()
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
 

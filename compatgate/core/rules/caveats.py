@@ -150,7 +150,10 @@ def known_issue(context: RuleContext) -> RuleAnswer:
     if not context.facts.known_issues.issues:
         return NOT_APPLICABLE
     return [
-        _report_issue(context, issue) for issue in context.issues if _matches_driver(context, issue)
+        _report_issue(context, issue)
+        for issue in context.issues
+        if _matches_driver(context, issue)
+        and context.stack.versions.keys().isdisjoint(issue.unless)
     ] or PASS
 
 
@@ -165,8 +168,9 @@ def _matches_driver(context: RuleContext, issue: KnownIssue) -> bool:
 def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
     component = next(iter(issue.components))
     have = context.driver if component == "driver" else context.stack.get(component)
+    denies = issue.outcome == "fail" and not (issue.alone and _has_other_users(context, issue))
     return Problem(
-        "fail" if issue.outcome == "fail" else "warn",
+        "fail" if denies else "warn",
         component,
         f"{issue.id} {issue.title}: {issue.message}",
         have=have.text if have else None,
@@ -174,6 +178,17 @@ def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
         source=issue.source,
         candidates=lambda: _propose_fixes(issue),
     )
+
+
+def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
+    """Tell whether something that an issue does not name uses the GPU: it may be all that does."""
+    carries = context.facts.packages.carries
+    packages = [one.name for one in context.packages if carries(one.name) != "nothing"]
+    names = [
+        *packages,
+        *(name for name in context.stack.versions if name in context.facts.frameworks),
+    ]
+    return any(name not in issue.components for name in names)
 
 
 def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:

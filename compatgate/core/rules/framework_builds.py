@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -15,9 +15,9 @@ from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.rule import (
     CODE,
     CUDA,
+    DRIVER,
     FORWARD,
     NOT_APPLICABLE,
-    PACKAGES,
     PASS,
     RECORDS,
     Candidate,
@@ -36,8 +36,11 @@ from compatgate.core.stack_facts import (
 )
 from compatgate.core.versions import Version, format_parts, parse_version
 
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
 
-@rule("CG401", "framework-cuda", reads=PACKAGES)
+
+@rule("CG401", "framework-cuda", reads=CUDA | DRIVER | {"packages"})
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
@@ -145,12 +148,12 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     stack = context.stack
     if context.jetson or found.name in stack.measured:
         return True
-    others = [version for name, version in stack.versions.items() if name != found.name]
+    frameworks = {name: stack.get(name) for name in context.facts.frameworks if name != found.name}
     toolkits = context.facts.cuda_components.toolkits
     return (
         ("cuda" in stack.components and not stack.assumed)
         or any(text.startswith("cuda: ") for text in stack.open)
-        or any(version.cuda for version in others)
+        or any(one and one.cuda for one in (*frameworks.values(), *stack.packages.values()))
         or any(toolkits(name, version.public) for name, version in stack.packages.items())
     )
 
@@ -339,16 +342,13 @@ def _check_plugins(
     These wheels can deny and prove nothing: a plugin (JAX) compiles most of its code for the GPU
     that it finds. CG411 judges a plugin that the stack names.
     """
-    from compatgate.core.package_finder import package_finder
     from compatgate.core.packages import is_stray, library_modes
     from compatgate.core.rules.package_code import report_no_code
 
-    pool, problems = context.pool, list[Problem]()
-    finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
-    for name in build.plugins:
-        if name in context.stack.packages:
+    problems = list[Problem]()
+    for plugin in _find_plugins(context, found, build):
+        if plugin.name in context.stack.packages:
             continue
-        plugin = finder.find(name, parse_version(name, found.version.public))
         groups = library_modes(plugin, device, None, context.facts.arch)
         if groups and is_stray(groups):
             library = groups[0][0][0]
@@ -358,11 +358,37 @@ def _check_plugins(
     return [replace(one, component=found.name, candidates=candidates) for one in problems]
 
 
+def _find_plugins(context: RuleContext, found: FrameworkMatch, build: Build) -> list[GpuPackage]:
+    """Return the plugins of a build, in the release of their framework."""
+    from compatgate.core.package_finder import package_finder
+
+    pool = context.pool
+    finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
+    return [finder.find(name, parse_version(name, found.version.public)) for name in build.plugins]
+
+
+def _plugins_are_for(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> bool:
+    """Tell whether all measured wheels of a build's plugins have machine code for just this GPU.
+
+    Their project builds for it, so what the plugin compiles at run time can be taken to run, too.
+    """
+    name = f"sm_{device[0]}{device[1]}"
+    plugins = _find_plugins(context, found, build)
+    return bool(plugins) and all(
+        plugin.libraries and all(name in one.sass for one in plugin.libraries if one.sass)
+        for plugin in plugins
+    )
+
+
 def _check_minimum(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair, minimum: Pair
 ) -> RuleAnswer:
     if device >= minimum:
-        if _minimum_covers(context, build, device) or context.has_record(found.name):
+        if _minimum_covers(context, found, build, device) or context.has_record(found.name):
+            return PASS
+        if _plugins_are_for(context, found, build, device):
             return PASS
         return _report_unknown_code(context, found, build.kind)
     message = (
@@ -371,16 +397,26 @@ def _check_minimum(
     return (_report_no_code(context, found, build, message, f">={format_parts(minimum)}"),)
 
 
-def _minimum_covers(context: RuleContext, build: Build, device: Pair) -> bool:
+def _minimum_covers(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> bool:
     """Tell whether a published minimum covers a GPU: older toolkits than the build's know it.
 
-    It does not cover GPUs that came later or with the same toolkit, nor Tegra parts.
+    It does not cover GPUs that came later, nor Tegra parts, nor those that came with its toolkit,
+    unless another build of the release has a newer one.
     """
     facts = context.facts.arch
     fact = facts.capabilities.get(format_parts(device))
     if fact is None or device in facts.tegra:
         return False
-    return fact.first_toolkit < (build.cuda or (build.cuda_major, 0))
+    toolkit, builds = _toolkit_of(build), found.release.builds if found.release else ()
+    return fact.first_toolkit <= toolkit and fact.first_toolkit < max(
+        map(_toolkit_of, builds), default=toolkit
+    )
+
+
+def _toolkit_of(build: Build) -> Pair:
+    return build.cuda or (build.cuda_major, 0)
 
 
 def _report_no_code(

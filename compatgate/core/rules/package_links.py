@@ -72,9 +72,18 @@ def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         + describe_assumption(package),
         have=have.text,
         need=requirement.spec,
-        source=source_of(package),
+        source=_source_of_requirement(package, requirement),
         candidates=lambda: requirement.candidates(),
     )
+
+
+def _source_of_requirement(package: GpuPackage, requirement: Requirement) -> Source | None:
+    """Return the source of a requirement: that of the statement that adds it, if one does."""
+    text = f"{requirement.name}{requirement.spec}"
+    for statement in package.statements:
+        if any(one.replace(" ", "") == text for one in statement.requires):
+            return statement.source
+    return source_of(package)
 
 
 def check_torch(context: RuleContext) -> RuleAnswer:
@@ -118,12 +127,19 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
             "warn" if optional else "fail",
             package.name,
             message + describe_assumption(package),
-            have=torch.text,
+            have=package.version.text,
             need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=source_of(package),
+            source=_source_of_torch(package),
             candidates=lambda: other_releases(context, package),
         )
     ]
+
+
+def _source_of_torch(package: GpuPackage) -> Source | None:
+    """Return the source of the torch of a wheel: a statement where its metadata name none."""
+    if package.record and package.record.built_for_torch is None:
+        return next(one.source for one in package.statements if one.torch_wheels)
+    return source_of(package)
 
 
 def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:

@@ -93,6 +93,30 @@ def test_an_issue_may_be_about_the_processor(cpus, gpu, said, with_issues):
     assert len(found(with_issues(pool, STACK, issue(cpus=cpus)))) == said
 
 
+@pytest.mark.parametrize(
+    ("stack", "outcome"),
+    [
+        ("numba=0.61.2,cuda=12.4", "fail"),
+        ("numba=0.61.2,cuda=12.4,python=3.11,cudnn=9.1.0,numpy=2.1.0", "fail"),
+        ("numba=0.61.2,torch=2.6.0+cu124", "warn"),
+        ("numba=0.61.2,cuda=12.4,xgboost=3.0.0", "warn"),
+        ("numba=0.61.2,cuda=12.4,numba-cuda=0.20.0", "warn"),
+    ],
+)
+def test_an_issue_of_a_common_package_denies_where_it_alone_uses_the_gpu(
+    stack, outcome, with_issues
+):
+    common = issue(components={"numba": "<0.63", "driver": ">=580"}, alone=True, fixes=())
+    (finding,) = found(with_issues(POOL, stack, common))
+    assert finding.outcome == outcome
+
+
+def test_an_issue_may_name_parts_that_avoid_it(with_issues):
+    avoided = issue(components={"numba": "<0.63"}, unless=("numba-cuda",), fixes=())
+    assert found(with_issues(POOL, "numba=0.61.2,cuda=12.4", avoided))
+    assert not found(with_issues(POOL, "numba=0.61.2,numba-cuda=0.20.0,cuda=12.4", avoided))
+
+
 def test_every_issue_that_matches_is_said(with_issues):
     assert len(found(with_issues(POOL, STACK, issue(), issue(id="KI-2", title="slow")))) == 2
 

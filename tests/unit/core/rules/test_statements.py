@@ -3,7 +3,7 @@
 import pytest
 
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.facts.records import BuildList, Library, Record, Statement
+from compatgate.core.facts.records import BuildList, Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import parse_arch
 from compatgate.core.request import Policy
 
@@ -213,3 +213,38 @@ def test_a_wheel_that_links_against_rocm_alone_fails(ask_with):
 def test_a_wheel_that_has_something_of_cuda_is_no_build_for_rocm(records, ask_with):
     verdict = ask_with(H100, f"{BASE},fast=1.5", records=records)
     assert found(verdict, "CG411") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "built_for", "outcome"),
+    [
+        (("2.8",), None, "fail"),
+        (("2.9",), None, None),
+        (("2.8", "2.9"), None, "unknown"),
+        (("2.8",), "2.9", None),
+    ],
+)
+def test_a_statement_says_the_torch_of_a_wheel_whose_metadata_do_not(
+    ask_with, said, built_for, outcome
+):
+    abi = TorchAbi(cxx11=True, symbols=9)
+    extension = Library("fast/_C.so", sass={"sm_90": 1}, units=1, torch=abi)
+    file = "fast-1.5-cp312-cp312-linux_x86_64.whl"
+    measured = Record("fast", "1.5", file, libraries=(extension,), built_for_torch=built_for)
+    stated = statement(torch_wheels=said)
+    verdict = ask_with(H100, f"{BASE},fast=1.5", stated, records=(measured,))
+    problems = found(verdict, "CG413")
+    assert [f.outcome for f in problems] == ([outcome] if outcome else [])
+    if outcome == "fail":
+        assert problems[0].have == "1.5"
+        assert problems[0].source.title == "setup.py"
+
+
+def test_a_requirement_that_a_statement_adds_to_a_wheel_has_its_source(ask_with):
+    file = "fast-1.5-cp312-cp312-linux_x86_64.whl"
+    extension = Library("fast/_C.so", sass={"sm_90": 1}, units=1)
+    measured = Record("fast", "1.5", file, libraries=(extension,), requires=("torch>=2.10",))
+    stated = statement(requires=("cuda <12",))
+    verdict = ask_with(H100, f"{BASE},cuda=12.8,fast=1.5", stated, records=(measured,))
+    sources = {f.component: f.source.title for f in found(verdict, "CG412")}
+    assert sources == {"cuda": "setup.py", "torch": f"measured: {file}"}
