@@ -111,7 +111,7 @@ def prepare(args: argparse.Namespace, max_stale: timedelta) -> PreparedFarGate:
 
     from compatgate.client.settings import TOKEN, base_of
     from compatgate.kit.cli.options import read_interval
-    from compatgate.kit.files import open_state_folder
+    from compatgate.kit.state import open_state_folder
     from compatgate.service.far.gate import prepare_far_gate
     from compatgate.service.far.keeper import BundleOptions
     from compatgate.service.far.log import Central

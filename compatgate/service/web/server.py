@@ -33,13 +33,13 @@ from compatgate.kit import clock, logs
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.tables import SchemaMismatch
-from compatgate.kit.files import open_state_folder
 from compatgate.kit.http.connection import (
     PEER_CONNECTIONS,
     CertificatePair,
     Connection,
     ReloadingCertificate,
 )
+from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
