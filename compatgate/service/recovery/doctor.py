@@ -22,7 +22,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.files import ENVIRONMENT as STATE
+from compatgate.kit.state import ENVIRONMENT as STATE
 from compatgate.kit.state import state_folder
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRecord
