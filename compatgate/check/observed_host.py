@@ -96,7 +96,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     if given.count("-") > 1:
         raise BadInput("standard input can be read only once", field="--probe")
     if args.nvidia_smi and args.node_labels:
-        raise BadInput("--nvidia-smi and --node-labels exclude each other")
+        raise BadInput("--nvidia-smi and --node-labels cannot be used together")
     if args.probe:
         pools, stack, said = _read_probe(args.probe, facts)
         notes += said

@@ -187,7 +187,7 @@ class _StackReader:
 def _check_dockerfile_options(args: argparse.Namespace) -> None:
     if args.image and args.dockerfile:
         hint = "--image once the image is built"
-        raise BadInput("--image and --dockerfile exclude each other", hint=hint)
+        raise BadInput("--image and --dockerfile cannot be used together", hint=hint)
     if (args.build_arg or args.build_stage) and not args.dockerfile:
         raise BadInput("--build-arg and --build-stage need --dockerfile")
 
@@ -222,7 +222,7 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
             changes = {**observed.as_changes(), **changes}
     if args.target and args.pool:
         raise BadInput(
-            "--target and --pool exclude each other",
+            "--target and --pool cannot be used together",
             hint="use --set to change the pools of a target",
         )
     if not args.target and not pools:

@@ -174,7 +174,7 @@ def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
         return []
     if len(systems) > 1:
         conflicts.append(
-            "no driver variables: Linux and Windows drivers have different numbers; ask for the "
+            "no driver variables: Linux and Windows drivers have different numbers; name the "
             "pools of one system at a time"
         )
         return []

@@ -85,7 +85,7 @@ def jetson_devices(context: Context) -> Iterator[Problem]:
                 capability = format_parts(device.capability)
                 yield Problem("jetson-devices", subject, f"{name} is no GPU of {capability}")
         if all(one.device != device.name for one in table.sbsa):
-            yield Problem("jetson-devices", subject, "whether it runs SBSA builds is not said")
+            yield Problem("jetson-devices", subject, "no record states whether it runs SBSA builds")
 
 
 def jetson_releases(context: Context) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def jetson_releases(context: Context) -> Iterator[Problem]:
             if name:
                 by_driver.setdefault(name, set()).add(cuda)
         if table.upgrade_of(release.l4t) is None:
-            yield Problem("jetson-releases", subject, "nothing says what upgrades it")
+            yield Problem("jetson-releases", subject, "no upgrade of this release is listed")
         capabilities = {one.name: one.capability for one in table.devices}
         for device in release.devices or ():
             if device not in capabilities:

@@ -59,7 +59,7 @@ def _render_stack(number: int, one: Json, width: int, *, colour: bool) -> list[s
         said = [f"{f['rule']} {f['name']}" for f in verdict["findings"] if f["outcome"] != "waived"]
         where = strip_controls(verdict["target"] or ", ".join(verdict["pools"]))
         findings = f" ({', '.join(dict.fromkeys(said))})" if said else ""
-        until = f", holds until {verdict['valid_until'][:10]}" if verdict["valid_until"] else ""
+        until = f", valid until {verdict['valid_until'][:10]}" if verdict["valid_until"] else ""
         details.append(f"{where}: {verdict['verdict']}{findings}{until}, {verdict['id']}")
     return [*lines, *_indent(details, width)]
 

@@ -109,7 +109,7 @@ def provenance(verdict: Json) -> str:
         parts.append(f"matrix revision {verdict['matrix_revision']}")
         parts.append(f"evidence {', '.join(verdict['evidence']) or 'none'}")
     if verdict["valid_until"]:
-        parts.append(f"holds until {verdict['valid_until'][:10]}")
+        parts.append(f"valid until {verdict['valid_until'][:10]}")
     parts.append(str(verdict["id"]))
     return " · ".join(parts)
 

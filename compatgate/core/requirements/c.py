@@ -123,7 +123,7 @@ def _brand_check(operator: str, value: str, refuse: Refuse) -> Check:
 def _version_check(name: str, operator: str, value: str, refuse: Refuse) -> Check:
     """Compare as ``dsl_compare_version``."""
     if not _VERSION.fullmatch(value):
-        return refuse(f"asks for '{quote_text(value)}', not a version", _VERSION_FORM)
+        return refuse(f"requires '{quote_text(value)}', which is not a version", _VERSION_FORM)
     numbers = _read_numbers(value)
     check = _make_comparison(name, operator, _version_key(numbers))
     if max(numbers) > _LARGEST_NUMBER:

@@ -147,7 +147,7 @@ def _explain_version_mistake(rest: str, version: str) -> tuple[str, str]:
     if not version:
         return "has no value", "a version, as in cuda>=12.4"
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
-        return f"asks for '{quote_text(version)}', not a semantic version", "as in 12.4"
+        return f"requires '{quote_text(version)}', which is not a semantic version", "as in 12.4"
     numbers = [part.lstrip("0") or "0" for part in version.split(".")[:3]]
     write = f"write {operator}{quote_text('.'.join(numbers))}"
     if version.count(".") > 2:

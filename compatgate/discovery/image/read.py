@@ -329,7 +329,7 @@ def check_platform(config: Config, wanted: Platform, name: str) -> None:
             f"{name} is for {config.platform}",
             field="platform",
             value=str(wanted),
-            hint=f"ask for {config.platform}, or name an image for {wanted}",
+            hint=f"state the platform {config.platform}, or name an image for {wanted}",
         )
 
 

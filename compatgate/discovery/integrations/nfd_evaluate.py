@@ -74,7 +74,7 @@ def _evaluate_rule(rule: Rule, pool: Pool, node: _Node) -> RuleResult:
         terms.append(_any_holds([_all_hold([node.term(t) for t in one.match_features])
                            for one in rule.match_any]))  # fmt: skip
     if not terms:
-        terms = [_TermResult(None, ("the rule asks for nothing",))]
+        terms = [_TermResult(None, ("the rule requires nothing",))]
     seen = _all_hold(terms)
     outcome: Outcome = "unknown" if seen.holds is None else "pass" if seen.holds else "fail"
     return RuleResult(rule.name, pool.name, outcome, seen.why if outcome != "pass" else ())

@@ -207,7 +207,7 @@ def server_of(args: argparse.Namespace) -> str | None:
     """
     given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
     if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} exclude each other", hint="choose one")
+        raise BadInput(f"{' and '.join(given)} cannot be used together", hint="choose one")
     return (args.server if given else os.environ.get("COMPATGATE_SERVER")) or None
 
 

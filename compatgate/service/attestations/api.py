@@ -41,7 +41,7 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
 
     The subject is the image if the gate read it and used no other source; otherwise it is the
     stack. The answer is 409 for a what-if, and without `serve --signing-key`. An attestation
-    counts until its `validUntil`; asking the gate again renews it.
+    is valid until its `validUntil`; asking the gate again renews it.
     """
     if call.principal.targets is not None:
         verdict = call.gate.show_verdict(call.args["id"])

@@ -254,7 +254,7 @@ def _show(found: VerifiedStatement) -> None:
         ("about", ", ".join(about)),
         ("on", said.target or "a described pool"),
         ("rests on", f"matrix revision {said.matrix_revision}, {said.id}"),
-        ("decided", f"{format_moment(said.confirmed_at)}, counts until "
+        ("decided", f"{format_moment(said.confirmed_at)}, valid until "
                     f"{format_moment(said.valid_until)}"),
         ("signed by", found.key_id),
     ]  # fmt: skip

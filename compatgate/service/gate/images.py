@@ -427,5 +427,5 @@ def _stack_of_reading(reading: ImageReading, cpus: set[str]) -> dict[str, Any]:
     shown = reading.to_request()
     if reading.index and len(cpus) > 1:
         what = f"the image of {reading.platform} was read, the target has pools of {sorted(cpus)}"
-        shown["open"] = [*shown.get("open", ()), f"{what}: ask for each pool"]
+        shown["open"] = [*shown.get("open", ()), f"{what}: check each pool by itself"]
     return shown

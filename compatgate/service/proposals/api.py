@@ -155,7 +155,7 @@ def comment_proposal(call: Call[NoQuery]) -> Reply:
     tag="proposals",
     targets="checked",
     body=Body(ApproveRequest, examples={"approval": {"comment": "as discussed"}}),
-    returns=Returns(ProposalBody, "The proposal; merged, if its author asked for that"),
+    returns=Returns(ProposalBody, "The proposal; merged, if its author requested that"),
     errors=(404, 409),
 )
 def approve_proposal(call: Call[NoQuery]) -> Reply:

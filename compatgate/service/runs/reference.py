@@ -64,7 +64,7 @@ def find_against(
     if asked == NONE:
         return None
     if run.image is None:
-        hint = "name the image under test with it"
+        hint = "also name the image under test"
         raise BadInput(
             "only an image can be compared in pairs", field="against", value=asked, hint=hint
         )
@@ -98,8 +98,8 @@ def _find_of_entry(
     if found := _find_image(session, run, entry, pools, now):
         return Against(entry.name, found.image, entry.name, found.reason)
     raise BadInput(
-        f"no image is known of the entry {entry.name!r}: no run of it passed, and no decision "
-        "allowed an image by it",
+        f"the entry {entry.name!r} has no known image: none of its runs passed, and it allowed no "
+        "image in a decision",
         field="against",
         value=entry.name,
         hint="name a reference image",
@@ -115,7 +115,7 @@ def _find_automatically(
         return Against(AUTO, reason=why)
     found = _find_image(session, run, entry, pools, now)
     if found is None:
-        return Against(AUTO, None, entry.name, f"no image is known of the entry {entry.name}")
+        return Against(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
     if found.image == run.image:
         why = f"the image is that of the entry {entry.name}: nothing to compare"
         return Against(AUTO, None, entry.name, why)

@@ -475,7 +475,7 @@ class MetricHistoryBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     workload: str
     step: str
-    gpu: Annotated[str, Meta(description="SKU; empty: the runs asked for none")]
+    gpu: Annotated[str, Meta(description="SKU; empty: the runs requested none")]
     metric: str
     unit: str
     better: Literal["lower", "higher", "either"]

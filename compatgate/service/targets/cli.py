@@ -302,7 +302,7 @@ def _read_node(path: str) -> Node:
 
     nodes = read_nodes(read_text(path, "--node"), origin="--node")
     if len(nodes) > 1:
-        hint = "ask for one node at a time"
+        hint = "name one node at a time"
         raise BadInput(f"must contain one node, but has {len(nodes)}", field="--node", hint=hint)
     return nodes[0]
 

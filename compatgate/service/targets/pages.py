@@ -130,7 +130,7 @@ def describe_match(match: MatchSpec) -> list[str]:
         said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
         if match.node_labels:
             labels = ", ".join(f"{key}={value}" for key, value in match.node_labels.items())
-            said.append(f"that asks for nodes with {labels}")
+            said.append(f"that requests nodes with {labels}")
         words.append(f"Otherwise an object {' and '.join(said)}.")
     return words
 

@@ -384,7 +384,7 @@ def test_the_environment_names_the_server_unless_a_database_is_named(
     monkeypatch.setenv("COMPATGATE_SERVER", "http://127.0.0.1:9")
     assert run("token", "list", "--database", str(folder / "gate.db"))[0] == 0
     both: Any = run("token", "list", "--server", "http://x", "--database", "y")
-    assert (both[0], "exclude each other" in both[2]) == (2, True)
+    assert (both[0], "cannot be used together" in both[2]) == (2, True)
 
 
 def test_the_example_matrix_is_printed_and_can_be_imported(run: Run, tmp_path: Path) -> None:

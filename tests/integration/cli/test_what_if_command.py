@@ -87,7 +87,7 @@ def test_a_bundle_answers_without_a_database(database: Path, tmp_path: Path) -> 
         (["prod-a10", "--set", "driver=580.95.05"], "prod-a100"),
         (["prod-a100", "--set", "driver=new"], "driver"),
         (["prod-a100", "--pool", "x", "--set", "driver=580.95.05"], "has no pool"),
-        (["prod-a100", "--set", "driver=580.95.05", "--bundle", "b"], "exclude each other"),
+        (["prod-a100", "--set", "driver=580.95.05", "--bundle", "b"], "cannot be used together"),
         (["--node", "missing.json", "--set", "driver=580.95.05"], "--node"),
     ],
 )

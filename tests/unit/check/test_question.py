@@ -111,7 +111,7 @@ def test_a_property_of_the_pool_cannot_be_removed(text: str) -> None:
     [
         ({}, "no target or pool is given"),
         ({"pool": ["gpu=L4"], "stack": []}, "no stack is given"),
-        ({"pool": ["gpu=L4"], "target": "prod"}, "exclude each other"),
+        ({"pool": ["gpu=L4"], "target": "prod"}, "cannot be used together"),
         ({"pool": [""]}, "is empty"),
         ({"pool": ["L4"]}, "is not name=version"),
         ({"pool": ["gpu=L4"], "stack": ["cuda"]}, "is not name=version"),

@@ -103,4 +103,4 @@ def test_the_pools_of_a_target_come_from_the_server(
 def test_two_places_to_ask_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["check", "--server", "http://x", "--bundle", "b", "--target", "t", "--stack", "cuda=1"]
     assert main(asked) == 2
-    assert "--server and --bundle exclude each other" in capsys.readouterr().err
+    assert "--server and --bundle cannot be used together" in capsys.readouterr().err

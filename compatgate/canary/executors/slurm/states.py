@@ -15,7 +15,7 @@ from compatgate.errors import BadInput, CompatgateError, InfrastructureError, No
 
 REFUSAL_REASONS = {
     "BadConstraints": "no node meets the constraints of the job",
-    "PartitionTimeLimit": "the partition allows less time than the workload's timeout asks for",
+    "PartitionTimeLimit": "the partition allows less time than the workload's timeout",
     "InvalidAccount": "the account is not valid",
     "InvalidQOS": "the QOS is not valid",
     "AccountNotAllowed": "the partition does not admit the account",

@@ -206,7 +206,7 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
     if "NET/Socket" not in used:
         return TransportJudgement(True, shown)
     if sockets_meant:
-        return TransportJudgement(True, f"{shown}; the workload asks for sockets")
+        return TransportJudgement(True, f"{shown}; the workload requires sockets")
     return TransportJudgement(False, f"fell back to TCP sockets: {shown}")
 
 

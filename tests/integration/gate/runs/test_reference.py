@@ -66,7 +66,7 @@ def test_auto_finds_the_entry_that_the_image_would_replace(
     gate.matrix.create("Entry", entry("next", {"torch": "2.5.*"}, "candidate"), by)
     found = ask()
     assert (found["asked"], found["image"], found["entry"]) == ("auto", None, "torch24")
-    assert "no image is known of the entry torch24" in found["reason"]
+    assert "the entry torch24 has no known image" in found["reason"]
 
     gate.decide(
         {"target": "prod", "stack": {"cuda": "12.4", "torch": "2.4.1"}, "image": OTHER},
@@ -99,7 +99,7 @@ def test_a_reference_that_was_named_must_be_there(
     for fields, kind, message in (
         ({"against": "foreign"}, BadInput, "'foreign' is not for the target prod"),
         ({"against": "torch25"}, NotFound, "entry 'torch25' does not exist"),
-        ({"against": "torch24"}, BadInput, "no image is known of the entry 'torch24'"),
+        ({"against": "torch24"}, BadInput, "the entry 'torch24' has no known image"),
         ({"against": "app@@x"}, BadInput, "app@@x"),
         ({"against": "auto", "image": None, "host": "a100-1"}, BadInput, "image under test"),
     ):

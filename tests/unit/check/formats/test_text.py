@@ -50,7 +50,7 @@ def test_the_last_line_says_what_the_answer_rests_on(denied: Json, on_target: Js
     assert lines(denied)[-1] == "2 rules hold · facts sha256:0123456789ab · vd_1"
     assert " ".join(lines(on_target)[-2:]) == (
         "2 rules hold · facts sha256:0123456789ab · overlays site.yaml · matrix revision 42 · "
-        "evidence run_1 · holds until 2027-01-31 · vd_1"
+        "evidence run_1 · valid until 2027-01-31 · vd_1"
     )
 
 

@@ -41,5 +41,5 @@ def test_a_command_need_not_know_bundles() -> None:
 
 
 def test_several_places_are_refused_by_name() -> None:
-    with pytest.raises(BadInput, match="--server and --bundle exclude each other"):
+    with pytest.raises(BadInput, match="--server and --bundle cannot be used together"):
         server_of(places(server=OTHER, bundle="x"))

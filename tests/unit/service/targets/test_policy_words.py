@@ -36,7 +36,7 @@ def test_match_rules_are_told_together_because_all_must_hold():
     assert by_name.endswith("unless its namespace or node selection excludes the target.")
     both = describe_match(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
     assert both[1] == (
-        "Otherwise an object in a namespace like ml-* or train and that asks for nodes with"
+        "Otherwise an object in a namespace like ml-* or train and that requests nodes with"
         " gpu=A100."
     )
 

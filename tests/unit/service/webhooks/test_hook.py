@@ -79,7 +79,7 @@ def test_terraform_names_one_place_to_ask(
     text = b'{"target": "prod-a100", "stack": "cuda=12.4"}'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert main(["hook", "terraform", "--server", "http://a", "--bundle", "b"]) == 2
-    assert "--server and --bundle exclude each other" in capsys.readouterr().err
+    assert "--server and --bundle cannot be used together" in capsys.readouterr().err
 
 
 def test_terraform_is_not_told_of_options_that_it_does_not_have(
