@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
+    from compatgate.canary.health.kernel_log import XidTimes
     from compatgate.canary.health.records import Record
-    from compatgate.canary.health.xid_times import XidTimes
 
 DEFAULT_PERIOD = "10m"
 _OVERLAP = timedelta(minutes=1)
@@ -118,7 +118,7 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
         BadInput: the log cannot be read, or has errors whose time is not known.
         Unavailable: this machine's log cannot be read.
     """
-    from compatgate.canary.health.xid_times import list_xids, read_boot_time
+    from compatgate.canary.health.kernel_log import list_xids, read_boot_time
     from compatgate.kit.clock import iso
 
     boot = read_boot_time()

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.discovery.machine.platforms import (
+    add_vgpu_labels,
     read_label_parts,
     read_label_texts,
     recognise_platform,
@@ -31,7 +32,6 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
-from compatgate.discovery.vgpu_labels import add_vgpu_labels
 from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024

@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.catalog import read_source, source_names, sources
 from compatgate.core.facts import Facts
-from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.facts.frameworks import Release
 from compatgate.core.facts.nvidia import MinorCompat
 from compatgate.core.versions import Version, parse_version
 
@@ -17,10 +17,6 @@ def release(facts: Facts, framework: str, version: str) -> Release:
     table = facts.framework(framework)
     assert table is not None
     return next(r for r in table.releases if r.version == parse_version(framework, version))
-
-
-def build(facts: Facts, framework: str, version: str, cuda: tuple[int, int]) -> Build:
-    return next(b for b in release(facts, framework, version).builds if b.cuda == cuda)
 
 
 def driver(text: str) -> Version:

@@ -6,11 +6,9 @@ import json
 import subprocess
 import sys
 from datetime import date, timedelta
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 COMPATGATE = [sys.executable, "-m", "compatgate"]
 
 PROD = {

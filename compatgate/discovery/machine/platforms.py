@@ -1,7 +1,10 @@
-"""Tell the platform of a machine by its firmware's texts, its instance type and its GPUs.
+"""Tell the platform of a machine, and read what the labels of a Kubernetes node say of it.
+
+The platform follows from the firmware's texts, the instance type and the GPUs.
 
 Source: Node Feature Discovery, "Feature labels" (``kernel-version``, ``system-os_release``);
-Kubernetes, "Well-known labels" (instance type); GPU Feature Discovery (``nvidia.com/gpu.machine``).
+Kubernetes, "Well-known labels" (instance type); GPU Feature Discovery (``nvidia.com/gpu.machine``);
+NVIDIA/k8s-device-plugin README, "Catalog of Labels" (vGPUs and shared GPUs).
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.machines import Condition
 from compatgate.core.gpus import resolve_gpu
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
+from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput
 
 
@@ -101,3 +106,28 @@ def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
         product="" if machine == "unknown" else machine,
         instance_type=next((labels[name] for name in _INSTANCE_TYPES if labels.get(name)), ""),
     )
+
+
+_VGPU_LABEL = "nvidia.com/vgpu"
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_SHARED = "-SHARED"
+
+
+def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
+    """Return the report with the vGPU manager of the node's host, and how its GPUs are shared.
+
+    ``vgpu.host-driver-branch`` (``r582_12`` for 580.126.08) is NVIDIA's internal branch: it is no
+    driver branch, and is not read.
+    """
+    manager = labels.get(f"{_VGPU_LABEL}.host-driver-version") or None
+    guest = labels.get(f"{_VGPU_LABEL}.present") == "true" or manager is not None
+    return replace(report, guest=guest, manager=manager, sharing=_sharing(labels))
+
+
+def _sharing(labels: Mapping[str, str]) -> str | None:
+    """Return how GPUs are shared; None where they are not, or where no label tells."""
+    strategy = labels.get(_STRATEGY)
+    if strategy is not None:
+        return strategy if strategy in ("mps", "time-slicing") else None
+    # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
+    return "time-slicing" if labels.get("nvidia.com/gpu.product", "").endswith(_SHARED) else None

@@ -59,9 +59,6 @@ def show_verification(ask: PageRequest[Any]) -> HtmlPage:
     )
 
 
-_PLACES = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
-
-
 def _row(one: AuditRow) -> tuple[Any, ...]:
     return (
         one.seq,

@@ -12,7 +12,6 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
 
 Values = list[float]
-WORSE = {"lower": 1.5, "higher": 1 / 1.5}
 
 values = st.lists(st.floats(0.5, 5), min_size=10, max_size=40)
 near = st.lists(st.integers(950, 1050).map(lambda i: i / 1000), min_size=10, max_size=40)

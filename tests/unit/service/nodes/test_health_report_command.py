@@ -45,7 +45,7 @@ def stored(gate: Gate) -> tuple[list[str], list[int]]:
 def booted(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine has been up for long enough."""
     long_ago = clock.now() - timedelta(days=9)
-    monkeypatch.setattr("compatgate.canary.health.xid_times.read_boot_time", lambda: long_ago)
+    monkeypatch.setattr("compatgate.canary.health.kernel_log.read_boot_time", lambda: long_ago)
 
 
 def test_errors_of_the_period_are_stored_once(gate: Gate, capsys, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from compatgate.service.runs.inspection import baseline_bands, family_of_report,
 from compatgate.service.runs.models import PastStep
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SPEC = MetricSpec("ms", "lower")
 FAMILY = "cuda-12.4"
 
 

@@ -29,7 +29,6 @@ def answer(*gpus: str) -> str:
 
 B = gpu(1)
 TWO = answer(gpu(0), B)
-NO_DRIVER = "NVIDIA-SMI has failed"
 SAME = (f"{OLD}\n", f"{OLD}\n")
 SICK = gpu(1, gpu_recovery_action="Reset")
 Look = Callable[..., HostObservation]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from io import BytesIO
 
+from compatgate.canary.health.kernel_log import XidTime, list_xids, read_boot_time
 from compatgate.canary.health.records import RecordReader
-from compatgate.canary.health.xid_times import XidTime, list_xids, read_boot_time
 
 BOOT = datetime(2026, 11, 3, 9, tzinfo=UTC)
 XID = b"NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus."
