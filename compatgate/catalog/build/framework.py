@@ -209,6 +209,7 @@ def _issue(record: Record) -> KnownIssue:
         os=tuple(record.get("os") or ()),
         wheels=record.get("wheels", False),
         alone=record.get("alone", False),
+        behind=record.get("behind", False),
         unless=tuple(record.get("unless") or ()),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
