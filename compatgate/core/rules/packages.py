@@ -156,7 +156,7 @@ def package_torch(context: RuleContext) -> RuleAnswer:
     return _run_check(context, "torch")
 
 
-@rule("CG414", "package-libraries", reads=RECORDS)
+@rule("CG414", "package-libraries", reads=RECORDS | {"cudnn"})
 def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another one that the stack brings in another major, or too old.
 
