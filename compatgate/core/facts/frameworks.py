@@ -214,6 +214,7 @@ class KnownIssue(Struct, frozen=True):
         outcome: ``fail`` or ``warn``.
         alone: it concerns a package that many depend on for other things (``numba``): it only warns
             where something else in the stack uses the GPU.
+        behind: it concerns drivers that report an older CUDA than the stack's.
         unless: parts that avoid it, in any version.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
@@ -230,6 +231,7 @@ class KnownIssue(Struct, frozen=True):
     os: tuple[str, ...] = ()
     wheels: bool = False
     alone: bool = False
+    behind: bool = False
     unless: tuple[str, ...] = ()
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()

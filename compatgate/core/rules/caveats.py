@@ -15,6 +15,7 @@ from compatgate.core.facts.nvidia import Source
 from compatgate.core.matrix import parse_constraint
 from compatgate.core.rule import (
     DRIVER,
+    FORWARD,
     NOT_APPLICABLE,
     NOTHING,
     PASS,
@@ -136,7 +137,7 @@ def _describe_cuda(context: RuleContext) -> str:
     return f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "CUDA unknown"
 
 
-@rule("CG701", "known-issue", reads=VERSIONS | {"arch"}, states_outcome=True)
+@rule("CG701", "known-issue", reads=VERSIONS | FORWARD | {"arch"}, states_outcome=True)
 def known_issue(context: RuleContext) -> RuleAnswer:
     """The combination is on the known-issues list.
 
@@ -150,19 +151,28 @@ def known_issue(context: RuleContext) -> RuleAnswer:
     if not context.facts.known_issues.issues:
         return NOT_APPLICABLE
     return [
-        _report_issue(context, issue)
-        for issue in context.issues
-        if _matches_driver(context, issue)
-        and context.stack.versions.keys().isdisjoint(issue.unless)
+        _report_issue(context, issue) for issue in context.issues if _applies(context, issue)
     ] or PASS
 
 
-def _matches_driver(context: RuleContext, issue: KnownIssue) -> bool:
-    """Return whether the pool's driver is one that the issue is about, where it names any."""
+def _applies(context: RuleContext, issue: KnownIssue) -> bool:
+    """Return whether an issue of the stack is about the pool's driver, and nothing avoids it."""
+    if not context.stack.versions.keys().isdisjoint(issue.unless):
+        return False
+    if issue.behind and not _is_behind(context):
+        return False
     text = issue.components.get("driver")
     if text is None:
         return True
     return context.driver is not None and parse_constraint("driver", text).allows(context.driver)
+
+
+def _is_behind(context: RuleContext) -> bool:
+    """Tell whether the driver reports an older CUDA than the stack's, and brings no newer one."""
+    cuda, reported = context.cuda, context.driver_cuda
+    if cuda is None or reported is None or context.forward is not None:
+        return False
+    return context.driver_cuda_is_exact and reported < cuda.major_minor
 
 
 def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:

@@ -12,6 +12,7 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import CudaComponents, Link
 from compatgate.core.facts.records import Record
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.package_requirements import Requirement, is_pinned_with, requirements_of
 from compatgate.core.package_wheels import has_new_abi, names_cuda
 from compatgate.core.packages import GpuPackage
@@ -334,14 +335,33 @@ def _report_other_runtime(
     context: RuleContext, package: GpuPackage, major: int, cuda: Version
 ) -> Problem:
     runtime = package.runtimes(cuda)[major]
+    outcome: FindingOutcome = "unknown" if _means_other_build(context, package) else "fail"
     return Problem(
-        "warn" if context.facts.packages.is_optional(package.name) else "fail",
+        "warn" if context.facts.packages.is_optional(package.name) else outcome,
         package.name,
         f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
         + describe_assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
         source=source_of(package),
+    )
+
+
+def _means_other_build(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether the stack's cuDNN is for another build of a framework than the index's wheel."""
+    found = next((one for one in context.built if one.name == package.name), None)
+    cudnn = context.stack.get("cudnn")
+    if found is None or found.release is None or found.build is None or cudnn is None:
+        return False
+    usual = default_build(found.release)
+    if usual is None or not package.assumed:
+        return False
+    meant, index = (build.pins.get("cudnn") for build in (found.build, usual))
+    return bool(
+        meant
+        and index
+        and parse_constraint("cudnn", meant.spec).allows(cudnn)
+        and not parse_constraint("cudnn", index.spec).allows(cudnn)
     )
 
 

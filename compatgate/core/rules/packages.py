@@ -154,7 +154,7 @@ def package_torch(context: RuleContext) -> RuleAnswer:
     return _run_check(context, "torch")
 
 
-@rule("CG414", "package-libraries", reads=RECORDS)
+@rule("CG414", "package-libraries", reads=RECORDS | {"cudnn"})
 def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another library that the stack has in another major, or too old.
 

@@ -117,6 +117,21 @@ def test_an_issue_may_name_parts_that_avoid_it(with_issues):
     assert not found(with_issues(POOL, "numba=0.61.2,numba-cuda=0.20.0,cuda=12.4", avoided))
 
 
+@pytest.mark.parametrize(
+    ("driver", "stack", "said"),
+    [
+        ("525.105.17", "numba=0.57.0,cuda=12.1", 1),
+        ("530.30.02", "numba=0.57.0,cuda=12.1", 0),
+        ("580.65.06", "numba=0.57.0,cuda=12.1", 0),
+        ("525.105.17", "numba=0.57.0,cuda=12.1,cuda-compat=12.1", 0),
+    ],
+)
+def test_an_issue_may_be_about_drivers_older_than_the_toolkit(driver, stack, said, with_issues):
+    older = issue(components={"numba": ">=0.1", "cuda": "12.*"}, behind=True, fixes=())
+    pool = f"driver={driver},gpu=A100-SXM4-80GB"
+    assert len(found(with_issues(pool, stack, older))) == said
+
+
 def test_every_issue_that_matches_is_said(with_issues):
     assert len(found(with_issues(POOL, STACK, issue(), issue(id="KI-2", title="slow")))) == 2
 
