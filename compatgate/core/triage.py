@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts.errors import Cause, Certainty, ErrorTable, Pattern, Signature
 
-MAX_TEXT = 4 << 20
+MAX_TEXT = 16 << 20
 """Characters of a text that are read. Callers refuse longer texts."""
 _NEARBY = 160
 _FOREIGN_REACH = 400
