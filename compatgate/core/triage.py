@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from compatgate.core.facts.errors import Cause, Certainty, ErrorTable, Pattern, Signature
 
-MAX_TEXT = 4 << 20
+MAX_TEXT = 16 << 20
 """Characters of a text that are read. Callers refuse longer texts."""
 _NEARBY = 160
 _FOREIGN_REACH = 400
+_AROUND = 8
 _EXCERPT = 240
 _SPLIT_WORDS = 80
 """Characters of a line before that the words of a new line may begin in."""
@@ -115,7 +116,8 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     clean = clean_text(text[:MAX_TEXT])
     plain = clean.translate(_LOWER)
     found = [m for s in table.signatures if (m := _match(s, plain))]
-    found = [match for match in found if not _is_foreign(match, plain, table)]
+    masked = _mask_native(plain, table) if found else plain
+    found = [match for match in found if not _is_foreign(match, masked, table)]
     found = _drop_covered(found)
     strong = [match for match in found if not match.signature.symptom] or found
     best: dict[str, _Match] = {}
@@ -150,12 +152,13 @@ def find_signatures(
     """
     plain = text.translate(_LOWER)
     tail = plain[max(0, since - _SPLIT_WORDS) :]
+    masked = _mask_native(plain, table)
     found = []
     for signature in signatures:
         searched = plain if signature.near else tail
         if any(pattern[-1].text in searched for pattern in signature.patterns):
             match = _match(signature, plain, since)
-            if match and not _is_foreign(match, plain, table):
+            if match and not _is_foreign(match, masked, table):
                 found.append(match)
     best: dict[str, _Match] = {}
     for match in _drop_covered(found):
@@ -183,7 +186,7 @@ def _match(signature: Signature, text: str, since: int = 0) -> _Match | None:
         if found and found.weight >= weight:
             continue
         for start, end in _occurrences(pattern, text):
-            complete = _complete_at(signature.near, text, start, end)
+            complete = _complete_at(signature, text, start, end)
             if complete is not None and complete > since:
                 found = _Match(signature, start, end, weight)
                 break
@@ -223,13 +226,32 @@ def _bounded(piece: str, text: str, start: int, end: int) -> bool:
     return not (text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece))
 
 
-def _complete_at(near: Sequence[str], text: str, start: int, end: int) -> int | None:
-    """Return where a match and a word near it are complete; None without such a word."""
+def _complete_at(signature: Signature, text: str, start: int, end: int) -> int | None:
+    """Return where a match and a word near it are complete; None without such a word.
+
+    What a tool prints as its only line has nothing near it. Then a likely cause is named.
+    """
+    near = signature.near
     if not near or any(word in text[max(0, start - _NEARBY) : end] for word in near):
+        return end
+    if signature.certainty == "likely" and _is_all(text, start, end):
         return end
     after = text[end : end + _NEARBY]
     places = [place + len(word) for word in near if (place := after.find(word)) >= 0]
     return end + min(places) if places else None
+
+
+def _is_all(text: str, start: int, end: int) -> bool:
+    """Tell whether a text has nothing but the matched words, blanks and stops."""
+    around = len(text) - (end - start)
+    return around <= _AROUND and not (text[:start] + text[end:]).strip(" .!:")
+
+
+def _mask_native(text: str, table: ErrorTable) -> str:
+    """Overwrite the phrases in which a word of another vendor means nothing; keep places."""
+    for phrase in table.native_phrases:
+        text = text.replace(phrase, "~" * len(phrase))
+    return text
 
 
 def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:

@@ -65,9 +65,9 @@ def judge(threads: list[dict[str, Any]], half: str) -> tuple[float, list[str]]:
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:
-    assert len({one["thread"] for one in THREADS}) == len(THREADS) >= 240
-    assert len({one["text"] for one in UNRELATED}) == len(UNRELATED) >= 200
-    assert len(table().signatures) >= 120
+    assert len({one["thread"] for one in THREADS}) == len(THREADS) >= 460
+    assert len({one["text"] for one in UNRELATED}) == len(UNRELATED) >= 225
+    assert len(table().signatures) >= 480
     labels = {one["cause"] for one in THREADS} - {UNKNOWN}
     assert labels - set(table().by_id) <= WITHOUT_SIGNATURE
 

@@ -139,7 +139,8 @@ def error_signatures(document: Record) -> ErrorTable:
     causes = tuple(fill(Cause, record) for record in document["causes"])
     known = {cause.id for cause in causes}
     signatures = tuple(_signature(record, known) for record in document["signatures"])
-    return ErrorTable(causes, signatures, tuple(document["foreign"]))
+    foreign, native = document["foreign"], document.get("native", ())
+    return ErrorTable(causes, signatures, tuple(foreign), tuple(native))
 
 
 def _signature(record: Record, known: set[str]) -> Signature:

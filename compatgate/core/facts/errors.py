@@ -81,11 +81,13 @@ class ErrorTable(Struct, frozen=True, dict=True):
 
     Attributes:
         foreign_words: words of another vendor's stack; near them, CUDA's words prove nothing.
+        native_phrases: phrases with such a word that are printed on NVIDIA GPUs.
     """
 
     causes: tuple[Cause, ...]
     signatures: tuple[Signature, ...]
     foreign_words: tuple[str, ...] = ()
+    native_phrases: tuple[str, ...] = ()
 
     @cached_property
     def by_id(self) -> dict[str, Cause]:

@@ -22,12 +22,17 @@ def signature(name: str, to: str, *text: str, **more: Any) -> dict[str, Any]:
     return {"id": name, "cause": to, "certainty": "certain", "text": list(text), **REST, **more}
 
 
-def make(*signatures: dict[str, Any], causes: tuple[dict[str, Any], ...] = ()) -> ErrorTable:
+def make(
+    *signatures: dict[str, Any],
+    causes: tuple[dict[str, Any], ...] = (),
+    native: tuple[str, ...] = (),
+) -> ErrorTable:
     known = {one["id"] for one in causes}
     named = {one["cause"] for one in signatures} - known
     return error_signatures(
         {
             "foreign": ["hip error"],
+            "native": list(native),
             "causes": [*causes, *map(cause, sorted(named))],
             "signatures": list(signatures),
         }
@@ -86,6 +91,14 @@ def test_a_word_nearby_may_be_asked_for() -> None:
     assert names("kernel: Out of memory" + " x" * 200 + " cuda", memory) == []
 
 
+def test_a_text_that_is_nothing_else_needs_no_word_nearby() -> None:
+    likely = signature("d", "none", "no devices", near=["nvidia"], certainty="likely")
+    assert names("No devices.\n", likely) == ["none"]
+    assert names("scanner: no devices", likely) == []
+    sure = signature("d", "none", "no devices", near=["nvidia"])
+    assert names("No devices", sure) == []
+
+
 def test_of_the_same_words_the_longest_signature_wins() -> None:
     general = signature("g", "library", "cannot open shared object")
     special = signature("s", "cudnn", "libcudnn<>: cannot open shared object")
@@ -113,6 +126,13 @@ def test_words_of_another_vendor_outweigh() -> None:
     assert names("HIP error: invalid device function", cuda, hip, causes=(other,)) == ["other"]
     assert names("hip error. Later: invalid device function", cuda) == []
     assert names("CUDA error: invalid device function", cuda) == ["code"]
+
+
+def test_what_is_printed_on_nvidia_gpus_is_not_of_another_vendor() -> None:
+    cuda = signature("c", "code", "invalid device function")
+    text = "no HIP error here. invalid device function"
+    assert names(text, cuda) == []
+    assert names(text, cuda, native=("no hip error here",)) == ["code"]
 
 
 def test_a_text_is_read_up_to_a_limit() -> None:
