@@ -320,6 +320,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         if cuda := _default_cuda(name, version, facts, pools, stack):
             what = f"{name} {version} is assumed to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {format_parts(cuda)}"))
+        else:
+            found += _oldest_of_plugin(name, version, facts, stack)
     if not found and facts.frameworks.isdisjoint(stack.versions):
         found = list(_toolkits_of(stack, facts))[:1]
     if not found:
@@ -336,10 +338,28 @@ def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tupl
     if release is None or not version.cuda or len(version.cuda) > 1:
         return
     build = find_build(release, version, None)
-    oldest = _OLDEST.match(build.accepts) if build else None
-    if build and oldest and int(oldest[1]) == version.cuda[0]:
-        cuda = build.cuda or (int(oldest[1]), int(oldest[2]))
+    oldest = _find_oldest(build) if build else None
+    if build and oldest and oldest[0] == version.cuda[0]:
+        cuda = build.cuda or oldest
         yield cuda, f"{name} {version} is assumed to run with CUDA {format_parts(cuda)}, its oldest"
+
+
+def _oldest_of_plugin(
+    name: str, version: Version, facts: Facts, stack: Stack
+) -> Iterator[tuple[Pair, str]]:
+    """Yield the oldest CUDA of the plugin that the stack has, with the sentence."""
+    table = facts.framework(name)
+    release = find_release(table, version) if table else None
+    build = _find_plugin_build(release, stack) if release else None
+    if build and not build.cuda and (oldest := _find_oldest(build)):
+        what = f"{name} {version} with {next(p for p in build.plugins if p in stack.packages)}"
+        yield oldest, f"{what} is assumed to run with CUDA {format_parts(oldest)}, its oldest"
+
+
+def _find_oldest(build: Build) -> Pair | None:
+    """Return the oldest CUDA that a build accepts, if it accepts the minors from one on."""
+    found = _OLDEST.match(build.accepts)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 _OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$")
