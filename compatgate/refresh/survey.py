@@ -1,4 +1,4 @@
-"""Compare the facts with an index, and write news for review.
+"""Compare the facts with an index, find new wheels, and write news for review.
 
 A refresh writes a folder of overlays.
 """

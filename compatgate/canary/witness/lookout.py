@@ -1,4 +1,4 @@
-"""Keep a lookout on one execution: challenge it, watch its processes, and state what was seen."""
+"""Keep a lookout on one execution: challenge it, watch its processes, contradict its report."""
 
 from __future__ import annotations
 

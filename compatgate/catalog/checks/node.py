@@ -1,4 +1,4 @@
-"""Check that facts about nodes agree with those about GPUs, drivers and the parts themselves."""
+"""Check that facts about nodes and vGPUs agree with those about GPUs, drivers and parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check platforms and Jetson's releases against the other fact files."""
+"""Check platforms, their machines and Jetson's releases against the other fact files."""
 
 from __future__ import annotations
 

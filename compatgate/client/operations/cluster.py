@@ -1,4 +1,4 @@
-"""Ask the webhooks of other systems, report nodes and their drift, and manage access tokens."""
+"""Ask the webhooks of other systems, report nodes, and manage access tokens and sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Propose changes of the matrix, review and merge them, and revert revisions."""
+"""Propose, backtest, review, merge, sync and revert changes of the matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the files of an image where they lie: a folder, or the members of a tar archive.
+"""Read the files of an image where they lie: in a folder, a tar archive or a SIF file.
 
 An archive is read in place: an index of its members, then each file from its place. Where the
 archive is compressed as a whole, each file costs a pass from the beginning.

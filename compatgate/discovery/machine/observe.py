@@ -1,4 +1,4 @@
-"""Observe a machine: every part of the node that can be seen, and its platform.
+"""Observe a machine: each part of the node that files and programs show, and its platform.
 
 What is not seen is not stated, and nothing is guessed.
 """

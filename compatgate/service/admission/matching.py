@@ -1,4 +1,4 @@
-"""Match a pod to targets, by namespace and node labels.
+"""Match a pod to targets, by namespace and node labels, and find pods in any object.
 
 In an object whose kind does not say where its pods are, they are found by their shape, within
 bounds. A pod spec has a list of containers. A mapping with resources of its own, as custom kinds

@@ -1,4 +1,4 @@
-"""Backtest a change of the matrix: decide recorded questions before and after it.
+"""Backtest a change of the matrix: decide recorded questions and runs before and after it.
 
 The change is not stored: the state after it is the current snapshot with the edited documents.
 """

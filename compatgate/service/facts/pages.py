@@ -1,4 +1,4 @@
-"""Show the vendors' facts with their sources, and the rules with their documentation."""
+"""Show the vendors' facts with sources, the support of driver branches, and the rules."""
 
 from __future__ import annotations
 

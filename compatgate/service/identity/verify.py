@@ -1,4 +1,4 @@
-"""Verify JSON Web Tokens of an issuer: algorithm, key, signature and claims.
+"""Verify JSON Web Tokens of an issuer, and trust the job tokens of CI systems by rules.
 
 Only asymmetric algorithms count, and the key must be the issuer's: a token that is signed with a
 public key as a shared secret, or not at all, is refused. Authlib checks the claims.

@@ -1,4 +1,4 @@
-"""Hold blessings to the canary evidence that the policies of their targets ask for.
+"""Check who may change the matrix, and hold blessings to the evidence that policies ask for.
 
 The gate asks for the evidence again with each question; this tells whoever blesses that it is
 missing, while they can still do something about it.

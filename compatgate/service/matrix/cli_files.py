@@ -1,4 +1,4 @@
-"""Import files of the matrix; report packages.
+"""Import files of the matrix, and say in words what they change; report packages.
 
 All files are sent as one text, so that they make one revision; mistakes name file and line.
 """

@@ -1,4 +1,4 @@
-"""Define the documents of the matrix, its history, and the packages report as REST carries them."""
+"""Define documents, history, dependents and the packages report as REST carries them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the reported nodes in memory, grouped by what drift depends on.
+"""Keep the reported nodes in memory, grouped by what drift depends on; read what changed.
 
 Nodes of a large fleet have few different drivers, GPUs and parts. Those that are equal are compared
 once; a question reads from the database only what changed since the question before.

@@ -1,4 +1,4 @@
-"""Find conditions that need attention in the snapshot: matrix, evidence and facts. No database."""
+"""Find conditions that need attention in snapshot and upgrades, without the database."""
 
 from __future__ import annotations
 

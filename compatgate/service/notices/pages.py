@@ -1,4 +1,4 @@
-"""Show channels, subscriptions and deliveries; keep channels and subscriptions in forms."""
+"""Show incidents, channels, subscriptions and deliveries, and act on them in forms."""
 
 from __future__ import annotations
 

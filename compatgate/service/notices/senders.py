@@ -1,4 +1,4 @@
-"""Send a message to a channel: over HTTP, signed, or through the mail relay.
+"""Send a message to a channel as the operator's settings say: over HTTP, signed, or by mail.
 
 A receiver's address is checked as redirects of registries are: it must be public, or in a network
 that the operator allowed. The name is resolved once, and no redirect is followed.

@@ -1,4 +1,4 @@
-"""Survey conditions that need attention in matrix, facts, evidence and records."""
+"""Survey conditions that need attention in matrix, facts, releases, evidence and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Propose, review, merge and revert changes: actions of ``compatgate matrix``."""
+"""Propose, review, approve, merge and revert changes: actions of ``compatgate matrix``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge a proposal: make its edits as one revision, once people and evidence allow it."""
+"""Merge a proposal once people and evidence allow it, and refuse acts that are not allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the open requirements of a proposal before its merge."""
+"""Find the open requirements of a proposal before its merge, and show proposals with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store and list runs, their steps and their logs."""
+"""Store and list runs, their steps and their logs, and the history of their metrics."""
 
 from __future__ import annotations
 

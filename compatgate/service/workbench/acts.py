@@ -1,4 +1,4 @@
-"""Handle the forms of the workbench: check, store or propose a document."""
+"""Handle the forms of the workbench: make one document of a form; check, store, propose it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change the matrix in the browser: one form for a target with its policy, an entry or a waiver.
+"""Change the matrix in the browser: forms for a target, an entry or a waiver, and imports.
 
 Fields and YAML stand side by side. Before a change is made the page shows what it does. Each form
 comes back with everything that was typed, whatever was wrong with it.

@@ -1,4 +1,4 @@
-"""Define the sequential rule: when the judge looks, and how it spends its error rates.
+"""Define the sequential rule and its result: when the judge looks, error rates, precision.
 
 The judge looks after 5 to 15 pairs, and after 20, 30, 40 and so on if the executor goes on. Each
 look may raise a false alarm, so the looks share the permitted rate: the shares sum to 1 at most,

@@ -1,4 +1,4 @@
-"""Judge a suite whose candidate and reference ran in pairs.
+"""Judge a suite whose candidate and reference ran in pairs, and describe what was found.
 
 Call `judge_pairs` after every pair: `PairedJudgement.more` says how many pairs to run next. A
 metric is ok when a change by the tolerance is excluded. It regresses when its pairs reject "nothing
