@@ -161,7 +161,7 @@ def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another one that the stack brings in another major, or too old.
 
     A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; a
-    package that works without it (``open3d``) warns. It is unknown where the stack's cuDNN is that of
+    package that works without it (``open3d``) warns. It is unknown where the stack's cuDNN is for
     another build of the release than the package index's (ONNX Runtime 1.18.1).
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
