@@ -159,10 +159,11 @@ def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another library that the stack has in another major, or too old.
 
     A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; for
-    a package that works without the library (``open3d``), the rule warns. It is unknown
-    if the stack's cuDNN belongs to another build of the release than that of the package index
-    (ONNX Runtime 1.18.1). cuSPARSE and cuSOLVER use nvJitLink symbols of their own toolkit. An older nvJitLink of the same major does not
-    define these symbols, and loading fails with "undefined symbol: __nvJitLinkComplete_12_4". Some
+    a package that works without the library (``open3d``), the rule warns. The answer is unknown if
+    the stack's cuDNN belongs to another build of the release than that of the package index (ONNX
+    Runtime 1.18.1). cuSPARSE and cuSOLVER use nvJitLink symbols of their own toolkit. An older
+    nvJitLink of the same major does not define these symbols, and loading fails with "undefined
+    symbol: __nvJitLinkComplete_12_4". Some
     packages have a library for each CUDA (``libbitsandbytes_cuda128.so``) and load the one for the
     stack's CUDA. Releases that do not fall back to a similar CUDA do not work with another CUDA.
 
