@@ -212,8 +212,8 @@ class KnownIssue(Struct, frozen=True):
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
-        alone: it concerns a package that many depend on for other things (``numba``): it only warns
-            where something else in the stack uses the GPU.
+        alone: it concerns a package that many depend on for other things (``numba``): it is not
+            checked where something else in the stack uses the GPU.
         behind: it concerns drivers that report an older CUDA than the stack's.
         unless: parts that avoid it, in any version.
         advice: what to do, as text.

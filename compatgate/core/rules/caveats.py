@@ -178,9 +178,11 @@ def _is_behind(context: RuleContext) -> bool:
 def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
     component = next(iter(issue.components))
     have = context.driver if component == "driver" else context.stack.get(component)
-    denies = issue.outcome == "fail" and not (issue.alone and _has_other_users(context, issue))
+    if issue.alone and _has_other_users(context, issue):
+        message = f"{issue.id} {issue.title}: whether {component} is what uses the GPU is not known"
+        return Problem("not-checked", component, message)
     return Problem(
-        "fail" if denies else "warn",
+        "fail" if issue.outcome == "fail" else "warn",
         component,
         f"{issue.id} {issue.title}: {issue.message}",
         have=have.text if have else None,
