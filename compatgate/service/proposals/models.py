@@ -48,7 +48,7 @@ class Proposal(Base):
     decided_at: Mapped[datetime | None] = mapped_column(UtcTime)
     revision: Mapped[int | None] = mapped_column(Integer, comment="That it became")
     override: Mapped[str | None] = mapped_column(
-        Text, comment="Why it was merged without the evidence that the policy requires"
+        Text, comment="Why it was merged without the evidence that the policy asks for"
     )
     backtest: Mapped[str | None] = mapped_column(Text, comment="JSON of the last backtest")
     backtest_digest: Mapped[str | None] = mapped_column(Text, comment="Of the edits it tested")

@@ -69,7 +69,7 @@ def test_cdi_on_an_engine_that_does_not_know_it_is_refused(
 
 def test_an_image_that_is_not_there_is_not_tried_again(docker: DockerExecutor, job: Make) -> None:
     missing = "sha256:" + "0" * 64
-    with pytest.raises(NotFound, match=r"image .* not found"):
+    with pytest.raises(NotFound, match=r"image .* does not exist on the engine"):
         docker.prepare(job("", image=missing), _quiet)
 
 

@@ -38,7 +38,7 @@ def test_an_image_that_is_not_on_the_list_is_not_run(staging: Staging, run: str)
     _work(staging, "--image", "registry.example/team/*", "--image", "docker.io/library/*")
     ended = staging.run(run)
     assert ended.state == "error"
-    assert f"docker.io/{PYTHON} may not be under test" in ended.reason
+    assert f"docker.io/{PYTHON} is not an allowed image under test" in ended.reason
     assert "registry.example/team/*, docker.io/library/*" in ended.reason
     assert "worker --image PATTERN" in ended.reason
     assert staging.show(run).steps == ()
