@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: an option or the project's file is malformed.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
         Unavailable: the resolver is not installed, or the server or the database does not answer.
     """
     from compatgate.check.deciders import choose_decider

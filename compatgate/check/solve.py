@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: an option is malformed.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
         Unavailable: the server or the database does not answer.
     """
     from compatgate.check.deciders import choose_decider

@@ -128,7 +128,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
 
     Raises:
         BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry has no such image, or there is no such file.
+        NotFound: the registry lacks the image, or the file does not exist.
         Unavailable: the registry does not answer in time.
     """
     from compatgate.discovery.image.local import is_local_image, read_local_image

@@ -43,7 +43,7 @@ def answer_question(
 
     Raises:
         BadInput: names the field, the value and a correct form.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     problem = read_problem(body, find_target, facts=facts, described=described)
     found = solve(problem, facts=facts, matrix=matrix, now=now)
@@ -71,7 +71,7 @@ def read_problem(
 
     Raises:
         BadInput: names the field, the value and a correct form.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     if not isinstance(body, Mapping):
         raise BadInput("the question must be a JSON object", value=body)

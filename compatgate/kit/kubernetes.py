@@ -49,7 +49,7 @@ def api_client(
         connections: that are kept; None: as the library does.
 
     Raises:
-        BadInput: there is no such way to the cluster.
+        BadInput: the way to the cluster does not exist.
     """
     from kubernetes import config
     from urllib3.util.retry import Retry

@@ -78,7 +78,7 @@ def gate_of(
     Raises:
         BadInput: several places are named, the server's URL is none, or a server is given an
             author.
-        NotFound: there is no such database.
+        NotFound: the database does not exist.
         Unavailable: the database does not answer, or has another schema.
     """
     from compatgate.errors import BadInput
@@ -277,7 +277,7 @@ def open_gate(
         images: as of `Gate.open`.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: the file does not exist.
         Unavailable: it does not answer, or has another schema.
     """
     from compatgate.service.gate.service import Gate

@@ -96,7 +96,7 @@ class LocalClient:
             signing: the keys of attestations; None: there are none.
 
         Raises:
-            NotFound: there is no such file.
+            NotFound: the file does not exist.
             Unavailable: it does not answer, or has another schema.
         """
         if not make:

@@ -103,7 +103,7 @@ def read_local_image(
 
     Raises:
         BadInput: the file is of another kind, of another platform, or has several images.
-        NotFound: there is no such file, or it lacks the named image.
+        NotFound: the file does not exist, or it lacks the named image.
         Damaged: the file is truncated, or contradicts itself or its digests.
         TooLarge: the image exceeds the limits: a decompression bomb.
     """

@@ -139,7 +139,7 @@ def check_zone(name: str) -> str:
     """Return the name of a time zone as it is stored.
 
     Raises:
-        BadInput: there is no such time zone.
+        BadInput: the time zone does not exist.
     """
     if name == BROWSER_ZONE:
         return name

@@ -134,7 +134,7 @@ def make_table(
         label: of the rows, in the plural.
 
     Raises:
-        BadInput: there is no such column.
+        BadInput: the column does not exist.
     """
     cells = [[v if isinstance(v, Cell) else Cell(v) for v in row] for row in rows]
     table = Table(name, tuple(columns), cells, empty, following, sort, label)

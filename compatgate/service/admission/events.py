@@ -142,7 +142,7 @@ class DenialEvents:
         repeat_s: after which an event is brought up to date.
 
     Raises:
-        BadInput: there is no such way to the cluster.
+        BadInput: the way to the cluster does not exist.
     """
 
     def __init__(

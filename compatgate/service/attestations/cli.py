@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: an option is wrong, or the gate does not sign this verdict.
-        NotFound: there is no such verdict, target or image.
+        NotFound: the verdict, target or image does not exist.
         Unavailable: the gate, the key or the registry does not answer.
     """
     from compatgate.core.rule import exit_code

@@ -42,7 +42,7 @@ class History:
         """Return one decision.
 
         Raises:
-            NotFound: there is no such decision.
+            NotFound: the decision does not exist.
         """
         with self._database.reading() as session:
             return decisions.show_decision(session, number)

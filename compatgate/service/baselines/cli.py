@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: neither a version nor a run is named, or both.
-        NotFound: there is no such baseline.
+        NotFound: the baseline does not exist.
         Conflict: the baseline has another state than the action needs.
     """
     from compatgate.kit.cli.output import print_json

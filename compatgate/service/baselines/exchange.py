@@ -56,7 +56,7 @@ def collect_samples(
         note: kept in each file.
 
     Raises:
-        NotFound: there is no such run, or the run has no such step.
+        NotFound: the run does not exist, or it lacks the step.
         Conflict: it has not ended.
     """
     detail = runs.show(run_id)

@@ -159,7 +159,7 @@ def approve_version(
     """Approve a proposed version, with the body that the judge reads from now on.
 
     Raises:
-        NotFound: there is no such baseline.
+        NotFound: the baseline does not exist.
         Conflict: the version is no longer proposed.
     """
     row = find_baseline(session, number)
@@ -180,7 +180,7 @@ def refuse_version(session: Session, number: int, *, by: str, at: datetime) -> B
     """Refuse a proposed version, or retire an approved one.
 
     Raises:
-        NotFound: there is no such baseline.
+        NotFound: the baseline does not exist.
         Conflict: the version has another state.
     """
     row = find_baseline(session, number)

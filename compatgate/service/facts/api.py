@@ -96,7 +96,7 @@ def read_records(service: Service, table: str) -> list[FactRecord]:
     """Return the records of a table.
 
     Raises:
-        NotFound: there is no such table; suggests similar names.
+        NotFound: the table does not exist; suggests similar names.
     """
     source = _find_source(service, table)
     document = service.facts.document(source)

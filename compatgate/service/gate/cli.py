@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: a file cannot be written, or is not an undamaged bundle.
-        NotFound: there is no such revision.
+        NotFound: the revision does not exist.
         BundleRefused: a bundle is not trusted, or too old.
         Unavailable: the gate does not answer.
     """

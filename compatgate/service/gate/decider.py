@@ -154,7 +154,7 @@ def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = Fal
 
     Raises:
         BadInput: names the field.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     request = parse_request(body, snapshot.facts.gpus)
     target = resolve_target(request, snapshot)
@@ -266,7 +266,7 @@ def resolve_target(request: Request, snapshot: Snapshot) -> Target:
     """Return the target of a request with the named pools, after applying ``set`` to each.
 
     Raises:
-        NotFound: there is no such target, or the target has no such pool.
+        NotFound: the target does not exist, or it lacks the pool.
     """
     if request.pool is not None:
         return Target("", (request.pool,))

@@ -357,7 +357,7 @@ class Images:
         Raises:
             BadInput: the question is malformed; or its image must not be read, and the question
                 states no stack.
-            NotFound: there is no such target, or no such image.
+            NotFound: the target or the image does not exist.
             Unavailable: the registry does not answer, or refuses, or not in time.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.

@@ -176,7 +176,7 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     """Return one decision.
 
     Raises:
-        NotFound: there is no such decision.
+        NotFound: the decision does not exist.
     """
     row = session.execute(select(*_ROW).where(Decision.id == number)).first()
     if row is None:

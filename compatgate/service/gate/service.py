@@ -248,7 +248,7 @@ class Gate:
 
         Raises:
             BadInput: names the field.
-            NotFound: there is no such target, or no such image.
+            NotFound: the target or the image does not exist.
             Unavailable: the database or a registry does not answer; there is no decision.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.
@@ -330,7 +330,7 @@ class Gate:
                 that day with the waivers and ends of life of that day.
 
         Raises:
-            NotFound: there is no such revision, or no such target at it.
+            NotFound: the revision does not exist, or the target did not exist at it.
         """
         if isinstance(at, datetime):
             now = at
@@ -411,7 +411,7 @@ class Gate:
             revision: of the matrix; None: the latest.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
         """
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
 

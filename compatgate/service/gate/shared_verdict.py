@@ -165,7 +165,7 @@ def open_image(verdict_id: str, name: str, key: str, service: Service) -> Respon
     """Answer with a picture of a verdict.
 
     Raises:
-        NotFound: there is no such picture, or no such verdict.
+        NotFound: the picture or the verdict does not exist.
         Forbidden: the key does not open the verdict.
     """
     drawings = {"badge.svg": _draw_badge, "card.svg": _draw_card}

@@ -228,7 +228,7 @@ class Snapshots:
             discarded: number of the last discarded run that counts; None: the latest.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
         """
         current = self.current()
         number = current.evidence if number is None else number
@@ -290,7 +290,7 @@ def make_bundle_payload(
         suites: returns the definitions of the suites now.
 
     Raises:
-        NotFound: there is no such revision.
+        NotFound: the revision does not exist.
     """
     number = revisions.latest_revision(session) if revision is None else revision
     made_at = iso(revisions.require_revision(session, number).made_at) if number else None

@@ -167,7 +167,7 @@ def what_if(
 
     Raises:
         BadInput: there is no change, a malformed value, or an unknown component.
-        NotFound: there is no such target, or no such pool.
+        NotFound: the target or the pool does not exist.
         Unavailable: the facts do not know a GPU of the target.
     """
     found = snapshot.target(target)

@@ -120,5 +120,5 @@ def show_keys(ask: PageRequest[Any]) -> HtmlPage:
 
 @page("/<path:rest>", scope=None)
 def show_not_found(ask: PageRequest[Any]) -> HtmlPage:
-    """Report that there is no such page."""
+    """Report that the page does not exist."""
     raise NotFound(f"unknown page: {request.path}", hint="choose a page from the menu")

@@ -119,7 +119,7 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
 
     Raises:
         BadInput: an option contradicts the source.
-        NotFound: there is no such database.
+        NotFound: the database does not exist.
         Unavailable: the database cannot be opened.
     """
     if server := args.target_server:

@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ManyProblems: every mistake in the files; nothing changed.
-        NotFound: there is no such document or revision.
+        NotFound: the document or revision does not exist.
         Conflict: other documents name the target to delete.
     """
     from compatgate.service.matrix import cli_backtest, cli_diff, cli_export, cli_files, cli_sync

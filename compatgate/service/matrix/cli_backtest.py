@@ -92,7 +92,7 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
     Raises:
         BadInput: no change is named, a name is malformed, or a proposal and files are named.
         ManyProblems: every mistake in the files.
-        NotFound: there is no such proposal, or no such document to delete.
+        NotFound: the proposal or the document to delete does not exist.
     """
     if args.proposal and (args.files or args.delete):
         raise BadInput(
@@ -136,7 +136,7 @@ def ask_backtest(
 
     Raises:
         ManyProblems: every mistake in the files, with file and line.
-        NotFound: there is no such document to delete.
+        NotFound: the document to delete does not exist.
     """
     from compatgate.service.matrix.cli_files import join_files
 

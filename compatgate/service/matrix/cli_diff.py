@@ -143,7 +143,7 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     Raises:
         BadInput: neither files nor revisions are named, or both.
         ManyProblems: every mistake in the files.
-        NotFound: there is no such revision.
+        NotFound: the revision does not exist.
     """
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
         hint = "matrix diff FILE..., or matrix diff --from N [--to N]"

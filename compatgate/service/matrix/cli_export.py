@@ -74,7 +74,7 @@ def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     Raises:
         BadInput: options exclude each other, or the folder cannot be written.
         ManyProblems: the folder has malformed documents; nothing was written.
-        NotFound: there is no such revision.
+        NotFound: the revision does not exist.
     """
     if args.split and args.format == "json":
         raise BadInput("writes YAML", field="--split", hint="omit --format")

@@ -199,7 +199,7 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
 
     Raises:
         BadInput: ``--since`` is not a time.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     since = read_moment(args.since, "--since")
     found = gate.packages_report(target=args.target, since=since, decisions=args.decisions)

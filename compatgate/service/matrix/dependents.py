@@ -53,7 +53,7 @@ def find_dependents(
         reaches: tells whether the caller may read about a target.
 
     Raises:
-        NotFound: there is no such entry.
+        NotFound: the entry does not exist.
         Unavailable: the database does not answer.
     """
     snapshot, now = gate.snapshot(), clock.now()

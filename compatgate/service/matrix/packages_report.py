@@ -47,7 +47,7 @@ def list_audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[s
         name: the only target to return.
 
     Raises:
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     if name is not None and name not in snapshot.documents:
         hint = suggest_name(name, snapshot.documents)

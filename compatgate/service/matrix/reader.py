@@ -40,7 +40,7 @@ class MatrixReader:
         """Return every document, now or at a revision: targets, entries, waivers, each by name.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
         """
         return self._read(lambda session: imports.export_documents(session, revision))
 
@@ -48,7 +48,7 @@ class MatrixReader:
         """Return the edits between two revisions; None: the stored matrix.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
         """
         return self._read(lambda session: imports.diff_revisions(session, older, newer))
 
@@ -80,7 +80,7 @@ class MatrixReader:
         """Return a revision with all its changes.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
         """
         return self._read(lambda session: revisions.show_revision(session, number))
 

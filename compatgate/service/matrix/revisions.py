@@ -246,7 +246,7 @@ def require_revision(session: Session, number: int) -> Any:
     """Return the row of a revision.
 
     Raises:
-        NotFound: there is no such revision; the hint names the last one.
+        NotFound: the revision does not exist; the hint names the last one.
     """
     last = latest_revision(session)
     row = None
@@ -264,7 +264,7 @@ def show_revision(session: Session, number: int) -> RevisionRow:
     """Return a revision with all its changes.
 
     Raises:
-        NotFound: there is no such revision.
+        NotFound: the revision does not exist.
     """
     row = require_revision(session, number)
     query = (

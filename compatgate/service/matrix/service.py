@@ -230,7 +230,7 @@ class MatrixService(MatrixReader):
             expected: revision of the version that the caller saw.
 
         Raises:
-            NotFound: there is no such entry.
+            NotFound: the entry does not exist.
             BadInput: the entry cannot change to that status.
             EvidenceNeeded: a policy asks for canary runs that have not passed.
             Conflict: someone else changed it since ``expected``.
@@ -361,7 +361,7 @@ class MatrixService(MatrixReader):
             decisions: most decisions to check, the newest.
 
         Raises:
-            NotFound: there is no such target.
+            NotFound: the target does not exist.
         """
         snapshot, now = self._snapshots.current(), clock.now()
         since = since or now - timedelta(days=DAYS)

@@ -162,7 +162,7 @@ class NoticeDesk:
 
         Raises:
             BadInput: a bad name or digest.
-            NotFound: there is no such channel.
+            NotFound: the channel does not exist.
         """
         check_name(name)
         digest = timedelta(0) if wanted.urgency == "page" else _DIGEST

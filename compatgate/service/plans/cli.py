@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: an option is malformed.
-        NotFound: there is no such target or pool.
+        NotFound: the target or pool does not exist.
         Unavailable: the server or the database does not answer.
     """
     found = _ask(args, _read_question(args))

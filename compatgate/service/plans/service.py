@@ -53,7 +53,7 @@ def plan_upgrade(
 
     Raises:
         BadInput: names the field.
-        NotFound: there is no such target or pool.
+        NotFound: the target or pool does not exist.
         Unavailable: the facts do not know a GPU of the target.
     """
     snapshot, now = gate.snapshot(), clock.now()

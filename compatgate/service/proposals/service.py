@@ -294,7 +294,7 @@ class ProposalService(ProposalViews):
             The new revision, or the new proposal; and the edits.
 
         Raises:
-            NotFound: there is no such revision.
+            NotFound: the revision does not exist.
             AccessRefused: the author may not make such edits.
             Conflict: a later revision changed one of its documents; names it.
             ProposalNeeded: a policy asks for a proposal, which is open now.

@@ -80,7 +80,7 @@ def restore(
         keep_schema: do not migrate: the version of compatgate that wrote the data is to use it.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: the file does not exist.
         DamagedBackup: the file is damaged, or its audit chain is not intact.
         SchemaMismatch: a newer program wrote the backup.
         Conflict: the database holds data, or programs use it.
@@ -119,7 +119,7 @@ def open_backup(path: str) -> BinaryIO:
     """Open a backup.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: the file does not exist.
         BadInput: the file cannot be read.
     """
     try:

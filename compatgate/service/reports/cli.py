@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: a time is malformed, or the period ends before it begins.
-        NotFound: there is no such target, and there was none.
+        NotFound: the target does not exist, and never did.
         Unavailable: the server or the database does not answer.
     """
     from compatgate.kit.clock import parse_moment

@@ -58,7 +58,7 @@ def make_report(
 
     Raises:
         BadInput: the period ends before it begins.
-        NotFound: there is no such target, and there was none.
+        NotFound: the target does not exist, and never did.
         Unavailable: the database does not answer.
     """
     now = clock.now()

@@ -68,7 +68,7 @@ def run_start(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: names the option; or no staging host could ever run it.
-        NotFound: there is no such suite, target, pool, entry or host.
+        NotFound: the suite, target, pool, entry or host does not exist.
     """
     with gate_of(args) as gate:
         made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
@@ -141,7 +141,7 @@ def run_logs(args: argparse.Namespace) -> int:
     """Print a run's log.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
         Gone: its log was removed.
     """
     from compatgate.kit.cli.terminal import strip_controls
@@ -190,7 +190,7 @@ def run_cancel(args: argparse.Namespace) -> int:
     """End runs: at once where they wait, else when their worker next reports.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
         Conflict: it has ended.
     """
     with gate_of(args) as gate:
@@ -225,7 +225,7 @@ def run_discard(args: argparse.Namespace) -> int:
     """Discard a judged run: neither its pass nor its failure counts from now on.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
         Conflict: it is not evidence, or is discarded already.
     """
     with gate_of(args) as gate:
@@ -256,7 +256,7 @@ def run_rerun(args: argparse.Namespace) -> int:
     """Requeue a run, for the current state of its target.
 
     Raises:
-        NotFound: there is no such run, or no longer its suite, target or pool.
+        NotFound: the run does not exist, or its suite, target or pool no longer does.
         Conflict: it has not ended yet.
     """
     with gate_of(args) as gate:

@@ -56,7 +56,7 @@ def run_fleet(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: neither runs nor suite and target are named, or a host does not fit.
-        NotFound: there is no such suite, target, pool, host or run.
+        NotFound: the suite, target, pool, host or run does not exist.
     """
     from compatgate.service.runs.cli import wait_for_runs
 

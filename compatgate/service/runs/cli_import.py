@@ -63,7 +63,7 @@ def run_import(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: names the file and the field; nothing was stored.
-        NotFound: there is no such target or pool.
+        NotFound: the target or pool does not exist.
         Conflict: the report was imported before.
     """
     body = _body(args)

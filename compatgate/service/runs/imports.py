@@ -76,7 +76,7 @@ def import_report(
 
     Raises:
         BadInput: names file and field; nothing was stored.
-        NotFound: there is no such target or pool.
+        NotFound: the target or pool does not exist.
         Conflict: the report was imported before.
     """
     try:

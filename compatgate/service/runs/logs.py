@@ -178,7 +178,7 @@ def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
     """Refuse to read a removed log, or the log of an unknown step.
 
     Raises:
-        NotFound: there is no such run, or it has ended without such a step.
+        NotFound: the run does not exist, or has ended without the step.
         Gone: its log was removed; says when, by whom, and where that is written down.
     """
     run = runs.get(run_id)
@@ -212,7 +212,7 @@ def read_end(runs: Runs, run_id: str) -> LogPart:
     """Return the end of the log, up to the display limit.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
     """
     run, pieces = runs.last_output(run_id, limit=PIECES)
     text = clean_text("".join(_text_of(pieces, None, LogDecoder())))
@@ -229,7 +229,7 @@ def read_after(runs: Runs, run_id: str, after: int) -> LogPart:
     second heading.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
     """
     run, pieces = runs.output(run_id, after=max(0, after - 1), limit=PIECES)
     decoding, shown = LogDecoder(), None

@@ -136,7 +136,7 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     Warnings that it opened are closed. An entry that it revoked stays revoked.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: the run does not exist.
         BadInput: the reason is empty or too long.
         Conflict: the run is not evidence, or is discarded already.
     """

@@ -57,7 +57,7 @@ def find_against(
     Raises:
         BadInput: there is no image under test; the named entry is not for the target, or no image
             is known of it.
-        NotFound: there is no such entry.
+        NotFound: the entry does not exist.
     """
     if asked is None:
         asked = AUTO if run.image and run.target else NONE

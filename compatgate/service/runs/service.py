@@ -209,7 +209,7 @@ class Runs:
         Raises:
             BadInput: names the field; the image may not be under test; or no registered host could
                 ever run it.
-            NotFound: there is no such suite, target, pool, entry or host.
+            NotFound: the suite, target, pool, entry or host does not exist.
         """
         self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
@@ -249,7 +249,7 @@ class Runs:
 
         Raises:
             BadInput: names the file and the field; nothing was stored.
-            NotFound: there is no such target or pool.
+            NotFound: the target or pool does not exist.
             Conflict: the report was imported before.
         """
         snapshot = self._snapshots.refresh()
@@ -299,7 +299,7 @@ class Runs:
         """Return a run, and pieces of its log after one; both as of one moment.
 
         Raises:
-            NotFound: there is no such run.
+            NotFound: the run does not exist.
         """
         with self._database.reading() as session:
             found = runs.find_run(session, run_id)
@@ -309,7 +309,7 @@ class Runs:
         """Return a run, and the last pieces of its log; both as of one moment.
 
         Raises:
-            NotFound: there is no such run.
+            NotFound: the run does not exist.
         """
         with self._database.reading() as session:
             return runs.find_run(session, run_id), runs.read_last_output(
@@ -340,7 +340,7 @@ class Runs:
         A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
 
         Raises:
-            NotFound: there is no such run.
+            NotFound: the run does not exist.
             Conflict: it has ended.
         """
         now = clock.now()
@@ -365,7 +365,7 @@ class Runs:
         """Requeue a run, for the current state of its target.
 
         Raises:
-            NotFound: there is no such run, or no longer its suite, target or pool.
+            NotFound: the run does not exist, or its suite, target or pool no longer does.
             Conflict: it has not ended yet, or was imported.
         """
         run = self.get(run_id)
@@ -392,7 +392,7 @@ class Runs:
         """Discard a judged run: neither its pass nor its failure counts from now on.
 
         Raises:
-            NotFound: there is no such run.
+            NotFound: the run does not exist.
             BadInput: the reason is empty or too long.
             Conflict: the run is not evidence, or is discarded already.
         """

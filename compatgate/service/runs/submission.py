@@ -64,7 +64,7 @@ def find_destinations(
 
     Raises:
         BadInput: it names neither target nor host, or a pool of no target.
-        NotFound: there is no such target, pool or host.
+        NotFound: the target, pool or host does not exist.
     """
     named = _host(host, hosts)
     if target is None:
@@ -236,7 +236,7 @@ def plan_runs(
     Raises:
         BadInput: names the field; or a GPU cannot do what a workload, the stack or the entry needs;
             or no host that is registered could ever run it.
-        NotFound: there is no such suite, target, pool, entry or host.
+        NotFound: the suite, target, pool, entry or host does not exist.
     """
     needs = _needs(asked.suite, catalogue)
     stack = _stack(asked)

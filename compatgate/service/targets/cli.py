@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Run an action.
 
     Raises:
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
         Conflict: entries or waivers name the target to delete.
     """
     if args.action == "what-if":
@@ -264,7 +264,7 @@ def run_what_if(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: an option or a label of the node is malformed.
-        NotFound: there is no such target or pool, or no target fits the node.
+        NotFound: the target or pool does not exist, or no target fits the node.
         Unavailable: the server or the database does not answer.
     """
     body = _read_question(args)

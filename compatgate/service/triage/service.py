@@ -19,7 +19,7 @@ def name_causes(gate: Gate, text: str, question: Mapping[str, Any]) -> tuple[Fou
 
     Raises:
         BadInput: the question is malformed.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     causes = find_causes(text, gate.facts.error_signatures)
     return compare_verdict(causes, gate.preview(question).to_json()) if question else causes

@@ -67,7 +67,7 @@ class Upgrades:
 
         Raises:
             BadInput: a name, driver or duration is malformed.
-            NotFound: there is no such target, pool or entry.
+            NotFound: the target, pool or entry does not exist.
             AccessRefused: the author does not reach the target.
             Conflict: the name is taken, a node is in another open upgrade, or no node would take
                 the driver.
@@ -187,7 +187,7 @@ class Upgrades:
             dry_run: report only; record nothing, and start nothing.
 
         Raises:
-            NotFound: there is no such upgrade or wave; names the waves that there are.
+            NotFound: the upgrade or wave does not exist; names the waves.
             BadInput: the holder's name is empty or too long.
             AccessRefused: the caller does not reach its target.
         """

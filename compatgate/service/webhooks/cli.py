@@ -75,7 +75,7 @@ def run_terraform(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: the query, or a file that it names, is malformed.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
         Unavailable: the gate does not answer.
     """
     import msgspec

@@ -181,7 +181,7 @@ class ChangedRow(Struct, frozen=True):
     """A row with a cell that differs.
 
     Attributes:
-        cells: answers before and after, one pair for each column; None: there is no such target,
+        cells: answers before and after, one pair for each column; None: the target does not exist,
             or the cell was not decided in time.
     """
 
