@@ -22,7 +22,7 @@ from compatgate.kit.http.replies import TooBusy
 
 MAX_WAITING = 512
 """Requests that may wait for a thread of a lane."""
-_SHORT_THREADS = 3
+SHORT_THREADS = 3
 """Threads for short calls."""
 _LONG_SECONDS = 0.02
 """A call that lasts longer counts no more among the short ones."""
@@ -45,11 +45,12 @@ class Lane:
     Args:
         name: of the threads.
         threads: number of requests answered at once; others wait.
+        short: threads for short calls.
     """
 
-    def __init__(self, name: str, threads: int) -> None:
+    def __init__(self, name: str, threads: int, short: int = SHORT_THREADS) -> None:
         self._threads = threads
-        self._pool = ThreadPool(threads, name)
+        self._pool = ThreadPool(threads, name, short)
         self._running = 0
 
     def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
@@ -85,9 +86,11 @@ class ThreadPool:
     Args:
         threads: number of calls that run at once; others wait.
         name: prefix of the threads' names.
+        short: threads for short calls.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, short: int = SHORT_THREADS) -> None:
+        self._short = short
         self._most = threads
         self._name = name
         self._calls: SimpleQueue[_Call] = SimpleQueue()
@@ -124,7 +127,7 @@ class ThreadPool:
 
     def _may_grow(self) -> bool:
         alive = len(self._threads)
-        return alive < self._most and alive - self._long_calls() < _SHORT_THREADS
+        return alive < self._most and alive - self._long_calls() < self._short
 
     def _long_calls(self) -> int:
         since = perf_counter() - _LONG_SECONDS
@@ -142,7 +145,7 @@ class ThreadPool:
             self._began[thread] = perf_counter()
             _run(call)
             del self._began[thread], call  # nothing of a call is kept until the next one
-            if len(self._threads) > _SHORT_THREADS and self._leave(thread):
+            if len(self._threads) > self._short and self._leave(thread):
                 return
 
     def _leave(self, thread: threading.Thread, *, idle: bool = False) -> bool:
@@ -151,7 +154,7 @@ class ThreadPool:
             if idle:
                 leaves = self._calls.empty()
             else:
-                leaves = len(self._threads) - self._long_calls() > _SHORT_THREADS
+                leaves = len(self._threads) - self._long_calls() > self._short
             if leaves:
                 self._threads.discard(thread)
         return leaves

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit.http import replies
-from compatgate.kit.http.lanes import Lane
+from compatgate.kit.http.lanes import SHORT_THREADS, Lane
 from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy
 
@@ -47,10 +47,13 @@ class WsgiLane(Lane):
         app: the application.
         name: of the threads.
         threads: number of requests answered at once; others wait.
+        short: threads for short calls.
     """
 
-    def __init__(self, app: WSGIApplication, name: str, threads: int) -> None:
-        super().__init__(name, threads)
+    def __init__(
+        self, app: WSGIApplication, name: str, threads: int, short: int = SHORT_THREADS
+    ) -> None:
+        super().__init__(name, threads, short)
         self._app = app
 
     async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:

@@ -70,7 +70,7 @@ class Front:
         self._service = service
         self._rest = WsgiLane(app, "rest", threads)
         self._hooks = WsgiLane(app, "hooks", threads)
-        self._questions = WsgiLane(app, "questions", threads)
+        self._questions = WsgiLane(app, "questions", threads, short=1)
         self._health = WsgiLane(app, "health", _HEALTH_THREADS)
         waiters = LogWaiters()
         self._asking = QuestionApp(service, self._questions, waiters)

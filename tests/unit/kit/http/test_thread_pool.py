@@ -58,6 +58,21 @@ def test_short_calls_share_few_threads() -> None:
     assert 1 <= run(ask()) <= 3
 
 
+def test_one_thread_is_enough_for_short_calls_where_the_pool_says_so() -> None:
+    async def ask() -> tuple[int, Any]:
+        pool = ThreadPool(32, "single", short=1)
+        await asyncio.gather(*(pool.start(len, "single") for _ in range(50)))
+        few = count_threads("single")
+        released = threading.Event()
+        waiting = pool.start(released.wait)
+        found = await pool.start(len, "four")  # a call that lasts does not hold it up
+        released.set()
+        await waiting
+        return few, found
+
+    assert run(ask()) == (1, 4)
+
+
 def test_long_calls_get_threads_up_to_the_limit() -> None:
     released = threading.Event()
 
