@@ -152,13 +152,12 @@ def find_signatures(
     """
     plain = text.translate(_LOWER)
     tail = plain[max(0, since - _SPLIT_WORDS) :]
-    masked = _mask_native(plain, table)
     found = []
     for signature in signatures:
         searched = plain if signature.near else tail
         if any(pattern[-1].text in searched for pattern in signature.patterns):
             match = _match(signature, plain, since)
-            if match and not _is_foreign(match, masked, table):
+            if match and not _is_foreign(match, _mask_native(plain, table), table):
                 found.append(match)
     best: dict[str, _Match] = {}
     for match in _drop_covered(found):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 
 from compatgate.catalog.build.values import (
     Record,
@@ -89,7 +90,7 @@ def _share_requirements(release: Release, shared: Record) -> Release:
         _limit_to_x86_64(text)
         for build in release.builds
         for text in build.requires
-        if re.split(r"[^\w.-]", text, maxsplit=1)[0] in names
+        if Requirement(text).name in names
     )
     builds = (
         build if build.requires else replace(build, requires=texts, requires_source=told)

@@ -8,6 +8,7 @@ many a second at most. No line has a token, a path or a body.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Literal
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 AccessLevel = Literal["off", "errors", "all"]
 ACCESS_LEVELS: tuple[AccessLevel, ...] = ("off", "errors", "all")
 _NAME = "compatgate.access"
-_FIRST_ERROR = 400
 _FIRST_DEFECT = 500
+_LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math.inf}
 _log = logging.getLogger("compatgate.auth")
 _encode = msgspec.json.Encoder().encode
 _TEXT_FIELDS = (
@@ -52,20 +53,26 @@ class AccessLog:
         metrics: counts refused tokens.
 
     Attributes:
-        lowest_status: of the requests that it wants to know of.
+        lowest_status: of the requests that have a line.
     """
 
     def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:
-        self.lowest_status = 0 if shows == "all" else _FIRST_ERROR
-        self._shows = shows
+        self.lowest_status = _LOWEST_STATUS[shows]
         self._metrics = metrics
         self._bound = RateBound()
 
     def end(self, note: RequestNote, seconds: float) -> None:
-        """Write the line of a request that has been answered in some seconds."""
+        """Note the end of a request that has a line or an error.
+
+        A refused token counts whatever the status: a hook may answer errors with 200.
+
+        Args:
+            note: of the request.
+            seconds: in which it was answered.
+        """
         if isinstance(note.error, Unauthorized):
             self._refused(note, note.error)
-        if self._shows != "off" and (form := logs.current_format()) is not None:
+        if note.status >= self.lowest_status and (form := logs.current_format()) is not None:
             logs.writer.put(request_line(note, seconds, form))
 
     def _refused(self, note: RequestNote, error: Unauthorized) -> None:

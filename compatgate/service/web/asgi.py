@@ -126,7 +126,7 @@ class Front:
         """Count a request that is answered, and log it if it is worth a line."""
         seconds = perf_counter() - note.began
         self._service.metrics.answered(note.kind, seconds)
-        if note.status >= self._access.lowest_status:
+        if note.error is not None or note.status >= self._access.lowest_status:
             self._access.end(note, seconds)
 
     async def _answer(self, scope: Scope, note: RequestNote, receive: Receive, send: Send) -> None:

@@ -192,6 +192,18 @@ def test_the_servers_own_lines_have_the_same_format(server: Server) -> None:
     assert {"gunicorn.error", "uvicorn.error"} <= {line["logger"] for line in _lines(server)}
 
 
+def test_a_refused_token_counts_where_no_request_has_a_line(serve: Any) -> None:
+    server = serve("--access-log", "off")
+    wrong = {"Authorization": "Bearer cg_wrong"}
+    assert server.ask("GET", "/api/v1/targets", None, wrong).status == 401
+    metrics = server.ask("GET", "/metrics").body.decode()
+    assert 'compatgate_authentication_failures_total{reason="unknown"} 1.0' in metrics
+    server.stop()
+    text = "\n".join(server.log)
+    assert "refused: the token is unknown" in text
+    assert "compatgate.access" not in text
+
+
 def test_by_default_only_errors_have_a_line(serve: Any) -> None:
     server = serve()
     assert server.gate(STACK).status == 200
