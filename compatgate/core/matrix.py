@@ -20,11 +20,17 @@ from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.versions import Version, make_version, parse_version, same_release
+from compatgate.core.versions import (
+    Version,
+    format_parts,
+    make_version,
+    parse_version,
+    same_release,
+)
 from compatgate.errors import BadInput
 
 Operator = Literal["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]
-_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*([^\s=<>!~,]+)")
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*((?:\d+!)?[^\s=<>!~,]+)")
 
 
 class Clause(Struct, frozen=True, gc=False):
@@ -34,8 +40,13 @@ class Clause(Struct, frozen=True, gc=False):
     version: Version
 
     def allows(self, have: Version) -> bool:
-        """Return whether a version satisfies this clause. Pre-releases compare like any other."""
+        """Return whether a version satisfies this clause, as PEP 440 compares whole versions.
+
+        Pre-releases compare like any other.
+        """
         want = self.version
+        if have.whole or want.whole:
+            return _compare_whole(self.operator, _spell(want), _spell(have))
         match self.operator:
             case "==":
                 return self._is(have)
@@ -58,9 +69,24 @@ class Clause(Struct, frozen=True, gc=False):
                 return have.at(len(want.parts)) != want.parts
 
     def _is(self, have: Version) -> bool:
-        """Compare the release, and the build where the clause names one (``2.4.1+cu121``)."""
+        """Compare the release, and the label where the clause names one (``2.4.1+cu121``)."""
         want = self.version
-        return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
+        return have.key == want.key and (not want.local or have.local == want.local)
+
+
+def _spell(version: Version) -> str:
+    """Return a version as PEP 440 writes it."""
+    label = f"+{version.local}" if version.local else ""
+    return version.whole or format_parts(version.parts) + label
+
+
+@lru_cache(maxsize=4096)
+def _compare_whole(operator: Operator, want: str, have: str) -> bool:
+    """Compare versions of which numbers and label do not say all, like ``2.4.1.post1``."""
+    from packaging.specifiers import Specifier
+
+    bound = f"{operator[:2]}{want}.*" if operator.endswith("*") else f"{operator}{want}"
+    return Specifier(bound).contains(have, prereleases=True)
 
 
 class Constraint(Struct, frozen=True, gc=False):
@@ -141,7 +167,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
         wildcard = literal.endswith((".*", ".x"))
         if wildcard and operator not in ("==", "=", "!="):
             raise _constraint_error(component, text)
-        if version.local and operator not in ("==", "=", "!="):
+        if version.local and (wildcard or operator not in ("==", "=", "!=")):
             raise _constraint_error(
                 component, text, f"a build label goes with == or !=: =={literal}"
             )
@@ -152,7 +178,10 @@ def parse_constraint(component: str, text: str) -> Constraint:
         if match[1] is None and scheme in ("cuda", "python") and len(version.parts) == 2:
             wildcard = True  # a bare 12.4 names the series, as users and the driver API do
         name = "==" if operator == "=" else operator
-        clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
+        clause = Clause(f"{name}*" if wildcard else name, version)  # type: ignore[arg-type]
+        if wildcard and version.whole:
+            raise _constraint_error(component, text, f"{literal}: .* follows numbers alone")
+        clauses.append(clause)
     return Constraint(text, tuple(clauses))
 
 

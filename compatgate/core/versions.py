@@ -29,6 +29,8 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
         key: sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
         cuda: the CUDA that the component was built for, from its local version (``+cu121``).
         local: the local version label without the plus sign, ``""`` without a label.
+        whole: the version in the form of PEP 440, where its numbers and label do not say all of it
+            (an epoch, a pre-, post- or development release); else ``""``.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
     key: tuple[tuple[int, ...], int]
     cuda: CudaBuild | None = None
     local: str = ""
+    whole: str = ""
 
     @property
     def major(self) -> int:
@@ -67,6 +70,9 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.key == other.key
 
+    def __ne__(self, other: object) -> bool:  # a Struct's own compares identities
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.key)
 
@@ -90,12 +96,13 @@ def make_version(
     cuda: CudaBuild | None = None,
     local: str = "",
     prerelease: bool = False,
+    whole: str = "",
 ) -> Version:
     """Return a version from its parts; messages show ``text``."""
     end = len(parts)
     while end > 1 and parts[end - 1] == 0:
         end -= 1
-    return Version(text, parts, (parts[:end], 0 if prerelease else 1), cuda, local)
+    return Version(text, parts, (parts[:end], 0 if prerelease else 1), cuda, local, whole)
 
 
 def agree(one: Version, other: Version) -> bool:
@@ -272,8 +279,11 @@ def _split_integer(digits: str) -> tuple[int, ...] | None:
 def _make_library_version(text: str, parts: tuple[int, ...], label: str) -> Version:
     """Return a version that compares by three parts: the fourth is a build number."""
     local = label.lower()
-    three = make_version(text, parts[:3], cuda=cuda_of_label(local), local=local)
-    return Version(text, parts, three.key, three.cuda, local)
+    cuda = cuda_of_label(local)
+    if cuda and _LOCAL_CUDA.fullmatch(local):
+        local = f"cu{''.join(map(str, cuda))}"  # cuda12.4 and cu124 are one build
+    three = make_version(text, parts[:3], cuda=cuda, local=local)
+    return Version(text, parts, three.key, cuda, local)
 
 
 _PYTHON = re.compile(r"(?:[Pp]ython\s*)?(\d)\.(\d{1,2})(?:\.(\d{1,2}))?(?:(?:a|b|rc)\d+)?(t)?\+?")
@@ -329,16 +339,18 @@ def _parse_cxx(name: str, text: str) -> Version:
     return make_version(text, (int(match[1]),))
 
 
-_SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+([A-Za-z0-9.\-_]+))?")
+_SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\+([A-Za-z0-9.\-_]+))?")
+_EPOCH = 10**12
+"""Added to the first part for each epoch: no release of another epoch is equal, or near."""
 
 
 def _parse_pep440(name: str, text: str) -> Version:
     if match := _SIMPLE.fullmatch(text):
-        local = (match[2] or "").lower()
+        label = (match[2] or "").lower()
         if len(match[1]) > 60:
             raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121")
         parts = tuple(int(p) for p in match[1].split("."))
-        return make_version(text, parts, cuda=cuda_of_label(local), local=local)
+        return make_version(text, parts, cuda=cuda_of_label(label), local=_normalise_label(label))
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
 
@@ -347,13 +359,21 @@ def _parse_pep440(name: str, text: str) -> Version:
     except InvalidVersion:
         raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121") from None
     local = parsed.local or ""
+    first, *others = parsed.release
     return make_version(
         text,
-        parsed.release,
+        (first + parsed.epoch * _EPOCH, *others),
         cuda=cuda_of_label(local),
         local=local,
         prerelease=parsed.is_prerelease,
+        whole=str(parsed),
     )
+
+
+def _normalise_label(label: str) -> str:
+    """Return a label as PEP 440 compares it: ``acme-07`` is ``acme.7``."""
+    parts = re.split(r"[-_.]", label)
+    return ".".join(str(int(part)) if part.isdecimal() else part for part in parts)
 
 
 _PARSERS: dict[Scheme, _Parser] = {
