@@ -6,7 +6,7 @@ Constraints are written as ``>=535.104.05,<536`` or ``12.4.*``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
@@ -396,11 +396,14 @@ class EntryIndex:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._by_target: dict[str, dict[tuple[int, int] | None, list[Entry]]] = {}
+        self._revoked: dict[str, list[Entry]] = {}
         for entry in entries:
             cuda = entry.components.get("cuda")
             series = cuda.series if cuda else None
             for target in entry.targets:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
+                if entry.status == "revoked":
+                    self._revoked.setdefault(target, []).append(entry)
         self._specificities: dict[str, tuple[int, int]] = {}
 
     def matching(self, target: str, stack: Stack, pool: Pool) -> list[Entry]:
@@ -414,13 +417,31 @@ class EntryIndex:
             for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
             if entry.matches(stack, pool)
         }
-        if len(found) < 2:
-            return list(found.values())
-        return sorted(
-            found.values(),
-            key=lambda e: (self._specificity(e), target in e.targets, e.revision),
-            reverse=True,
-        )
+        return self._sort(target, found.values())
+
+    def revoked(self, target: str, stack: Stack) -> list[Entry]:
+        """Return revoked entries of a target that the stack's CUDA does not exclude, best first."""
+        if not self._revoked:
+            return []
+        cuda = stack.get("cuda")
+        found = {
+            entry.name: entry
+            for name in (target, ANY_TARGET)
+            for entry in self._revoked.get(name, ())
+            if cuda is None
+            or (series := entry.components.get("cuda")) is None
+            or series.series in (None, cuda.major_minor)
+        }
+        return self._sort(target, found.values())
+
+    def _sort(self, target: str, entries: Collection[Entry]) -> list[Entry]:
+        if len(entries) < 2:
+            return list(entries)
+        return sorted(entries, key=lambda entry: self.rank(entry, target), reverse=True)
+
+    def rank(self, entry: Entry, target: str) -> tuple[tuple[int, int], bool, int]:
+        """Return the rank of an entry among those of a target: the highest decides."""
+        return self._specificity(entry), target in entry.targets, entry.revision
 
     def _specificity(self, entry: Entry) -> tuple[int, int]:
         found = self._specificities.get(entry.name)

@@ -13,6 +13,7 @@ from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
+from compatgate.core.revocations import find_revocation
 from compatgate.core.rule import EVIDENCE, NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
@@ -97,16 +98,34 @@ def _report_unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) ->
 def revoked(context: RuleContext) -> RuleAnswer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
-    Fix: use the entry's replacement, or the nearest blessed entry.
+    A revocation also matches a stack that leaves out a part of the entry or the label of a build,
+    if nothing contradicts it: CUDA 12.1 and an unlabelled ``torch=2.4.1`` are ``2.4.1+cu121``.
+    The facts complete missing parts with the pins of the stack's frameworks. What stays open makes
+    the answer unknown. A part is known to be absent if the image was read without finding it, if a
+    lockfile does not list it, or if the stack is one of PyTorch, TensorFlow and JAX and the entry
+    is of another. A stack that states no part of the entry is not judged by it.
+
+    Fix: use the entry's replacement, or the nearest blessed entry; state the missing part.
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = context.deciding
-    if best is None:
-        return NOT_APPLICABLE
-    if best.status != "revoked":
-        return PASS
-    return (_status_problem(context, best, "fail"),)
+    found = find_revocation(context)
+    if found is None:
+        return PASS if context.deciding else NOT_APPLICABLE
+    if not found.doubts:
+        return (_status_problem(context, found.entry, "fail"),)
+    entry, doubts = found.entry, found.doubts
+    reason = f" ({entry.reason})" if entry.reason else ""
+    open_parts = "; ".join(f"{name} {doubts[name]}" for name in sort_components(doubts))
+    return (
+        Problem(
+            "unknown",
+            "entry",
+            f"this may be entry {entry.name}, which is revoked{reason}: {open_parts}",
+            have=entry.name,
+            need=f"state {', '.join(sort_components(doubts))}, or name the image to be read",
+        ),
+    )
 
 
 @rule("CG803", "deprecated", cause="matrix", reads=VERSIONS)

@@ -18,6 +18,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from compatgate import __version__
+from compatgate.core.matrix import Entry
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
@@ -49,6 +50,7 @@ EXTRAS = {
 _SKEW = timedelta(seconds=5)
 _SOON = timedelta(days=14)
 _LINKS = 1000
+_LISTED = 5
 
 
 class Subjects(Struct, frozen=True):
@@ -252,6 +254,21 @@ def _check_matrix(database: Database, overlays: Sequence[str] | None) -> Iterato
         return
     count = f"{len(snapshot.targets)} targets, {len(snapshot.entries)} entries"
     yield Check("matrix", "ok", f"revision {snapshot.revision}, {count}")
+    if exact := sorted(
+        entry.name for entry in snapshot.entries.values() if _names_whole_version(entry)
+    ):
+        listed = ", ".join(exact[:_LISTED]) + (", ..." if len(exact) > _LISTED else "")
+        what = f"entries that match one build or post-release alone: {listed}"
+        yield Check("versions", "ok", what)
+
+
+def _names_whole_version(entry: Entry) -> bool:
+    """Tell whether an entry names a post-release or a build that is not one for a CUDA."""
+    return any(
+        clause.version.whole or (clause.version.local and clause.version.cuda is None)
+        for constraint in entry.components.values()
+        for clause in constraint.clauses
+    )
 
 
 def _check_facts(overlays: Sequence[str] | None) -> Iterator[Check]:

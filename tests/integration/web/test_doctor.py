@@ -90,6 +90,23 @@ def test_a_sound_installation_has_no_failure(
     with_rows.close()
 
 
+def test_entries_that_match_one_build_alone_are_listed(
+    file: Path, tmp_path: Path, examine: Any, command: Command
+) -> None:
+    document = tmp_path / "own.yaml"
+    document.write_text(
+        "apiVersion: compatgate.dev/v1\nkind: Entry\nmetadata: {name: own-build}\nspec:\n"
+        "  {targets: [prod-a100], components: {torch: ==2.4.1+acme.7}, status: candidate,"
+        " reason: ours}\n"
+    )
+    status, _, err = command("matrix", "import", str(document), "--database", str(file))
+    assert (status, err) == (0, "")
+    _, checks = examine(str(file))
+    assert checks["versions"]["message"] == (
+        "entries that match one build or post-release alone: own-build"
+    )
+
+
 def _refusals(command: Command, run_serve: Callable[..., Any], url: str) -> list[tuple[int, str]]:
     """What check and serve say: exit status and their one line."""
     asked = ("check", "--target", "prod-a100", "--stack", "cuda=12.4", "--database", url)

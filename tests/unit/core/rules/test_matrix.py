@@ -1,5 +1,7 @@
 """CG801 to CG803: which entry decides, and the way to the nearest blessed one."""
 
+from itertools import combinations, product
+
 import pytest
 
 from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
@@ -284,3 +286,84 @@ def test_strictly_the_nearest_entry_is_one_that_names_the_packages(judge):
     verdict = judge(other, named, stack=f"{STACK},xformers=0.0.35", policy=STRICT)
     (finding,) = [f for f in verdict.findings if f.rule == "CG801"]
     assert "the nearest is named, which differs in xformers" in finding.message
+
+
+OPEN = Policy()
+REVOKED = {"cuda": "12.1.*", "torch": "==2.4.1+cu121", "cudnn": "9.1.*"}
+
+
+@pytest.mark.parametrize(
+    ("components", "stack", "expected"),
+    [
+        ({"torch": "==2.4.1+cu121"}, "torch=2.4.1+cu121", "fail"),
+        ({"torch": "==2.4.1+cu121"}, "cuda=12.1,torch=2.4.1", "fail"),
+        ({"torch": "==2.4.1+cu121"}, "torch=2.4.1", "unknown"),  # the index's wheel, assumed
+        ({"torch": "==2.4.1+cu121"}, "cuda=12.4,torch=2.4.1", None),
+        ({"torch": "==2.4.1+cu121"}, "torch=2.4.1+cu124", None),
+        ({"torch": "==2.4.1+cu121"}, "cuda=12.1,torch=2.4.0", None),
+        ({"torch": "==2.4.1+acme.7"}, "cuda=12.4,torch=2.4.1", "unknown"),
+        ({"torch": "==2.4.1+acme.7"}, "torch=2.4.1+acme.8", None),
+        (REVOKED, "cuda=12.1,torch=2.4.1,cudnn=9.1.0", "fail"),
+        (REVOKED, "cuda=12.1,torch=2.4.1", "unknown"),  # its wheel pins cuDNN 9.1.0
+        (REVOKED, "cuda=12.1,cudnn=9.1.0", "unknown"),
+        (REVOKED, "cuda=12.1,cudnn=9.1.0,tensorflow=2.18.0", None),
+        (REVOKED, "cuda=12.1,cudnn=9.1.0,vllm=0.6.0", "unknown"),  # it needs a torch
+        (REVOKED, "cuda=12.1,cudnn=9.1.0,torch=2.4.1+cpu", None),
+        (REVOKED | {"cudnn": "9.3.*"}, "cuda=12.1,torch=2.4.1", None),
+        (REVOKED, "cudnn=8.9.7,torch=2.4.1+cu121", None),
+        ({"torch": "~=2.4.0", "flash-attn": "==2.6.3"}, "torch=2.4.1+cu121", "unknown"),
+        ({"flash-attn": "==2.6.3"}, "torch=2.4.1+cu121", None),
+        ({"driver": "580.*", "flash-attn": "==2.6.3"}, "torch=2.4.1+cu121", None),
+    ],
+)
+def test_a_revocation_denies_what_it_names_and_leaves_open_what_may_be_it(
+    components, stack, expected, judge
+):
+    verdict = judge(entry("bad", "revoked", **components), stack=stack, policy=OPEN)
+    assert dict(said(verdict)).get("CG802") == expected
+
+
+def test_a_possible_revocation_names_the_entry_and_the_parts_to_state(judge):
+    verdict = judge(
+        entry("bad", "revoked", reason="NaN in attention", **REVOKED),
+        stack="cuda=12.1,torch=2.4.1",
+        policy=OPEN,
+    )
+    (finding,) = (f for f in verdict.findings if f.rule == "CG802")
+    assert "may be entry bad, which is revoked (NaN in attention)" in finding.message
+    assert "cudnn is not stated; torch 2.4.1 pins 9.1.0" in finding.message
+    assert finding.need == "state cudnn, or name the image to be read"
+
+
+def test_what_an_image_does_not_hold_is_absent(judge):
+    bad = entry("bad", "revoked", **{"torch": "~=2.4.0", "flash-attn": "==2.6.3"})
+    read = "torch=2.4.1+cu121,content=sha256:" + "0" * 64
+    assert said(judge(bad, stack=read, policy=OPEN)) == []
+
+
+def test_a_more_specific_blessing_decides_before_a_possible_revocation(judge):
+    blessed = entry("good", cuda="12.1.*", torch="==2.4.1", driver="580.*")
+    bad = entry("bad", "revoked", torch="==2.4.1+cu121", cudnn="9.1.*")
+    assert said(judge(blessed, bad, stack="cuda=12.1,torch=2.4.1")) == []
+    assert said(judge(bad, stack="cuda=12.1,torch=2.4.1", policy=OPEN)) == [("CG802", "unknown")]
+
+
+PARTS = {"cuda": "12.1", "cudnn": "9.1.0", "nccl": "2.20.5", "torch": "2.4.1+cu121"}
+BOUNDS = {"cuda": "12.1.*", "cudnn": "9.1.*", "nccl": "==2.20.5", "torch": "==2.4.1+cu121"}
+
+
+def test_no_part_and_no_label_left_out_gets_round_a_revocation(judge):
+    names = [set(some) for n in range(1, 5) for some in combinations(PARTS, n)]
+    for named, stated in product(names, names):
+        if not named & stated:
+            continue
+        bad = entry("bad", "revoked", **{name: BOUNDS[name] for name in named})
+        for label in ("+cu121", ""):
+            parts = {
+                name: PARTS[name].removesuffix("+cu121") + label * (name == "torch")
+                for name in stated
+            }
+            verdict = judge(bad, stack=",".join(f"{n}={v}" for n, v in parts.items()), policy=OPEN)
+            outcome = dict(said(verdict)).get("CG802")
+            assert outcome in ("fail", "unknown"), (named, parts)
+            assert outcome == "fail" or not (named <= stated and label), (named, parts)
