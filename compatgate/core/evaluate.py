@@ -134,8 +134,6 @@ def seal(
 ) -> Verdict:
     """Return the verdict of an assessment.
 
-    Its id is a digest of its basis and content, image included, without the time.
-
     Args:
         found: result of `assess`.
         policy: policy of the target.
@@ -144,8 +142,13 @@ def seal(
         basis: where the stack comes from.
     """
     verdict = replace(found, image=image, basis=basis)
-    digest = sha256(_encode((verdict, policy)))
-    return replace(verdict, id=f"vd_{digest[:32]}", decided_at=format_moment(now))
+    return replace(verdict, id=identify(verdict, policy), decided_at=format_moment(now))
+
+
+def identify(verdict: Verdict, policy: Policy) -> str:
+    """Return the id of a verdict: a digest of its content, without the time, and of the policy."""
+    digest = sha256(_encode((replace(verdict, id="", decided_at=""), policy)))
+    return f"vd_{digest[:32]}"
 
 
 def format_moment(moment: datetime) -> str:

@@ -32,7 +32,7 @@ def to_target(document: TargetDoc, gpus: Gpus) -> Target:
     return Target(
         name=document.metadata.name,
         pools=tuple(_pool(pool, gpus) for pool in document.spec.pools),
-        policy=_policy(document.spec.policy),
+        policy=to_policy(document.spec.policy),
     )
 
 
@@ -126,7 +126,8 @@ def _pool(spec: PoolSpec, gpus: Gpus) -> Pool:
     )
 
 
-def _policy(spec: PolicySpec) -> Policy:
+def to_policy(spec: PolicySpec) -> Policy:
+    """Return the policy of a target."""
     canary = CanaryPolicy(
         require=spec.canary.require,
         max_age_s=_seconds(spec.canary.max_age),

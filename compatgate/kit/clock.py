@@ -15,6 +15,8 @@ from compatgate.errors import BadInput
 
 TOLERANCE = timedelta(seconds=2)
 """The largest step back of the system's clock that is no fault."""
+SKEW = timedelta(minutes=1)
+"""The largest lead of another machine's clock that is no fault."""
 _log = logging.getLogger(__name__)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,10 +66,17 @@ class Attestations:
     Args:
         database: that has the verdicts.
         signing: of the operator.
+        still_holds: tells whether the gate would answer the question of a verdict alike now.
     """
 
-    def __init__(self, database: Database, signing: SigningOptions) -> None:
+    def __init__(
+        self,
+        database: Database,
+        signing: SigningOptions,
+        still_holds: Callable[[Mapping[str, Any]], bool],
+    ) -> None:
         self._database = database
+        self._still_holds = still_holds
         self._signing = signing
         self._lock = threading.Lock()
         self._signer: Signer | None = None
@@ -83,7 +90,7 @@ class Attestations:
 
         Raises:
             NotFound: the gate has no such verdict.
-            Conflict: the gate has no key, or the verdict cannot be attested.
+            Conflict: the gate has no key, the verdict cannot be attested, or it no longer holds.
             Unavailable: the key does not answer.
         """
         about = self._vouched(verdict_id)
@@ -148,6 +155,9 @@ class Attestations:
             what = f"the far gate {far} gave this verdict, not this gate"
             hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
             raise Conflict(what, field="id", value=verdict_id, hint=hint)
+        if not self._still_holds(msgspec.json.decode(stored)):
+            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
+            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
         return verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
 
     def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from compatgate.core.rules.caveats import some_pools
 from compatgate.core.stack import Stack, complete_stack, parse_stack
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.errors import BadInput, Conflict
+from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 
 _REMARKS = ("open", "conflicts", "unread", "unmeasured")
@@ -188,7 +189,7 @@ def verdict_content(
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)
     decided_at = parse_moment(verdict["decided_at"])
-    confirmed = max(confirmed_at or decided_at, decided_at)
+    confirmed = min(max(confirmed_at or decided_at, decided_at), clock.now())
     until = confirmed + valid_for
     if verdict["valid_until"]:
         until = min(until, parse_moment(verdict["valid_until"]))

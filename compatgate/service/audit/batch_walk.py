@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -25,12 +26,18 @@ from compatgate.service.gate.batches import (
     encode_values,
     hash_batch,
 )
+from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.repository import Verdict
 from compatgate.service.gate.verdict_bodies import read_body
 
 _SETTLED = timedelta(minutes=10)
 """No transaction stays open for so long."""
 _PER_QUERY = 500
+_MAX_STATEMENTS = 20_000
+_COLUMNS = NewDecision.__struct_fields__
+_VERDICT_ID = _COLUMNS.index("verdict_id")
+_OF_DECISION = [_COLUMNS.index(n) for n in ("target", "outcome", "allowed", "matrix_revision")]
+_OF_VERDICT = ("target", "verdict", "allowed", "matrix_revision")
 
 
 class SealedState(Struct, frozen=True):
@@ -65,6 +72,7 @@ class BatchWalk:
     def __init__(self, session: Session, state: SealedState, mixed: list[tuple[int, int]]) -> None:
         self._session = session
         self._mixed = mixed
+        self._statements: dict[str, tuple[Any, ...]] = {}
         self._heads: dict[str, tuple[int, str]] = {}
         self._ahead: dict[str, int] = {}
         self._anchored = dict[str, int]()
@@ -124,6 +132,7 @@ class BatchWalk:
         ):
             yield f"{span}: changed ({name})"
         yield from self._verdicts(row, claims, name)
+        yield from self._contradictions(values, first)
         self._heads[row.writer] = (row.sequence, stored)
         if row.sequence > self._anchored_at(row.writer):
             self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
@@ -157,6 +166,21 @@ class BatchWalk:
             if digest is not None and batch is None:  # an audit link brought it
                 continue
             yield f"verdict {verdict_id}: changed or missing ({name})"
+
+    def _contradictions(self, values: list[list[Any]], first: int) -> Iterator[str]:
+        """Compare decisions with their verdicts, each of which is read once."""
+        new = list({line[_VERDICT_ID] for line in values} - self._statements.keys())
+        if len(self._statements) + len(new) > _MAX_STATEMENTS:
+            self._statements.clear()
+            new = list({line[_VERDICT_ID] for line in values})
+        with suppress(DamagedContent):  # which the batch that brought it reports
+            for key, body in decisions.read_bodies(self._session, new).items():
+                known = all(name in body for name in _OF_VERDICT)
+                self._statements[key] = tuple(body[n] for n in _OF_VERDICT) if known else ()
+        for place, line in enumerate(values):
+            statement = self._statements.get(line[_VERDICT_ID])
+            if statement and statement != tuple(line[column] for column in _OF_DECISION):
+                yield f"decision {first + place}: contradicts verdict {line[_VERDICT_ID]}"
 
     def _claims(self, batch: int, verdict_id: str) -> str | None:
         query = select(StoredBatch.verdicts).where(StoredBatch.id == batch)

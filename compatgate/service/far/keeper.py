@@ -184,6 +184,7 @@ class BundleStore:
         trusted = read_trusted(answer.value, name, self.options.keys)
         if present is not None and trusted.version < present.trusted.version:
             _refuse_older(trusted, present.trusted)
+        trusted.bundle.payload.require_valid()
         new = AppliedBundle.of(trusted)
         with self._locked():
             stored = present_bundle(self.path, self.options.keys)
@@ -209,8 +210,7 @@ class BundleStore:
 
 def _refuse_older(given: TrustedBundle, present: TrustedBundle) -> None:
     raise BundleRefused(
-        f"the bundle is older (revision {given.version[0]}, evidence {given.version[1]}) than the"
-        f" stored bundle (revision {present.version[0]}, evidence {present.version[1]})",
+        f"the bundle is older ({given.version}) than the stored bundle ({present.version})",
         field="bundle",
         hint="the bundle is a replay, or the central gate was restored from a backup; after a"
         f" restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
@@ -264,8 +264,9 @@ class BundleKeeper:
         """Check that the bundle is recent enough to decide on.
 
         Raises:
-            Unavailable: it is older than the operator allows.
+            Unavailable: it is older than the operator allows, or its validity has ended.
         """
+        self.present.trusted.bundle.payload.require_valid()
         most = self._store.options.max_stale.total_seconds()
         if self.age_s() <= most:
             return

@@ -11,13 +11,17 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from sqlalchemy.orm import Session
 
+from compatgate.core.evaluate import identify
 from compatgate.core.performance import sha256
+from compatgate.core.request import Policy
+from compatgate.core.rule import Verdict
+from compatgate.documents.convert import to_policy
+from compatgate.documents.specs import TargetDoc
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
@@ -29,6 +33,7 @@ from compatgate.service.far.schemas import (
     DeliveryRequest,
     name_caller,
 )
+from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.batches import (
@@ -39,14 +44,14 @@ from compatgate.service.gate.batches import (
     hash_batch,
 )
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.matrix import revisions
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
 PATIENCE_SECONDS = 5.0
 """Maximum wait of a delivery for earlier ones."""
 _TOGETHER = 50
 """Requests of one transaction."""
-_LATEST = timedelta(days=1)
-"""Maximum lead of a far gate's clock."""
+_MAX_POLICIES = 4096
 
 
 class ChainForked(Conflict):
@@ -61,14 +66,10 @@ class ChainGap(Conflict):
     slug = "chain-gap"
 
 
-class _Statement(Struct, frozen=True):
-    """The members of a verdict that delivery reads."""
+class VerdictMismatch(Conflict):
+    """A delivered verdict is not what its id or its decision says."""
 
-    id: str
-    verdict: str
-    allowed: bool
-    target: str | None
-    matrix_revision: int
+    slug = "verdict-mismatch"
 
 
 class _Waiting:
@@ -102,6 +103,7 @@ class DeliveryDesk:
         self._queue: deque[_Waiting] = deque()
         self._writer: _ChainWriter | None = None
         self._anchors = Anchors(database)
+        self._policies: dict[tuple[str, int], Policy] = {}
 
     def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
         """Store the batches that are new; return once they are on disk.
@@ -116,15 +118,18 @@ class DeliveryDesk:
             BadInput: a batch contradicts itself, or its hash is not that of its content.
             ChainForked: another batch of this writer and sequence is stored.
             ChainGap: the batch before is not stored.
+            VerdictMismatch: a verdict is not what its id or its decision says.
             Unavailable: the database does not answer, or too many deliveries wait.
         """
         _require_owner(request.writer, caller)
         caller.require_targets(
             {one.target for batch in request.batches for one in batch.decisions if one.target}
         )
-        deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
         if (refusal := self._database.outage()) is not None:
             raise refusal
+        for place, batch in enumerate(request.batches):
+            self._check_verdicts(batch, f"batches[{place}]")
+        deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
         waiting = _Waiting(deliveries)
         self._wait_for(waiting)
         if waiting.error is not None:
@@ -134,6 +139,62 @@ class DeliveryDesk:
             self._anchors.note(last.writer, last.sequence, last.hash)
         known = len(deliveries) - waiting.stored
         return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
+
+    def _check_verdicts(self, sent: DeliveredBatch, field: str) -> None:
+        """Check that each verdict has its id, and that decisions say what their verdicts say.
+
+        Raises:
+            BadInput: a verdict cannot be read.
+            VerdictMismatch: another answer is planted under an id, or a decision contradicts it.
+        """
+        with self._database.reading() as session:
+            found = {
+                key: self._read_verdict(session, key, body, f"{field}.verdicts.{key}")
+                for key, body in sent.verdicts.items()
+            }
+            others = list({one.verdict_id for one in sent.decisions} - found.keys())
+            stored = decisions.read_bodies(session, others)
+        found |= {key: msgspec.convert(body, Verdict) for key, body in stored.items()}
+        for one in sent.decisions:
+            verdict = found.get(one.verdict_id)  # without one, the database refuses the batch
+            if verdict is not None and not _agree(one, verdict):
+                what = "the decision contradicts its verdict"
+                raise VerdictMismatch(what, field=f"{field}.decisions", value=one.verdict_id)
+
+    def _read_verdict(self, session: Session, key: str, body: str, field: str) -> Verdict:
+        try:
+            found = msgspec.json.decode(body, type=Verdict)
+            whole = msgspec.json.decode(body) == msgspec.to_builtins(found.to_json())
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise BadInput("is not a verdict", field=field) from None
+        policy = self._find_policy(session, found)
+        if not whole or found.id != key or identify(found, policy) != key:
+            raise VerdictMismatch(
+                "the verdict does not have this id",
+                field=field,
+                value=found.id,
+                hint="the far gate may have another version: upgrade it",
+            )
+        return found
+
+    def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
+        """Return the policy of a verdict's target at its revision.
+
+        Raises:
+            ChainGap: the target was not in the matrix.
+        """
+        if verdict.target is None:
+            return Policy()
+        key = verdict.target, verdict.matrix_revision
+        if key not in self._policies:
+            document = revisions.find_document_at(session, "Target", *key)
+            if not isinstance(document, TargetDoc):
+                what = f"target {key[0]} is not in revision {key[1]} of this gate's matrix"
+                raise ChainGap(what, field="verdicts", value=verdict.id, hint="start a new chain")
+            if len(self._policies) >= _MAX_POLICIES:
+                self._policies.clear()
+            self._policies[key] = to_policy(document.spec.policy)
+        return self._policies[key]
 
     def _wait_for(self, waiting: _Waiting) -> None:
         """Wait until a request is stored, by this thread or by another one.
@@ -298,7 +359,6 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
     if sent.sequence == 1 and sent.previous != FIRST_PREVIOUS:
         what = "the first batch continues none"
         raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
-    _check_verdicts(sent, field)
     far_gate = request.writer.rpartition(":")[0]
     lines = [decision_values(_to_decision(one, field, far_gate)) for one in sent.decisions]
     content = encode_values(lines)
@@ -317,10 +377,10 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
 
 
 def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecision:
-    if one.decided_at > clock.now() + _LATEST:
-        hint = "set the clock of the far gate"
+    if one.decided_at > clock.now() + clock.SKEW:
+        hint = "set the clock of the far gate; it delivers once that time has come"
         at = clock.iso(one.decided_at)
-        raise BadInput("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
+        raise Unavailable("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
     if one.asked_by != name_caller(one.asked_by.rpartition("@")[0], far_gate):
         what, hint = "does not name the far gate", f"the caller, and @{far_gate}"
         raise BadInput(what, field=f"{field}.asked_by", value=one.asked_by, hint=hint)
@@ -331,31 +391,6 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
     return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
 
 
-def _check_verdicts(sent: DeliveredBatch, field: str) -> None:
-    """Check that verdicts are JSON, and say what their decisions say.
-
-    Raises:
-        BadInput: one does not.
-    """
-    stated = {key: _read_verdict(key, body, field) for key, body in sent.verdicts.items()}
-    for one in sent.decisions:
-        verdict = stated.get(one.verdict_id)
-        if verdict is not None and not _agree(one, verdict):
-            what = "the decision contradicts its verdict"
-            raise BadInput(what, field=f"{field}.decisions", value=one.verdict_id)
-
-
-def _agree(one: DeliveredDecision, verdict: _Statement) -> bool:
-    said = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
-    return said == (one.outcome, one.allowed, one.target, one.matrix_revision)
-
-
-def _read_verdict(key: str, body: str, field: str) -> _Statement:
-    place = f"{field}.verdicts.{key}"
-    try:
-        found = msgspec.json.decode(body, type=_Statement)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BadInput(f"is not a verdict: {error}", field=place) from None
-    if found.id != key:
-        raise BadInput("does not match the id of the verdict", field=place, value=found.id)
-    return found
+def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:
+    stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
+    return stated == (one.outcome, one.allowed, one.target, one.matrix_revision)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,7 @@ from compatgate.service.gate.snapshot import (
     LARGEST_BUNDLE,
     Bundle,
     Envelope,
+    Payload,
     load_bundle,
     open_bundle,
     seal_bundle,
@@ -43,6 +44,10 @@ from compatgate.strict_json import DECODE_ERRORS
 if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer, SSlibKey
 
+VALID_FOR = timedelta(days=1)
+"""How long decisions may rest on a bundle that the gate serves."""
+_ISSUE_EVERY = timedelta(hours=1)
+"""Between two issues of an unchanged bundle: each far gate downloads every one."""
 _LARGEST_KEY = 256 * 1024
 _MAX_SIGNATURES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -54,6 +59,23 @@ class BundleRefused(CompatgateError):
     status = 422
     exit_code = 2
     slug = "bundle-refused"
+
+
+class BundleVersion(NamedTuple):
+    """The version of a bundle; each part grows.
+
+    Attributes:
+        revision: of the matrix.
+        evidence: number of judged and of discarded runs together.
+        issue: number of the period in which it was signed.
+    """
+
+    revision: int
+    evidence: int
+    issue: int = 0
+
+    def __str__(self) -> str:
+        return f"revision {self.revision}, evidence {self.evidence}, issue {self.issue}"
 
 
 class TrustedBundle(Struct, frozen=True):
@@ -70,28 +92,33 @@ class TrustedBundle(Struct, frozen=True):
     content: bytes
 
     @property
-    def version(self) -> tuple[int, int]:
-        """Return revision of the matrix, and number of judged and discarded runs; both grow."""
+    def version(self) -> BundleVersion:
+        """Return what grows with each newer bundle."""
         payload = self.bundle.payload
-        return payload.revision, payload.evidence_number + payload.discards
+        number = payload.evidence_number + payload.discards
+        return BundleVersion(payload.revision, number, payload.issue)
 
     @property
     def etag(self) -> str:
         """Return the entity tag under which the gate serves this bundle."""
-        return bundle_etag(*self.version, self.bundle.payload.facts, self.key_id)
+        return bundle_etag(self.version, self.bundle.payload.facts, self.key_id)
 
 
-def bundle_etag(revision: int, evidence: int, facts: str, key_id: str) -> str:
-    """Return the entity tag of a bundle.
-
-    Args:
-        revision: of the matrix.
-        evidence: number of judged and of discarded runs together.
-        facts: digest of the facts.
-        key_id: of the signing key.
-    """
+def bundle_etag(version: BundleVersion, facts: str, key_id: str) -> str:
+    """Return the entity tag of a bundle, of the digest of its facts and the id of its key."""
     digest = hashlib.sha256(f"{facts} {key_id}".encode()).hexdigest()[:16]
-    return f'"b{revision}.{evidence}.{digest}"'
+    return f'"b{version.revision}.{version.evidence}.{version.issue}.{digest}"'
+
+
+def issue_bundle(payload: Payload, valid_for: timedelta | None) -> Payload:
+    """Return the content of a bundle with the time of its issue, and the end of its validity."""
+    now = clock.now()
+    until = now + valid_for if valid_for else None
+    return replace(payload, issue=_current_issue(), issued_at=now, valid_until=until)
+
+
+def _current_issue() -> int:
+    return int(clock.now().timestamp() // _ISSUE_EVERY.total_seconds())
 
 
 def sign_bundle(content: bytes, signer: Signer) -> bytes:
@@ -186,11 +213,15 @@ def load_checked_bundle(path: str, key_files: Sequence[str]) -> Bundle:
     Raises:
         BadInput: the file or a key cannot be used.
         BundleRefused: no trusted key signed it.
+        Unavailable: its validity has ended.
     """
     if not key_files:
-        return load_bundle(path)
-    keys = read_bundle_keys(key_files)
-    return read_trusted(read_bytes(path, "--bundle", LARGEST_BUNDLE), path, keys).bundle
+        found = load_bundle(path)
+    else:
+        content = read_bytes(path, "--bundle", LARGEST_BUNDLE)
+        found = read_trusted(content, path, read_bundle_keys(key_files)).bundle
+    found.payload.require_valid()
+    return found
 
 
 # --- serving --------------------------------------------------------------------------------
@@ -232,7 +263,8 @@ class BundleSource:
         """Return the entity tag of the current bundle, signed with a key."""
         snapshot = self._snapshots.current()
         number = snapshot.evidence + snapshot.discards
-        return bundle_etag(snapshot.revision, number, self._facts.digest, key_id)
+        version = BundleVersion(snapshot.revision, number, _current_issue())
+        return bundle_etag(version, self._facts.digest, key_id)
 
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
@@ -254,11 +286,13 @@ class BundleSource:
                 payload = make_bundle_payload(
                     session, self._facts, self._overlays, None, self._snapshots.suites
                 )
+            payload = issue_bundle(payload, VALID_FOR)
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
             content = _encode(replace(sealed, signatures=signatures))
             number = payload.evidence_number + payload.discards
-            etag = bundle_etag(payload.revision, number, payload.facts, key_id)
+            version = BundleVersion(payload.revision, number, payload.issue)
+            etag = bundle_etag(version, payload.facts, key_id)
             self._served = ServedBundle(etag, content, gzip.compress(content, 6, mtime=0))
             return self._served
 
@@ -275,8 +309,8 @@ class PulledBundle(Struct, frozen=True):
         changed: whether the file has other content.
     """
 
-    before: tuple[int, int] | None
-    after: tuple[int, int]
+    before: BundleVersion | None
+    after: BundleVersion
     changed: bool
 
 
@@ -294,12 +328,13 @@ def apply_bundle(
 
     Raises:
         BundleRefused: the new bundle is older than the present one.
+        Unavailable: its validity has ended.
         BadInput: the file cannot be written.
     """
+    new.bundle.payload.require_valid()
     if present is not None and new.version < present.version and not allow_older:
-        old, given = _describe(present.version), _describe(new.version)
         raise BundleRefused(
-            f"the bundle is older ({given}) than the stored bundle ({old})",
+            f"the bundle is older ({new.version}) than the stored bundle ({present.version})",
             field="bundle",
             hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
             " use --allow-older once",
@@ -343,7 +378,3 @@ def bundle_age(path: str) -> timedelta:
         reason = error.strerror or str(error)
         raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
     return clock.now() - confirmed
-
-
-def _describe(version: tuple[int, int]) -> str:
-    return f"revision {version[0]}, evidence {version[1]}"

@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
+from compatgate.kit import clock
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.service.gate_client import Operations, open_gate
@@ -14,7 +16,7 @@ from compatgate.service.gate_client import Operations, open_gate
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.service.gate.bundles import PulledBundle
+    from compatgate.service.gate.bundles import BundleVersion, PulledBundle
     from compatgate.service.gate.snapshot import Bundle
 
 _LARGEST_KEY = 256 * 1024
@@ -52,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--signing-public-key",
         metavar="FILE",
         help="public key (PEM) of an external signing key",
+    )
+    export.add_argument(
+        "--valid",
+        metavar="DURATION",
+        help="sign an end of its validity, for example 7d (default: none)",
     )
     add_database(export)
     _add_pull(
@@ -119,8 +126,11 @@ def _export(args: argparse.Namespace) -> int:
     from compatgate.kit.cli.output import write_output
 
     make = _signer(args)
+    if args.valid and make is None:
+        raise BadInput("needs --sign", field="--valid", value=args.valid)
+    valid_for = parse_duration(args.valid, field="--valid") if args.valid else None
     with open_gate(args) as gate:
-        content = gate.export_bundle(revision=args.revision)
+        content = gate.export_bundle(args.revision, issued=make is not None, valid_for=valid_for)
     if make is not None:
         from compatgate.service.gate.bundles import sign_bundle
 
@@ -181,17 +191,16 @@ def _pull_once(args: argparse.Namespace, keys: Any) -> int:
 def _change(pulled: PulledBundle) -> str:
     if not pulled.changed:
         return "unchanged"
-    return f"was revision {pulled.before[0]}" if pulled.before else "new"
+    return f"was revision {pulled.before.revision}" if pulled.before else "new"
 
 
 def _print_pulled(
-    args: argparse.Namespace, version: tuple[int, int], said: str, *, changed: bool
+    args: argparse.Namespace, version: BundleVersion, said: str, *, changed: bool
 ) -> None:
-    revision, evidence = version
     if args.format == "json":
-        print_json({"revision": revision, "evidence": evidence, "changed": changed})
+        print_json({"revision": version.revision, "evidence": version.evidence, "changed": changed})
     else:
-        print(f"{args.to}: revision {revision} ({said})")
+        print(f"{args.to}: revision {version.revision} ({said})")
 
 
 def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
@@ -217,6 +226,8 @@ def _show(args: argparse.Namespace) -> int:
         "format": payload.format,
         "revision": payload.revision,
         "made_at": payload.made_at,
+        "issued_at": clock.iso(payload.issued_at) if payload.issued_at else None,
+        "valid_until": clock.iso(payload.valid_until) if payload.valid_until else None,
         "targets": kinds["Target"],
         "entries": kinds["Entry"],
         "waivers": kinds["Waiver"],

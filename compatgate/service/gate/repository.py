@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     and_,
     func,
+    not_,
     or_,
     select,
 )
@@ -37,7 +38,7 @@ from compatgate.kit.database.tables import (
     page,
     to_plain,
 )
-from compatgate.service.gate.batches import StoredBatch, far_gate_of
+from compatgate.service.gate.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
@@ -166,8 +167,17 @@ def find_far_gate(session: Session, verdict_id: str) -> str | None:
 
 
 def last_given_at(session: Session, verdict_id: str) -> datetime | None:
-    """Return the time when a verdict was last given; None: its decisions were deleted."""
-    query = select(func.max(Decision.decided_at)).where(Decision.verdict_id == verdict_id)
+    """Return when this gate last gave a verdict; None: its decisions were deleted.
+
+    Decisions that a far gate delivered do not count.
+    """
+    query = (
+        select(Decision.decided_at)
+        .join(StoredBatch, StoredBatch.id == Decision.id // NUMBERS)
+        .where(Decision.verdict_id == verdict_id, not_(StoredBatch.writer.contains(":")))
+        .order_by(Decision.id.desc())
+        .limit(1)
+    )
     last: datetime | None = session.execute(query).scalar()
     return last
 

@@ -13,14 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from compatgate.core.evaluate import format_moment
+from compatgate.core.evaluate import assess, format_moment
 from compatgate.core.facts import Facts
 from compatgate.core.rule import Finding, Verdict
+from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
@@ -404,23 +405,54 @@ class Gate:
         self._log.rehearse()
         return self.check_ready()
 
-    def export_bundle(self, *, revision: int | None = None) -> bytes:
+    def export_bundle(
+        self,
+        revision: int | None = None,
+        *,
+        issued: bool = False,
+        valid_for: timedelta | None = None,
+    ) -> bytes:
         """Return a bundle as bytes: the matrix, evidence and overlays.
 
         Args:
             revision: of the matrix; None: the latest.
+            issued: the bundle is to be signed, and says when it was issued.
+            valid_for: how long decisions may rest on an issued bundle; None: for ever.
 
         Raises:
             NotFound: the revision does not exist.
         """
+        from compatgate.service.gate.bundles import issue_bundle
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
 
         with self.database.reading() as session:
-            return seal_bundle(
-                make_bundle_payload(
-                    session, self.facts, self._overlays, revision, self.snapshots.suites
-                )
+            payload = make_bundle_payload(
+                session, self.facts, self._overlays, revision, self.snapshots.suites
             )
+        return seal_bundle(issue_bundle(payload, valid_for) if issued else payload)
+
+    def still_holds(self, verdict: Mapping[str, Any]) -> bool:
+        """Tell whether the question of a stored verdict has the same answer now.
+
+        Args:
+            verdict: as JSON. One about described pools rests on the facts alone.
+        """
+        snapshot = self.snapshots.current()
+        if verdict["target"] is None:
+            return bool(verdict["facts"] == snapshot.facts.digest)
+        target = snapshot.targets.get(verdict["target"])
+        if target is None:
+            return False
+        stack = parse_stack(verdict["stack"], image=verdict["image"])
+        found = assess(
+            stack,
+            target,
+            facts=snapshot.facts,
+            matrix=snapshot.matrix,
+            now=clock.now(),
+            with_fixes=False,
+        )
+        return (found.verdict, found.allowed) == (verdict["verdict"], verdict["allowed"])
 
     def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()

@@ -18,6 +18,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -36,6 +37,7 @@ from compatgate.documents.convert import pause_garbage_collection, to_entry, to_
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
 from compatgate.errors import BadInput, NotFound, Unavailable
+from compatgate.kit import clock
 from compatgate.strict_json import DECODE_ERRORS
 
 T = TypeVar("T")
@@ -284,6 +286,9 @@ class Payload(Struct, frozen=True):
         evidence_number: number of the latest judged run; 0: unknown, or there is none.
         discards: number of the latest run that a person discarded.
         suites: definitions of the suites that the judged runs are of.
+        issue: grows with time, so that an older bundle of a revision is known; 0: not issued.
+        issued_at: when the gate signed it.
+        valid_until: no decision rests on it afterwards; None: for ever.
     """
 
     format: int
@@ -296,6 +301,29 @@ class Payload(Struct, frozen=True):
     evidence_number: int = 0
     discards: int = 0
     suites: dict[str, SuiteDefinition] = {}
+    issue: int = 0
+    issued_at: datetime | None = None
+    valid_until: datetime | None = None
+
+    def require_valid(self) -> None:
+        """Check the period in which decisions may rest on the bundle.
+
+        Raises:
+            Unavailable: it was issued in the future, or its validity has ended.
+        """
+        now = clock.now()
+        if self.issued_at is not None and self.issued_at > now + clock.SKEW:
+            raise Unavailable(
+                f"the bundle was issued in the future, at {clock.iso(self.issued_at)}",
+                field="bundle",
+                hint="synchronize the clocks of this machine and of the gate (NTP)",
+            )
+        if self.valid_until is not None and self.valid_until < now:
+            raise Unavailable(
+                f"the bundle expired at {clock.iso(self.valid_until)}",
+                field="bundle",
+                hint="get the current one from its gate: an older bundle may be a replay",
+            )
 
 
 class Envelope(Struct, frozen=True, rename="camel"):

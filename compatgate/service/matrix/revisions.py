@@ -220,6 +220,22 @@ def _select_versions_at(number: int) -> Any:
     return query.where(DocumentChange.after.is_not(None))
 
 
+def find_document_at(session: Session, kind: Kind, name: str, number: int) -> Document | None:
+    """Return a document at a revision; None: it was not there, or the revision is yet to come."""
+    query = (
+        select(DocumentChange.after)
+        .where(
+            DocumentChange.kind == kind,
+            DocumentChange.name == name,
+            DocumentChange.revision <= number,
+        )
+        .order_by(DocumentChange.revision.desc())
+        .limit(1)
+    )
+    text = session.execute(query).scalar()
+    return decode(kind, text) if text else None
+
+
 def read_versions_since(session: Session, number: int) -> Iterator[DocumentVersion]:
     """Yield the versions of documents after a revision, in order; None: deleted."""
     query = select(

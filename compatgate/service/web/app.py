@@ -309,7 +309,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         open_library(settings.overlays),
         _description,
         logs.LogListeners(settings.max_listeners),
-        Attestations(gate.database, settings.signing),
+        Attestations(gate.database, settings.signing, gate.still_holds),
         Identity(gate.database, settings.identity),
         RequestLimits(settings.failed, settings.rate),
         ManifestChecks(gate, settings.admission),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from attest_keys import payload_of, signer_of
 from sqlalchemy import select
 
 from compatgate.errors import Conflict, NotFound
+from compatgate.kit import clock
 from compatgate.service.attestations.service import Attestations, SigningOptions
-from compatgate.service.gate.batches import StoredBatch, decode_claims
+from compatgate.service.far.log import make_requests
+from compatgate.service.far.schemas import DeliveryRequest
+from compatgate.service.gate.batch_store import Delivery
+from compatgate.service.gate.batches import StoredBatch, WriterChain, decode_claims
+from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.tokens.principal import Principal
 
 QUESTION = {
     "target": "prod-a100",
@@ -22,7 +31,8 @@ QUESTION = {
 @pytest.fixture
 def attestations(stocked: Gate) -> Attestations:
     signer = signer_of()
-    return Attestations(stocked.database, SigningOptions(lambda: signer, (signer.public_key,)))
+    options = SigningOptions(lambda: signer, (signer.public_key,))
+    return Attestations(stocked.database, options, stocked.still_holds)
 
 
 def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:
@@ -64,3 +74,31 @@ def test_what_is_not_stored_or_is_a_what_if_is_not_attested(
     asked = {**QUESTION, "set": {"driver": "580.95.05"}}
     with pytest.raises(Conflict):
         attestations.attest(stocked.decide(asked, asked_by="ci", source="rest").id)
+
+
+def test_a_verdict_that_no_longer_holds_is_not_signed_again(
+    stocked: Gate, attestations: Attestations
+) -> None:
+    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    attestations.attest(verdict.id)
+    (name,) = set(verdict.entries.values())
+    document = stocked.matrix.get("Entry", name).document
+    revoked = {**document, "spec": {**document["spec"], "status": "revoked"}}
+    stocked.matrix.change("Entry", name, revoked, Authorship("boss", "wrong sums"))
+    with pytest.raises(Conflict, match="no longer holds"):
+        attestations.attest(verdict.id)
+
+
+def test_only_decisions_of_this_gate_confirm_a_verdict(
+    stocked: Gate, attestations: Attestations
+) -> None:
+    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    row = stocked.history.list_decisions(limit=1).items[0]
+    later = clock.now() - timedelta(seconds=1)
+    said = {name: getattr(row, name) for name in NewDecision.__struct_fields__}
+    chain = WriterChain("far-1")
+    made = chain.make([NewDecision(**{**said, "asked_by": "x@far-1", "decided_at": later})], {})
+    (sent,) = make_requests([Delivery(made, {}, late=True)])
+    sent = msgspec.json.decode(msgspec.json.encode(sent), type=DeliveryRequest)
+    assert stocked.deliveries.receive(sent, Principal("far-1", frozenset({"deliver"}))).stored == 1
+    assert predicate(attestations, verdict.id)["confirmedAt"] == verdict.decided_at

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from secrets import token_hex
@@ -17,9 +17,10 @@ import pytest
 from attest_keys import signer_of
 
 from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit import clock
 from compatgate.service.attestations.keys import read_keys
 from compatgate.service.far.gate import NoDatabase, ReadOnlyGate
-from compatgate.service.far.keeper import BundleOptions, BundleStore
+from compatgate.service.far.keeper import BundleKeeper, BundleOptions, BundleStore
 from compatgate.service.far.log import Central, FarLog
 from compatgate.service.gate.batches import FIRST_PREVIOUS
 from compatgate.service.gate.bundles import BundleRefused, sign_bundle
@@ -223,9 +224,11 @@ def test_a_gate_without_a_database_says_where_to_ask(tmp_path: Path) -> None:
 # --- bundles ------------------------------------------------------------------------------------
 
 
-def make_bundle(revision: int, evidence: int = 0, *, format_: int = BUNDLE_FORMAT) -> bytes:
+def make_bundle(
+    revision: int, evidence: int = 0, *, format_: int = BUNDLE_FORMAT, **others: Any
+) -> bytes:
     return seal_bundle(
-        Payload(format_, revision, None, "facts", (), (), (), evidence_number=evidence)
+        Payload(format_, revision, None, "facts", (), (), (), evidence_number=evidence, **others)
     )
 
 
@@ -268,7 +271,7 @@ def test_the_last_good_bundle_stays_until_a_better_one_comes(
         assert store.path.read_bytes() == good
         found = store.read()
         assert found is not None
-        assert found.trusted.version == (5, 3)
+        assert found.trusted.version == (5, 3, 0)
     stand.bundle = sign_bundle(make_bundle(6, 3), trusted)
     newer = store.poll(present)
     assert newer is not None
@@ -278,3 +281,39 @@ def test_the_last_good_bundle_stays_until_a_better_one_comes(
         store.poll(present)
     store.path.write_bytes(make_bundle(7))
     assert store.read() is None, "a file that nobody signed is no bundle"
+
+
+def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
+    stand: Stand, store: BundleStore, signers: Sequence[Any]
+) -> None:
+    now, hour = clock.now(), timedelta(hours=1)
+
+    def issued(number: int, at: datetime) -> bytes:
+        found = make_bundle(5, issue=number, issued_at=at, valid_until=at + 24 * hour)
+        return sign_bundle(found, signers[0])
+
+    for at, says in ((now - 25 * hour, "expired at"), (now + hour, "issued in the future")):
+        stand.bundle = issued(7, at)
+        with pytest.raises(Unavailable, match=says):
+            store.poll(None)
+        assert not store.path.exists()
+    stand.bundle = issued(9, now - hour)
+    present = store.poll(None)
+    stand.bundle = issued(8, now - 2 * hour)
+    with pytest.raises(BundleRefused, match=r"is older \(revision 5, evidence 0, issue 8"):
+        store.poll(present)
+
+
+def test_no_decision_rests_on_a_bundle_whose_validity_has_ended(
+    store: BundleStore, signers: Sequence[Any]
+) -> None:
+    until = clock.now() + timedelta(seconds=0.3)
+    content = sign_bundle(make_bundle(5, issued_at=clock.now(), valid_until=until), signers[0])
+    store.path.write_bytes(content)
+    present = store.read()
+    assert present is not None
+    keeper = BundleKeeper(store, present, lambda _: None)
+    keeper.require_usable()
+    sleep(0.4)
+    with pytest.raises(Unavailable, match="the bundle expired at"):
+        keeper.require_usable()

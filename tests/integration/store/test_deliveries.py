@@ -13,21 +13,44 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.core.evaluate import identify
+from compatgate.core.rule import CheckedRules, Verdict
+from compatgate.documents.convert import to_policy
+from compatgate.documents.specs import TargetDoc, decode
+from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.far.log import make_requests
-from compatgate.service.far.receiving import ChainForked, ChainGap, DeliveryDesk
+from compatgate.service.far.receiving import ChainForked, ChainGap, DeliveryDesk, VerdictMismatch
 from compatgate.service.far.schemas import DeliveryRequest
 from compatgate.service.gate.batch_store import Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.matrix.revisions import Edit, make_revision
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 FAR = Principal("far-1", frozenset({"deliver"}))
-IDS = [f"vd_{number:032x}" for number in range(9)]
+TARGET = decode(
+    "Target",
+    '{"apiVersion": "compatgate.dev/v1", "kind": "Target", "metadata": {"name": "prod"}, "spec":'
+    ' {"pools": [{"name": "a", "gpu": "A100", "driver": "580.65.06"}]}}',
+)
+assert isinstance(TARGET, TargetDoc)
+
+
+def verdict_of(number: int, **others: Any) -> Verdict:
+    """Return a verdict of the target `prod`, with its id."""
+    found = Verdict(
+        "", "pass", True, "enforce", "prod", (), CheckedRules(), {"n": number}, (), 1, "facts"
+    )
+    found = msgspec.structs.replace(found, **others)
+    return msgspec.structs.replace(found, id=identify(found, to_policy(TARGET.spec.policy)))
+
+
+VERDICTS = [verdict_of(number) for number in range(9)]
+IDS = [verdict.id for verdict in VERDICTS]
 
 
 def decision(number: int, verdict: int = 1, target: str = "prod") -> NewDecision:
@@ -36,9 +59,8 @@ def decision(number: int, verdict: int = 1, target: str = "prod") -> NewDecision
     return NewDecision(IDS[verdict], at, target, "pass", True, 1, None, asked_by, "rest", 5)
 
 
-def body(verdict: int, target: str = "prod", **others: Any) -> str:
-    said = {"id": IDS[verdict], "verdict": "pass", "allowed": True, "target": target}
-    return msgspec.json.encode({**said, "matrix_revision": 1, **others}).decode()
+def body(verdict: int, **others: Any) -> str:
+    return msgspec.json.encode({**VERDICTS[verdict].to_json(), **others}).decode()
 
 
 class FarGate:
@@ -68,6 +90,9 @@ def changed(sent: DeliveryRequest, **members: Any) -> DeliveryRequest:
 
 @pytest.fixture
 def desk(database: Database) -> Iterator[DeliveryDesk]:
+    with database.writing() as session:
+        edits = [Edit(None, TARGET)]
+        make_revision(session, edits, author="t", reason="t", action="create", at=BEGAN)
     made = DeliveryDesk(database)
     yield made
     made.close()
@@ -115,7 +140,7 @@ def test_a_chain_that_does_not_go_on_is_refused(database: Database, desk: Delive
 
 
 def _in_future(sent: DeliveryRequest) -> DeliveryRequest:
-    late = clock.now() + timedelta(days=2)
+    late = clock.now() + timedelta(minutes=5)
     one = msgspec.structs.replace(sent.batches[0].decisions[0], decided_at=late)
     return changed(sent, decisions=[one])
 
@@ -128,13 +153,17 @@ def _of(name: str, value: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
     return change
 
 
+def _planted(**lie: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
+    return lambda sent: changed(sent, verdicts={IDS[1]: body(1, **lie)})
+
+
 REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[CompatgateError], str]] = [
     (_of("asked_by", "ci@far-1"), BadInput, r"batches\[0\].hash: is not the hash of the batch"),
     (_of("asked_by", "a\nb@far-1"), BadInput, r"batches\[0\].asked_by: has characters"),
     (_of("asked_by", "ci"), BadInput, "asked_by: '.*' does not name the far gate"),
     (_of("asked_by", "ci@far-2"), BadInput, "asked_by: '.*' does not name the far gate"),
-    (_of("allowed", False), BadInput, "the decision contradicts its verdict"),
-    (_in_future, BadInput, r"batches\[0\].decided_at: '.*' is in the future"),
+    (_of("allowed", False), VerdictMismatch, "the decision contradicts its verdict"),
+    (_in_future, Unavailable, r"batches\[0\].decided_at: '.*' is in the future"),
     (lambda sent: changed(sent, previous="1" * 64), BadInput, "the first batch continues none"),
     (
         lambda sent: msgspec.structs.replace(sent, batches=sent.batches[::-1]),
@@ -143,8 +172,17 @@ REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[Compatgat
     ),
     (
         lambda sent: changed(sent, verdicts={IDS[1]: body(2)}),
-        BadInput,
-        f"batches.0..verdicts.{IDS[1]}: '{IDS[2]}' does not match the id of the verdict",
+        VerdictMismatch,
+        f"batches.0..verdicts.{IDS[1]}: the verdict does not have this id",
+    ),
+    *(
+        (_planted(**lie), VerdictMismatch, "the verdict does not have this id")
+        for lie in ({"mode": "audit"}, {"stack": {"n": 7}}, {"degraded": True})
+    ),
+    (
+        lambda sent: changed(sent, verdicts={IDS[1]: body(1, target="other")}),
+        ChainGap,
+        "target other is not in revision 1",
     ),
     (lambda sent: changed(sent, verdicts={IDS[1]: "{"}), BadInput, "is not a verdict"),
     (
@@ -171,6 +209,30 @@ def test_what_contradicts_itself_or_belongs_to_others_is_refused(
             desk.receive(sent, caller)
     assert logged(database) == []
     assert desk.receive(sent, FAR).stored == 2
+
+
+def test_a_decision_contradicts_no_stored_verdict(database: Database, desk: DeliveryDesk) -> None:
+    desk.receive(request(FarGate().batch(1)), FAR)
+    other = FarGate()
+    made = other.chain.make([msgspec.structs.replace(decision(2), outcome="fail")], {})
+    with pytest.raises(VerdictMismatch, match="contradicts its verdict"):
+        desk.receive(request(Delivery(made, {}, late=True)), FAR)
+    assert logged(database) == ["1"]
+
+
+def test_verification_finds_a_decision_that_contradicts_its_verdict(
+    database: Database, desk: DeliveryDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeliveryDesk, "_check_verdicts", lambda *_: None)  # as before
+    far = FarGate()
+    made = far.chain.make(
+        [decision(1), msgspec.structs.replace(decision(2), allowed=False)], {IDS[1]: body(1)}
+    )
+    desk.receive(request(Delivery(made, {IDS[1]: body(1)}, late=True)), FAR)
+    report = History(database).verify(full=True)
+    assert [problem.partition(": ")[2] for problem in report.problems] == [
+        f"contradicts verdict {IDS[1]}"
+    ]
 
 
 def test_requests_at_the_same_time_share_a_transaction_and_one_refused_harms_no_other(

@@ -178,7 +178,7 @@ def test_a_token_that_does_not_open_is_said_to_be_unavailable(
         ("hsm:7?label=x", PIN),
     ):
         make, key = signer_maker(uri, public, {"COMPATGATE_SIGNING_SECRET": secret})
-        attestations = Attestations(database, SigningOptions(make, (key,)))
+        attestations = Attestations(database, SigningOptions(make, (key,)), lambda _: True)
         with pytest.raises(Unavailable):
             attestations._sign({"_type": "x"})
     database.close()
