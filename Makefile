@@ -5,6 +5,7 @@ TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
 WORKERS ?= 4
+IMAGE   ?= compatgate:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
 # databases of tests are in memory, where there is room: each commit waits for the disk
@@ -13,7 +14,7 @@ WANTED  := --quiet --editable . --group dev
 BY_UV   := --python $(BIN)/python $(WANTED)
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary clean
+.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary image clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
@@ -69,6 +70,10 @@ docs: $(VENV)/.installed  ## generated reference pages, and the answers in READM
 
 vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml
 	$(BIN)/python scripts/vocabulary.py
+
+image:  ## the container image, IMAGE=registry.example/compatgate:TAG; BASE is another base image
+	docker build --file deploy/compose/Dockerfile $(if $(BASE),--build-arg PYTHON=$(BASE)) --tag $(IMAGE) .
+	@echo "next: docker push $(IMAGE)"
 
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had
 	./scripts/install-test-system
