@@ -16,13 +16,18 @@ SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requireme
 
 .PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary image clean
 
-serve: $(VENV)/.installed  ## a running gate with the example matrix
-	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
+serve: $(VENV)/.installed  ## a running gate with the example matrix, on a database in .demo
+	@mkdir -p .demo
+	@echo "A demonstration on .demo/gate.db. In another terminal, in this folder: . $(BIN)/activate"
+	@$(BIN)/compatgate serve --port $(PORT) --database .demo/gate.db --matrix matrix/examples
 
 check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages, types, unit, a sample of conformance
 	$(MAKE) --no-print-directory --jobs=3 style site types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
+	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (5 GB)), and as root with apt what"
+	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take half"
+	@echo "an hour to an hour on four cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
@@ -86,4 +91,4 @@ $(VENV)/.installed: pyproject.toml  # by uv, in a quarter of the time that pip t
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .demo $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

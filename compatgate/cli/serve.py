@@ -201,6 +201,7 @@ def _serve(args: argparse.Namespace) -> int:
     def announce() -> None:
         token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
         print(f"compatgate is serving on {url}")
+        print(f"its pages: {url}/ui/")
         print(_TRY.format(url=url, token=token), flush=True)
 
     os.umask(_UMASK)
