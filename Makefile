@@ -78,7 +78,7 @@ vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/fa
 
 image:  ## the container image, IMAGE=registry.example/compatgate:TAG; BASE is another base image
 	docker build --file deploy/compose/Dockerfile $(if $(BASE),--build-arg PYTHON=$(BASE)) --tag $(IMAGE) .
-	@echo "next: docker push $(IMAGE)"
+	@echo "$(if $(findstring /,$(IMAGE)),next: docker push $(IMAGE),to push it: make image IMAGE=REGISTRY/$(IMAGE))"
 
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had
 	./scripts/install-test-system
