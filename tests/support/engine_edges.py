@@ -141,6 +141,7 @@ class Memory:
         self.lost = False
         self.compared = []
         self.earlier = []
+        self.in_time = ""
 
     def _own(self):
         if self.lost:
@@ -170,6 +171,9 @@ class Memory:
     def compare(self, lease, pairs):
         self._own()
         self.compared.append(pairs)
+
+    def ended_in_time(self, lease, step, digest):
+        return self.in_time
 
     def earlier_pairs(self, lease):
         return self.earlier

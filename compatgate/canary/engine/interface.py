@@ -111,6 +111,10 @@ class Queue(Protocol):
         """Return the steps of this run that earlier attempts completed, in order."""
         ...
 
+    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
+        """Return a run whose step of this name and content ended by itself on this host; else ""."""
+        ...
+
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """Store how the pairs of a run stand; replaces what an earlier call stored."""
         ...

@@ -286,6 +286,11 @@ class DatabaseQueue:
             found = runs.list_steps(session, lease.run.id, host=lease.host)
         return [msgspec.convert(step.body, StepResult) for step in found]
 
+    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            return runs.find_step_in_time(session, host=lease.host, step=step, digest=digest)
+
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
         text = _encode(pairs.to_json()).decode()
