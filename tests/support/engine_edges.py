@@ -142,6 +142,7 @@ class Memory:
         self.compared = []
         self.earlier = []
         self.in_time = ""
+        self.away = {}
 
     def _own(self):
         if self.lost:
@@ -171,6 +172,9 @@ class Memory:
     def compare(self, lease, pairs):
         self._own()
         self.compared.append(pairs)
+
+    def report_host(self, host, away):
+        self.away[host] = away
 
     def ended_in_time(self, lease, step, digest):
         return self.in_time

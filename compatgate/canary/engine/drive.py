@@ -357,6 +357,10 @@ class RetryingQueue:
         """See `Queue`; asked once, because the worker asks again later."""
         return self._queue.lease(worker, hosts)
 
+    def report_host(self, host: str, away: str) -> None:
+        """See `Queue`; asked once, because the worker looks again later."""
+        self._queue.report_host(host, away)
+
     def renew(self, lease: Lease) -> Order:
         """See `Queue`; asked once, because the heartbeat goes on."""
         return self._queue.renew(lease)

@@ -208,6 +208,16 @@ class DatabaseQueue:
                 return self._give(session, run, worker, run.on_host or "", slots, now)
             return self._next(session, worker, served, now)
 
+    def report_host(self, host: str, away: str) -> None:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            known = leases.load_hosts(session, [host])
+        why = _storable_text(away) or None
+        if known and known[0].away_why != why:
+            since = (known[0].away_since or clock.now()) if why else None
+            with self._database.writing() as session:
+                leases.mark_host(session, host, why, since)
+
     def _next(
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:

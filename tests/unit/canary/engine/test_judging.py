@@ -1,5 +1,4 @@
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from compatgate.canary.engine.baseline_judge import BaselineJudge
