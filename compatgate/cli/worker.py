@@ -165,7 +165,6 @@ def _work(
     from compatgate.canary.worker import Worker, open_host, repeat_jobs
     from compatgate.canary.workloads.library import Library
     from compatgate.cli.worker_metrics import serve_metrics
-    from compatgate.errors import InfrastructureError
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -190,9 +189,26 @@ def _work(
     if args.metrics_port is not None:
         serve_metrics(worker, args.metrics_host, args.metrics_port)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
+    try:
+        with repeat_jobs({} if args.once else _list_jobs(worker, args.name, gate, hosts, every_s)):
+            worker.run(once=args.once)
+            worker.drain(args.grace)
+    finally:
+        for context in contexts.values():
+            context.executor.close()
+        tracing.stop()
+    if args.once:
+        _refuse_away_hosts(gate, {host.name for host in hosts})
+
+
+def _list_jobs(
+    worker: Worker, name: str, gate: Gate, hosts: list[Host], every_s: int
+) -> dict[Callable[[], object], int]:
+    """Return what a worker does from time to time, with the seconds between two times."""
+    from compatgate.errors import InfrastructureError
 
     def verify() -> None:
-        for queued in gate.runs.verify_due(by=args.name, every_s=every_s):
+        for queued in gate.runs.verify_due(by=name, every_s=every_s):
             logging.info("run %s: suite %s is due again", queued.id, queued.suite)
 
     def sweep() -> None:
@@ -208,19 +224,15 @@ def _work(
     }
     if every_s:
         jobs[verify] = _VERIFY_EVERY_S
-    try:
-        with repeat_jobs({} if args.once else jobs):
-            worker.run(once=args.once)
-            worker.drain(args.grace)
-    finally:
-        for context in contexts.values():
-            context.executor.close()
-        tracing.stop()
-    if args.once:
-        _refuse_away_hosts(gate, {host.name for host in hosts})
+    return jobs
 
 
 def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
+    """Check that hosts answer.
+
+    Raises:
+        InfrastructureError: one does not.
+    """
     from compatgate.errors import InfrastructureError
 
     found = gate.runs.away_hosts()
