@@ -153,7 +153,7 @@ class StepResult(Struct, frozen=True):
             pair and arm.
         imported: source of an imported result; None: a worker measured it.
         attributable: a hang, a GPU that was not found, or a missing result: the candidate's fault
-            if the reference shows that the host is not the cause.
+            if the reference, or for a hang an earlier run, shows that the host is not the cause.
     """
 
     name: str

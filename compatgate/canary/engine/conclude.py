@@ -129,7 +129,8 @@ def _exit_text(code: int) -> str:
 
 def _judge_damage(workload: Workload, report: Report) -> StepVerdict | None:
     if report.env is None:
-        return StepVerdict("inconclusive", "printed no env line, so loaded components are unknown")
+        reason = "printed no env line, so loaded components are unknown"
+        return StepVerdict("inconclusive", reason, attributable=True)
     if report.problems:
         own = workload.adapter == "jsonl"
         what = "broke the line protocol" if own else "printed unreadable output"

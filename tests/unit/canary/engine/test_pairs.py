@@ -176,8 +176,9 @@ NO_METRIC = (lines(), exited())
         (NO_GPU, "found no GPU"),
         (HANG, "was stopped after 0.05 s"),
         (NO_METRIC, "did not report metric time"),
+        (([], exited()), "printed no env line"),
     ],
-    ids=["no GPU", "hang", "no metric"],
+    ids=["no GPU", "hang", "no metric", "nothing"],
 )
 def test_what_only_the_candidate_does_fails(context, paired, with_, fault, reason):
     suite = (with_(timeout_s=0.05),)
