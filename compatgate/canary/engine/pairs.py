@@ -6,7 +6,7 @@ temperature drift little between them.
 
 Each block is stored when it ends. Another attempt keeps pairs that are complete, of the same images
 and of the same content of the workload, since such a pair lies in one session. It runs any other
-pair from its beginning. A block that did not pass is kept, so that no attempt hides a failure.
+pair from its beginning. A block that failed is kept, so that no attempt hides a failure.
 """
 
 from __future__ import annotations
@@ -165,9 +165,7 @@ class PairSession:
         steps: Sequence[Step] = record.steps
         for pair in range(1, USUAL_PAIRS + 1):
             yield pair, steps
-            if broken := record.trouble("A") or record.trouble("B"):
-                if broken.result.block and broken.result.block.pair > pair:
-                    continue  # an earlier attempt left it without its reference
+            if record.trouble("A") or record.trouble("B"):
                 return
             judged = self._judged
             assert judged is not None  # noqa: S101 - judged after each pair
@@ -261,7 +259,8 @@ def _restore(
             whole = len(blocks) == len(ARMS)
             session = len({one.block.session for one in blocks if one.block}) == 1
             for one in blocks:
-                if one.outcome != "passed" or (whole and session):
+                failed = one.outcome != "passed" and not one.attributable
+                if failed or (whole and session):
                     record.add(step, one)
     return record
 

@@ -208,7 +208,7 @@ def test_a_fault_of_a_sick_host_is_not_the_candidates(context, paired):
     assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
 
 
-def test_another_attempt_runs_the_reference_that_a_fault_lacks(context, paired):
+def test_another_attempt_repeats_a_pair_whose_fault_lacks_its_reference(context, paired):
     fault = {"gemm-0-pair2-B": NO_GPU}
     queue, executor = Memory(), Host(faults=fault, lost="gemm-0-pair2-A")
     drive(paired, context(executor, queue))
@@ -216,7 +216,7 @@ def test_another_attempt_runs_the_reference_that_a_fault_lacks(context, paired):
     again = Host(faults=fault)
     drive(replace(paired, attempt=2), context(again, queue))
     assert queue.ended[0] == "failed"
-    assert steps_of(again) == ["gemm-0-pair2-A"]
+    assert steps_of(again) == ["gemm-0-pair2-B", "gemm-0-pair2-A"]
 
 
 def test_a_suite_without_metrics_compares_checks_in_one_pair(context, paired, with_):
