@@ -152,6 +152,8 @@ class StepResult(Struct, frozen=True):
         block: position of a block of a paired run; None for a step. Its name is the step's, with
             pair and arm.
         imported: source of an imported result; None: a worker measured it.
+        attributable: a hang, a GPU that was not found, or a missing result: the candidate's fault
+            if the reference, or for a hang an earlier run, shows that the host is not the cause.
     """
 
     name: str
@@ -169,6 +171,7 @@ class StepResult(Struct, frozen=True):
     origin: Origin | None = None
     block: BlockPosition | None = None
     imported: Attribution | None = None
+    attributable: bool = False
 
 
 class Device(Struct, frozen=True):

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from msgspec import Struct
@@ -113,8 +113,15 @@ class Worker:
         away = sum(host.name in self._away for host in self._hosts)
         return WorkerState(running, self._limit, len(self._hosts) - away, away, done, self._polled)
 
+    def check_hosts(self) -> None:
+        """Find the hosts that do not answer; they take no run until they answer."""
+        for host in self._hosts:
+            self._away.look(host.name)
+
     def run(self, *, once: bool = False) -> None:
         """Work until `stop`; with ``once``, until these hosts can run nothing more now."""
+        if once:
+            self.check_hosts()
         while not self._stopping.is_set():
             self._finished.clear()
             self._threads = {thread for thread in self._threads if thread.is_alive()}
@@ -216,11 +223,10 @@ class UnreachableHosts:
         return host in self._names
 
     def look(self, host: str) -> None:
-        """Probe a host, and exclude it until it answers."""
-        if (why := _probe_host(self._contexts[host].executor)) is None:
-            return
+        """Probe a host, report what was found, and exclude it until it answers."""
+        why = self._probe(host)
         with self._lock:
-            if host in self._names or self._ended.is_set():
+            if not why or host in self._names or self._ended.is_set():
                 return
             self._names.add(host)
         _log.warning("host %s is excluded until it answers: %s", host, why)
@@ -232,20 +238,22 @@ class UnreachableHosts:
 
     def _await(self, host: str) -> None:
         while not self._ended.wait(self._every):
-            if _probe_host(self._contexts[host].executor) is None:
+            if not self._probe(host):
                 _log.info("host %s answers again", host)
                 self._names.discard(host)
                 self._on_return()
                 return
 
-
-def _probe_host(executor: Executor) -> str | None:
-    """Return why a host does not answer; None if it does."""
-    try:
-        executor.left()
-    except CompatgateError as error:
-        return error.detail
-    return None
+    def _probe(self, host: str) -> str:
+        """Return why a host does not answer, and store it; "" if it answers."""
+        context, why = self._contexts[host], ""
+        try:
+            context.executor.left()
+        except CompatgateError as error:
+            why = "; ".join(filter(None, (error.problem, error.hint)))
+        with suppress(CompatgateError):  # the database is away, too
+            context.queue.report_host(host, why)
+        return why
 
 
 def open_host(

@@ -18,7 +18,7 @@ from compatgate.service.gate_client import open_gate
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.canary.engine.interface import ImageContent
@@ -32,10 +32,12 @@ examples:
   compatgate worker --hosts hosts.toml --image 'registry.example/team/*'
   compatgate worker --hosts hosts.toml --workloads ./our-workloads --once
 
-exit status: 0 stopped, or (--once) the queue is empty; 2 bad input; 3 the database does not answer
+exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the database, or (--once)
+a host, does not answer
 """
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
+_CHECK_EVERY_S = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,10 +119,11 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Work until a signal, or with ``--once`` until the queue is empty; return 0.
+    """Work until a signal, or with ``--once`` until nothing is left to run; return 0.
 
     Raises:
         CompatgateError: the hosts, the workloads or the database cannot be used.
+        InfrastructureError: with ``--once``, a host does not answer.
     """
     from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
@@ -162,7 +165,6 @@ def _work(
     from compatgate.canary.worker import Worker, open_host, repeat_jobs
     from compatgate.canary.workloads.library import Library
     from compatgate.cli.worker_metrics import serve_metrics
-    from compatgate.errors import InfrastructureError
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -187,9 +189,26 @@ def _work(
     if args.metrics_port is not None:
         serve_metrics(worker, args.metrics_host, args.metrics_port)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
+    try:
+        with repeat_jobs({} if args.once else _list_jobs(worker, args.name, gate, hosts, every_s)):
+            worker.run(once=args.once)
+            worker.drain(args.grace)
+    finally:
+        for context in contexts.values():
+            context.executor.close()
+        tracing.stop()
+    if args.once:
+        _refuse_away_hosts(gate, {host.name for host in hosts})
+
+
+def _list_jobs(
+    worker: Worker, name: str, gate: Gate, hosts: list[Host], every_s: int
+) -> dict[Callable[[], object], int]:
+    """Return what a worker does from time to time, with the seconds between two times."""
+    from compatgate.errors import InfrastructureError
 
     def verify() -> None:
-        for queued in gate.runs.verify_due(by=args.name, every_s=every_s):
+        for queued in gate.runs.verify_due(by=name, every_s=every_s):
             logging.info("run %s: suite %s is due again", queued.id, queued.suite)
 
     def sweep() -> None:
@@ -199,17 +218,27 @@ def _work(
             except InfrastructureError as error:
                 logging.warning("host %s is not swept: %s", host.name, error.detail)
 
-    jobs: dict[Callable[[], object], int] = {sweep: _SWEEP_EVERY_S}
+    jobs: dict[Callable[[], object], int] = {
+        worker.check_hosts: _CHECK_EVERY_S,
+        sweep: _SWEEP_EVERY_S,
+    }
     if every_s:
         jobs[verify] = _VERIFY_EVERY_S
-    try:
-        with repeat_jobs({} if args.once else jobs):
-            worker.run(once=args.once)
-            worker.drain(args.grace)
-    finally:
-        for context in contexts.values():
-            context.executor.close()
-        tracing.stop()
+    return jobs
+
+
+def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
+    """Check that hosts answer.
+
+    Raises:
+        InfrastructureError: one does not.
+    """
+    from compatgate.errors import InfrastructureError
+
+    found = gate.runs.away_hosts()
+    away = [f"{host.name} is {host.away}" for host in found if host.name in names]
+    if away:
+        raise InfrastructureError(". ".join(away), field="hosts")
 
 
 def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:

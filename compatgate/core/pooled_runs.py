@@ -8,7 +8,7 @@ person discards the run with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -75,7 +75,8 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
 
     By content, runs of the same GPU content cover a stack whose content is known; where no run of
     it is known, runs whose content is unknown cover it by their versions. A stack that states no
-    content is covered by versions. By image, only runs of the image's own digest count.
+    content is covered by versions. By image, only runs of the image's own digest count. A failed
+    run of the same image covers the stack also if its content could not be read.
 
     Args:
         runs: judged runs of one suite on one SKU.
@@ -87,7 +88,7 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
     if bind == "image" or (bind == "content" and stack.content is not None):
         own = tuple(run for run in judged if _is_of(run, bind, digest, stack))
         if own:
-            return Coverage(own, bind)
+            return Coverage((*own, *_find_unread_failures(judged, own, stack)), bind)
     alike = tuple(run for run in judged if run.is_about(stack))
     if bind == "image":
         return Coverage((), bind, alike)
@@ -104,6 +105,17 @@ def _is_of(run: Evidence, bind: Bind, digest: str | None, stack: Stack) -> bool:
     else:
         same = run.content == stack.content
     return same and not run.contradicts(stack)
+
+
+def _find_unread_failures(
+    judged: Iterable[Evidence], own: Iterable[Evidence], stack: Stack
+) -> Iterator[Evidence]:
+    """Yield failed runs whose content is unknown, of the image asked about or of an own run."""
+    images = {find_digest(stack.image), *(run.bound.image for run in own if run.bound)} - {None}
+    for run in judged:
+        unread = run.outcome == "failed" and run.bound is not None and run.content is None
+        if unread and run not in own and run.bound and run.bound.image in images:
+            yield run
 
 
 def pool_runs(

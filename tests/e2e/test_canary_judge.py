@@ -215,8 +215,10 @@ def paired(tmp_path):
         (1.12, (), 1, "failed"),
         (1.12, ("--tolerance", "0.3"), 0, "passed"),
         (1.12, ("--better", "higher"), 0, "passed"),
-        (3.0, (), 3, "inconclusive"),
+        (3.0, (), 1, "failed"),
         (3.0, ("--explained", "m0=a debug build"), 1, "failed"),
+        (0.3, (), 3, "inconclusive"),
+        (0.3, ("--explained", "m0=FP8 kernels"), 0, "passed"),
         (1.0, ("--peak", "m0=0.5"), 3, "inconclusive"),
     ],
 )

@@ -141,6 +141,8 @@ class Memory:
         self.lost = False
         self.compared = []
         self.earlier = []
+        self.in_time = ""
+        self.away = {}
 
     def _own(self):
         if self.lost:
@@ -170,6 +172,12 @@ class Memory:
     def compare(self, lease, pairs):
         self._own()
         self.compared.append(pairs)
+
+    def report_host(self, host, away):
+        self.away[host] = away
+
+    def ended_in_time(self, lease, step, digest):
+        return self.in_time
 
     def earlier_pairs(self, lease):
         return self.earlier

@@ -40,17 +40,20 @@ class ExecutionEnd(Struct, frozen=True):
     Attributes:
         how: by itself, or why it was stopped.
         exit_code: exit status if it ended by itself; a value above 128 is a signal, as in shells.
+        answered: the host answered throughout.
     """
 
     how: Literal["exited", "timeout", "memory"]
     exit_code: int | None = None
+    answered: bool = True
 
 
 class StepVerdict(Struct, frozen=True):
-    """Outcome of a step, with a one-line reason."""
+    """Outcome of a step, with a one-line reason; ``attributable`` as in `StepResult`."""
 
     outcome: Outcome
     reason: str = ""
+    attributable: bool = False
 
 
 def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict:
@@ -109,7 +112,10 @@ def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None
 
 def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
     if ended.how == "timeout":
-        return StepVerdict("timeout", f"was stopped after {workload.timeout_s} s")
+        reason = f"was stopped after {workload.timeout_s} s"
+        if not ended.answered:
+            return StepVerdict("inconclusive", f"{reason}; the host did not answer meanwhile")
+        return StepVerdict("inconclusive", reason, attributable=True)
     if ended.how == "memory":
         return StepVerdict(
             "failed", f"was killed for using more than {workload.limits.memory} bytes"
@@ -118,7 +124,7 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
     if code in (0, NOTHING_TO_TEST):
         return None
     if code == NO_GPU and workload.gpus:
-        return StepVerdict("inconclusive", "found no GPU")
+        return StepVerdict("inconclusive", "found no GPU", attributable=True)
     if code is None:
         return StepVerdict("inconclusive", "ended without an exit status")
     return StepVerdict("failed", f"ended with {_exit_text(code)}")
@@ -133,7 +139,8 @@ def _exit_text(code: int) -> str:
 
 def _judge_damage(workload: Workload, report: Report) -> StepVerdict | None:
     if report.env is None:
-        return StepVerdict("inconclusive", "printed no env line, so loaded components are unknown")
+        reason = "printed no env line, so loaded components are unknown"
+        return StepVerdict("inconclusive", reason, attributable=True)
     if report.problems:
         own = workload.adapter == "jsonl"
         what = "broke the line protocol" if own else "printed unreadable output"
@@ -156,7 +163,7 @@ def _judge_checks(report: Report) -> StepVerdict | None:
 
 def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | None:
     if workload.gpus and not (report.env and report.env.gpus):
-        return StepVerdict("inconclusive", "its env line names no GPU")
+        return StepVerdict("inconclusive", "its env line names no GPU", attributable=True)
     checked = {check.name for check in report.checks}
     measured = {metric.name for metric in report.metrics if metric.values}
     for kind, promised, given in (
@@ -164,7 +171,8 @@ def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | 
         ("metric", workload.metrics, measured),
     ):
         if absent := [name for name in promised if name not in given]:
-            return StepVerdict("inconclusive", f"did not report {kind} {', '.join(absent)}")
+            reason = f"did not report {kind} {', '.join(absent)}"
+            return StepVerdict("inconclusive", reason, attributable=True)
     if not measured and all(check.skipped for check in report.checks):
         return StepVerdict("inconclusive", "reported no metric and no check")
     return None
@@ -286,6 +294,7 @@ class Conditions(Struct, frozen=True):
         development: the executor is not for production.
         now: seconds since the epoch.
         tested: names of the workloads that run in the image under test.
+        reference: env lines of the reference's blocks on the host, in the order of pairs.
         bound: what the run is bound to, as far as it is known before its steps are read.
     """
 
@@ -294,6 +303,7 @@ class Conditions(Struct, frozen=True):
     development: bool
     now: int
     tested: frozenset[str] = frozenset()
+    reference: tuple[Env, ...] = ()
     bound: Binding = Binding()
 
 
@@ -304,8 +314,9 @@ def conclude_run(
 
     A run passes only if its containers measured the stack under test, on the SKU and driver of its
     host; otherwise it is inconclusive, and no evidence. A failed run is evidence against the
-    measured environment or, after a crash before any measurement, against the requested one: a
-    stack that does not even start must not leave an older pass standing.
+    measured environment. What a step that ended before its env line did not measure is taken from
+    the request, GPU and driver also from the reference: a stack that does not even start must not
+    leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
     reports = [_read_report(step) for step in steps]
@@ -314,6 +325,10 @@ def conclude_run(
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
     try:
         measured = measure(envs, gpus)
+        if outcome == "failed":
+            ended = zip(steps, reports, strict=True)
+            silent = any(step.outcome == "failed" and not report.env for step, report in ended)
+            measured = _complete(measured, conditions, gpus, silent=silent)
         image = find_tested_image(steps, conditions.tested)
         if envs or outcome == "passed":
             compare(measured, expected if on_gpu else Expectation(expected.stack))
@@ -336,6 +351,29 @@ def conclude_run(
     bound = _complete_binding(conditions.bound, image, envs, gpus)
     bound = replace(bound, assurance=witness.assurance if witness else "")
     return _add_evidence(run, whole, measured, conditions, bound)
+
+
+def _complete(
+    measured: Measurement, conditions: Conditions, gpus: Gpus, *, silent: bool
+) -> Measurement:
+    """Return what a failed run measured, with what is known where it measured nothing.
+
+    Args:
+        measured: by all steps.
+        conditions: of the run.
+        gpus: facts to identify GPUs.
+        silent: a failed step ended before its env line.
+
+    Raises:
+        Mismatch: the reference's blocks saw different GPUs or drivers.
+    """
+    seen = measure((replace(env, versions={}) for env in conditions.reference), gpus)
+    sku, driver = measured.sku or seen.sku, measured.driver or seen.driver
+    if not silent:
+        return replace(measured, sku=sku, driver=driver)
+    expected = conditions.expected
+    stated = {n: v for n, v in expected.stack.components.items() if n not in OF_BUILDS}
+    return Measurement(stated | measured.components, sku or expected.sku, driver)
 
 
 def find_tested_image(steps: Iterable[StepResult], tested: Collection[str]) -> str | None:
@@ -397,7 +435,8 @@ def _add_evidence(
     driver = measured.driver or (expected.driver if conclusion.outcome == "failed" else None)
     if driver is None:
         if conclusion.outcome == "failed":
-            return conclusion
+            why = "no evidence: the driver is not known; state it in hosts.toml"
+            return replace(conclusion, reason=f"{conclusion.reason}; {why}")
         return Conclusion("inconclusive", "no workload reported the driver")
     assert expected.sku is not None  # noqa: S101 - the caller checked
     evidence = Evidence(
@@ -405,7 +444,7 @@ def _add_evidence(
         suite=run.suite,
         sku=expected.sku,
         driver=driver,
-        components=dict(measured.components or expected.stack.components),
+        components=dict(measured.components),
         outcome="passed" if conclusion.outcome == "passed" else "failed",
         finished=conditions.now,
         development=conditions.development,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from compatgate.canary.engine.conclude import (
@@ -43,7 +44,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.canary.run import Outcome, Report, Run, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
@@ -122,8 +123,8 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     workloads = list(context.workloads(run.suite))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
-    compared = {one.workload for one in context.queue.results(lease) if one.block}
-    conditions = _make_conditions(lease, context, workloads, paired=bool(compared))
+    blocks = [one for one in context.queue.results(lease) if one.block]
+    conditions = _make_conditions(lease, context, workloads, blocks)
     conclusion = conclude_run(run, results, conditions, context.gpus)
     if conclusion.evidence is not None:
         image = find_tested_image(results, conditions.tested)
@@ -131,11 +132,10 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
             context.queue.say(lease, "reading the image", None)
             evidence = _add_content(conclusion.evidence, image, context)
             conclusion = replace(conclusion, evidence=evidence)
-    if conclusion.sound:
+    if conclusion.sound and conclusion.outcome in ("passed", "inconclusive"):
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
-            if result.workload not in compared or result.outcome != "failed":
-                context.judge.offer(run.id, by_name[result.workload], result)
+            context.judge.offer(run.id, by_name[result.workload], result)
     _end_run(lease, context, conclusion)
 
 
@@ -234,8 +234,13 @@ def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -
 
 
 def _make_conditions(
-    lease: Lease, context: HostContext, workloads: Sequence[Workload], *, paired: bool
+    lease: Lease,
+    context: HostContext,
+    workloads: Sequence[Workload],
+    blocks: Sequence[StepResult],
 ) -> Conditions:
+    references = [one.report for one in blocks if one.block and one.block.arm == "A" and one.report]
+    envs = [msgspec.convert(report, Report).env for report in references]
     return Conditions(
         expected=Expectation(
             _read_stack(lease.run),
@@ -246,7 +251,8 @@ def _make_conditions(
         development=context.executor.development,
         now=int(time.time()),
         tested=frozenset(w.name for w in workloads if w.tests_image and lease.run.image),
-        bound=_begin_binding(lease, context, workloads, paired=paired),
+        reference=tuple(env for env in envs if env),
+        bound=_begin_binding(lease, context, workloads, paired=bool(blocks)),
     )
 
 
@@ -351,6 +357,10 @@ class RetryingQueue:
         """See `Queue`; asked once, because the worker asks again later."""
         return self._queue.lease(worker, hosts)
 
+    def report_host(self, host: str, away: str) -> None:
+        """See `Queue`; asked once, because the worker looks again later."""
+        self._queue.report_host(host, away)
+
     def renew(self, lease: Lease) -> Order:
         """See `Queue`; asked once, because the heartbeat goes on."""
         return self._queue.renew(lease)
@@ -374,6 +384,10 @@ class RetryingQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """See `Queue`."""
         return self._ask(lambda: self._queue.results(lease))
+
+    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
+        """See `Queue`."""
+        return self._ask(lambda: self._queue.ended_in_time(lease, step, digest))
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""

@@ -87,6 +87,10 @@ class Queue(Protocol):
         """
         ...
 
+    def report_host(self, host: str, away: str) -> None:
+        """Store why a host does not answer, and what to do; "" if it answers."""
+        ...
+
     def renew(self, lease: Lease) -> Order:
         """Renew the lease and return whether to go on."""
         ...
@@ -109,6 +113,10 @@ class Queue(Protocol):
 
     def results(self, lease: Lease) -> list[StepResult]:
         """Return the steps of this run that earlier attempts completed, in order."""
+        ...
+
+    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
+        """Return a run whose step of this name and content ended in time on this host, or ""."""
         ...
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:

@@ -256,13 +256,32 @@ def _conclude_step(
         block=None,
     )
     if trouble := record.trouble("B", step):
-        return replace(merged, outcome=trouble.result.outcome, reason=_locate(trouble.result))
+        outcome, reason = _attribute(record, step, trouble.result, reference)
+        return replace(merged, outcome=outcome, reason=reason)
     alone = judge_alone(step.workload, [block.report for block in blocks])
     outcome, reason = _compare(record, step, judged, reference)
     if outcome == "passed" and (contradiction := _find_contradiction(alone)):
         outcome = "inconclusive"
         reason = f"no regression against the reference {reference}, but {contradiction}"
     return replace(merged, outcome=outcome, reason=reason, judgement=alone.body)
+
+
+def _attribute(
+    record: BlockRecord, step: Step, candidate: StepResult, reference: str
+) -> tuple[Outcome, str]:
+    """Return the outcome of a candidate that did not pass: its fault if only the candidate did it.
+
+    The reference of the same pair decides.
+    """
+    assert candidate.block is not None  # noqa: S101 - a block has a position
+    reason = _locate(candidate)
+    blocks = [block.result for block in record.blocks(step, "A")]
+    same = [one for one in blocks if one.block and one.block.pair == candidate.block.pair]
+    if not candidate.attributable or not same:
+        return candidate.outcome, reason
+    if same[0].exit_code == 0 and not same[0].attributable:
+        return "failed", f"{reason}; the reference {reference} ended well on the same GPU"
+    return "inconclusive", f"{reason}; the reference {reference} too: {_locate(same[0])}"
 
 
 def _find_contradiction(alone: StepJudgement) -> str:

@@ -6,12 +6,13 @@ temperature drift little between them.
 
 Each block is stored when it ends. Another attempt keeps pairs that are complete, of the same images
 and of the same content of the workload, since such a pair lies in one session. It runs any other
-pair from its beginning. A block that did not pass is kept, so that no attempt hides a failure.
+pair from its beginning. A block that failed is kept, so that no attempt hides a failure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -188,9 +189,9 @@ class PairSession:
                 record.has(step, pair, arm) or record.trouble(arm) for arm in ARMS
             ):
                 executor.expect([_name(jobs[step.name][arm], step, pair, arm) for arm in arms])
-            for arm in arms:
+            for arm in (*arms, ARMS[0]):
                 broken = record.trouble("A") or record.trouble("B")
-                if broken and (arm == "A" or record.blocks(step, "B")):
+                if broken and not _is_wanted(record, step, pair, arm):
                     continue
                 if not record.has(step, pair, arm):
                     self._announce(record, pair, step, arm)
@@ -223,11 +224,25 @@ class PairSession:
         """Store the outcome of the comparison, then the results: with them the session is over."""
         state = describe_state(record, judged, self._images, self._single)
         if record.trouble("A") or record.trouble("B"):
-            stopped = next(r for r in results if r.outcome != "passed")
-            state = replace(state, outcome="inconclusive", reason=stopped.reason)
+            failed = [result for result in results if result.outcome == "failed"]
+            stopped = next(r for r in (*failed, *results) if r.outcome != "passed")
+            outcome: Literal["failed", "inconclusive"] = "failed" if failed else "inconclusive"
+            state = replace(state, outcome=outcome, reason=stopped.reason)
         self._queue.compare(self._lease, state)
         for result in results:
             self._queue.record(self._lease, result)
+
+
+def _is_wanted(record: BlockRecord, step: Step, pair: int, arm: Arm) -> bool:
+    """Return whether a block is wanted after one failed.
+
+    Each step needs a candidate. A reference in the same pair shows whose fault a candidate has.
+    """
+    if arm == "B":
+        return not record.blocks(step, "B")
+    trouble = record.trouble("B", step)
+    place = trouble.result.block if trouble and trouble.result.attributable else None
+    return place is not None and place.pair == pair
 
 
 def _restore(
@@ -244,7 +259,8 @@ def _restore(
             whole = len(blocks) == len(ARMS)
             session = len({one.block.session for one in blocks if one.block}) == 1
             for one in blocks:
-                if one.outcome != "passed" or (whole and session):
+                failed = one.outcome != "passed" and not one.attributable
+                if failed or (whole and session):
                     record.add(step, one)
     return record
 

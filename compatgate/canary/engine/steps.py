@@ -1,7 +1,8 @@
 """Run the steps of a run: each workload with each of its seeds.
 
 A step is prepared on its host, executed under a watch of the host's health, concluded, judged, and
-repeated while its values are too noisy to judge. Its log goes to the queue in bounded pieces.
+repeated while its values are too noisy to judge, or once if it hung and nothing shows that the host
+is not the cause. Its log goes to the queue in bounded pieces.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from compatgate.canary.engine.interface import (
     Lease,
     OutputReader,
     Queue,
+    Settings,
     StepJudgement,
 )
 from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
@@ -110,11 +112,19 @@ class StepRunner:
         return tell
 
     def run(self, step: Step, prepared: PreparedJob) -> StepResult:
-        """Run a step, repeat it while its values are too noisy, and record the result."""
+        """Run a step, repeat it where that may settle its outcome, and record the result."""
         reports: list[Report] = []
+        hung = 0
         while True:
-            name = f"{step.name}-again{len(reports)}" if reports else step.name
+            again = len(reports) + hung
+            name = f"{step.name}-again{again}" if again else step.name
             result, report = self.run_once(self._executor, step, prepared, name, step.name)
+            if result.attributable and result.exit_code is None:
+                hung += 1
+                result = self._judge_hang(step, result, hung)
+                if result.outcome == "failed" or hung > 1:
+                    break
+                continue
             reports.append(report)
             if result.outcome != "passed":
                 break
@@ -124,6 +134,14 @@ class StepRunner:
                 break
         self._queue.record(self._lease, result)
         return result
+
+    def _judge_hang(self, step: Step, result: StepResult, times: int) -> StepResult:
+        """Return a hang as a failure if the step has ended in time before on this host."""
+        if earlier := self._queue.ended_in_time(self._lease, step.name, step.workload.digest):
+            reason = f"{result.reason}; on this host it ended in time before (run {earlier})"
+            return msgspec.structs.replace(result, outcome="failed", reason=reason)
+        reason = f"{result.reason}, {times} times; it never ended in time on this host"
+        return msgspec.structs.replace(result, reason=reason)
 
     def run_once(
         self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
@@ -159,7 +177,7 @@ class StepRunner:
                     prepared,
                     _Tee(lookout, log),
                     must_stop,
-                    poll=self._context.settings.poll,
+                    settings=self._context.settings,
                     waits=lambda why: self._say_waiting(step, why),
                     started=lookout.started,
                 )
@@ -182,6 +200,7 @@ class StepRunner:
             started_at=began,
             finished_at=datetime.now(UTC),
             origin=self._origin(workload),
+            attributable=verdict.attributable,
         )
         return result, report
 
@@ -219,7 +238,7 @@ class _Tee:
 def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
     """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
     spoilt = observed.spoils(passed=verdict.outcome == "passed")
-    if not spoilt or verdict.outcome == "inconclusive":
+    if not spoilt:
         return verdict
     why = f"the host was {observed.state}: {observed.reason}"
     return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
@@ -255,7 +274,7 @@ def execute(
     sink: Sink,
     must_stop: Callable[[], bool],
     *,
-    poll: float,
+    settings: Settings,
     waits: Callable[[str], None] | None = None,
     started: Callable[[Handle], object] | None = None,
 ) -> ExecutionEnd:
@@ -268,7 +287,8 @@ def execute(
         prepared: the job.
         sink: receives standard output and error as they come.
         must_stop: asked at least every second; if it returns true, the job is killed.
-        poll: seconds between two polls of a silent job.
+        settings: intervals of polls. A host that takes longer than a lease to say how the job
+            stands did not answer.
         waits: receives each new reason for which a job waits; "" once it has begun.
         started: receives the handle once the job has begun.
 
@@ -278,22 +298,28 @@ def execute(
     """
     handle = executor.start(prepared)
     try:
-        _await_start(executor, handle, must_stop, poll, waits)
+        _await_start(executor, handle, must_stop, settings.poll, waits)
         if started:
             started(handle)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
+        asked, answered = time.monotonic(), True
 
         def time_is_up() -> bool:
+            nonlocal asked, answered
+            if time.monotonic() - asked > settings.heartbeat:
+                asked = time.monotonic()
+                executor.status(handle)
+                answered &= time.monotonic() - asked < settings.lease
             return must_stop() or time.monotonic() >= deadline
 
         for piece in executor.output(handle, time_is_up):
             sink.feed(piece)
-        status = _await_end(executor, handle, time_is_up, poll)
+        status = _await_end(executor, handle, time_is_up, settings.poll)
     finally:
         executor.kill(handle)
     if must_stop():
         raise ExecutionStopped
-    return _execution_end(status)
+    return msgspec.structs.replace(_execution_end(status), answered=answered)
 
 
 def _await_start(

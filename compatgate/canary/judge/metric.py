@@ -39,13 +39,14 @@ from compatgate.canary.judge.statistics import (
     quantile,
     scale,
 )
-from compatgate.canary.workload import MetricSpec
+from compatgate.canary.workload import Better, MetricSpec
 
 _DIGITS = 6
 
 
 LARGE = 2.0
-"""Factor beyond which a change is implausible until a person explains it."""
+"""Factor beyond which an improvement is implausible until a person explains it."""
+TOO_GOOD = f"a change by more than {LARGE:g} x is implausible"
 _REASON = "a person's reason: approve the proposed baseline with --explained REASON"
 
 
@@ -60,8 +61,8 @@ def judge_metric(
 ) -> MetricJudgement:
     """Judge one metric.
 
-    A change of the median by more than `LARGE`, better or worse, is inconclusive, and so are values
-    that the caller doubts: the work was probably not done, or another machine did it.
+    A median that is better by more than `LARGE` is inconclusive, and so are values that the caller
+    doubts: the work was probably not done, or another machine did it. A regression stays one.
 
     Args:
         name: name of the metric.
@@ -74,10 +75,12 @@ def judge_metric(
     judged = _judge_values(name, spec, baseline, candidate)
     if baseline is not None and baseline.explained:
         doubt = ""  # a person has accepted such values as the baseline
-    if judged.numbers and not 1 / LARGE <= judged.numbers.ratio <= LARGE:
-        doubt = doubt or f"a change by more than {LARGE:g} x is implausible"
-    if not doubt or explained or candidate is None:
-        return replace(judged, explained=explained if doubt else "")
+    if judged.numbers and is_too_good(spec.better, judged.numbers.ratio):
+        doubt = doubt or TOO_GOOD
+    if judged.outcome == "regression" or candidate is None or not doubt:
+        return judged
+    if explained:
+        return replace(judged, explained=explained)
     return replace(
         judged,
         outcome="inconclusive",
@@ -86,6 +89,11 @@ def judge_metric(
         repetitions=None,
         doubt=doubt,
     )
+
+
+def is_too_good(better: Better, ratio: float) -> bool:
+    """Return whether a ratio, candidate over baseline, is an improvement by more than `LARGE`."""
+    return {"lower": ratio < 1 / LARGE, "higher": ratio > LARGE, "either": False}[better]
 
 
 def _judge_values(

@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explained",
         action="append",
         metavar="M=REASON",
-        help="reason why a change of more than 2 x, or a value above the peak, is real; may be"
-        " repeated",
+        help="reason why an improvement by more than 2 x, or a value above the peak, is real; may"
+        " be repeated",
     )
 
 

@@ -63,6 +63,7 @@ _MARKS = {
     "warning": "!",
     "busy": "▸",
     "stale": "!",
+    "away": "!",
     "quiet": "☾",
     "replaced": "-",
     "refused": "✕",

@@ -286,7 +286,7 @@ def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
         state,
         run["on_host"] or run["host"],
         format_json_time(run["created_at"]),
-        strip_controls(run["reason"] or run["doing"]),
+        strip_controls(run["doing"] or run["reason"]),
     )
 
 

@@ -30,13 +30,14 @@ def run_hosts(args: argparse.Namespace) -> int:
 
     with gate_of(args) as gate:
         found = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
-    head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet")
+    head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet", "away")
     empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
     return print_list(found, args.format, head, map(_row, found), empty=empty)
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
     from compatgate.kit.cli.output import format_json_time
+    from compatgate.kit.cli.terminal import strip_controls
 
     quiet = "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
@@ -44,9 +45,11 @@ def _row(host: dict[str, Any]) -> tuple[object, ...]:
     )
     busy = f"{host['busy']} of {host['slots']}"
     seen = format_json_time(host["seen_at"])
+    since = host.get("away_since")
+    away = f"since {format_json_time(since)}: {host['away_why']}" if since else ""
     return (
         host["name"], host["executor"], host["gpu"], host["driver"], busy, host["worker"], seen,
-        quiet,
+        quiet, strip_controls(away),
     )  # fmt: skip
 
 

@@ -38,6 +38,12 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
             session.execute(insert(Host), [{**values, "registered_at": at}])
 
 
+def mark_host(session: Session, name: str, why: str | None, since: datetime | None) -> None:
+    """Store why and since when a host does not answer; None: it answers."""
+    changed = update(Host).where(Host.name == name)
+    session.execute(changed.values(away_since=since, away_why=why))
+
+
 def are_current(
     session: Session, declared: Sequence[dict[str, Any]], at: datetime, within: timedelta
 ) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sqlalchemy import Float, ForeignKey, Index, Integer, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from compatgate.kit.clock import readable
 from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
 
 
@@ -27,6 +28,8 @@ class Host(Base):
     quiet: Mapped[str] = mapped_column(Text, comment="JSON: when it takes no new run")
     registered_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime)
+    away_since: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: it answers")
+    away_why: Mapped[str | None] = mapped_column(Text, comment="Why, and what to do")
 
 
 class Run(Base):
@@ -197,6 +200,8 @@ class HostRow(Struct, frozen=True):
     Attributes:
         quiet: plain data, as the worker declared it.
         busy: slots that runs have now.
+        away_since: when it did not answer first; None: it answers, as far as its worker knows.
+        away_why: why, and what to do.
     """
 
     name: str
@@ -210,6 +215,15 @@ class HostRow(Struct, frozen=True):
     registered_at: datetime
     seen_at: datetime
     busy: int = 0
+    away_since: datetime | None = None
+    away_why: str | None = None
+
+    @property
+    def away(self) -> str:
+        """Return since when it does not answer, why, and what to do; "" if it answers."""
+        if self.away_since is None:
+            return ""
+        return f"away since {readable(self.away_since)}: {self.away_why}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -208,6 +208,16 @@ class DatabaseQueue:
                 return self._give(session, run, worker, run.on_host or "", slots, now)
             return self._next(session, worker, served, now)
 
+    def report_host(self, host: str, away: str) -> None:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            known = leases.load_hosts(session, [host])
+        why = _storable_text(away) or None
+        if known and known[0].away_why != why:
+            since = (known[0].away_since or clock.now()) if why else None
+            with self._database.writing() as session:
+                leases.mark_host(session, host, why, since)
+
     def _next(
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
@@ -285,6 +295,11 @@ class DatabaseQueue:
         with self._mine(lease) as (session, _):
             found = runs.list_steps(session, lease.run.id, host=lease.host)
         return [msgspec.convert(step.body, StepResult) for step in found]
+
+    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            return runs.find_step_in_time(session, host=lease.host, step=step, digest=digest)
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""

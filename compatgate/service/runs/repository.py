@@ -343,6 +343,36 @@ class _Origin(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
+class _EndedStep(msgspec.Struct, frozen=True):
+    origin: _Origin | None = None
+    exit_code: int | None = None
+
+
+_decode_ended_step = msgspec.json.Decoder(_EndedStep).decode
+
+
+def find_step_in_time(session: Session, *, host: str, step: str, digest: str) -> str:
+    """Return the last run in which a step ended well and by itself on a host; "" without one.
+
+    Args:
+        session: to read from.
+        host: where it ran.
+        step: its name.
+        digest: of its workload's content.
+    """
+    query = (
+        select(RunStep.run, RunStep.body)
+        .join(Run, Run.id == RunStep.run)
+        .where(RunStep.host == host, RunStep.name == step)
+        .order_by(Run.seq.desc())
+    )
+    for run, body in session.execute(query.execution_options(yield_per=50)):
+        found = _decode_ended_step(body)
+        if found.exit_code == 0 and found.origin and found.origin.digest == digest:
+            return str(run)
+    return ""
+
+
 class _JudgedMetric(msgspec.Struct, frozen=True):
     name: str
     outcome: str = ""

@@ -342,6 +342,12 @@ class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
     quiet: list[QuietBody]
     registered_at: datetime
     seen_at: datetime
+    away_since: Annotated[
+        datetime | None, Meta(description="time since which it does not answer; null: it answers")
+    ] = None
+    away_why: Annotated[
+        str | None, Meta(description="reason why it does not answer, and what to do")
+    ] = None
 
 
 class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -41,7 +41,7 @@ from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
 from compatgate.service.runs.imports import Import, import_report
-from compatgate.service.runs.leases import driver_key
+from compatgate.service.runs.leases import could_take, driver_key
 from compatgate.service.runs.models import (
     HostRow,
     OutputRow,
@@ -59,7 +59,7 @@ from compatgate.service.runs.pools import (
     find_run_evidence,
 )
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
-from compatgate.service.runs.queue import DatabaseQueue, note_run
+from compatgate.service.runs.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.repository import list_measured_steps
 from compatgate.service.runs.submission import (
@@ -156,6 +156,17 @@ def _outline(block: StepRow) -> dict[str, Any]:
     times = ("started_at", "finished_at")
     found = {name: block.body.get(name) for name in (*shown, *times)}
     return {**found, "attempt": block.attempt, "host": block.host}
+
+
+def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
+    """Return a run that has not ended; if every host that could run it is away, with the reason."""
+    if run.state == "queued":
+        able = [host for host in hosts if could_take(run, make_offer(host))]
+    else:
+        able = [host for host in hosts if host.name == run.on_host]
+    if not able or not all(host.away_since for host in able):
+        return run
+    return replace(run, doing=f"waits for the host {able[0].name}, {able[0].away}")
 
 
 class Runs:
@@ -262,7 +273,8 @@ class Runs:
     def list(self, **filters: Any) -> Page[RunRow]:
         """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
         with self._database.reading() as session:
-            return runs.list_runs(session, **filters)
+            found = runs.list_runs(session, **filters)
+            return replace(found, items=self._name_away(session, found.items))
 
     def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
         """Return the ids of runs that begin with a text."""
@@ -276,7 +288,23 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            return runs.find_run(session, run_id)
+            return self._find(session, run_id)
+
+    def _find(self, session: Session, run_id: str) -> RunRow:
+        return self._name_away(session, [runs.find_run(session, run_id)])[0]
+
+    def _name_away(self, session: Session, rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+        """Return runs; those that no host can go on with now name the host that is away."""
+        open_ = any(not row.has_ended for row in rows)
+        hosts = leases.load_hosts(session) if open_ else []
+        if not any(host.away_since for host in hosts):
+            return tuple(rows)
+        return tuple(row if row.has_ended else _describe_wait(row, hosts) for row in rows)
+
+    def away_hosts(self) -> Sequence[HostRow]:
+        """Return the staging hosts that do not answer, by name."""
+        with self._database.reading() as session:
+            return [host for host in leases.load_hosts(session) if host.away_since]
 
     def show(self, run_id: str) -> RunDetail:
         """Return a run with its steps.
@@ -285,7 +313,7 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            run, every = runs.find_run(session, run_id), runs.list_steps(session, run_id)
+            run, every = self._find(session, run_id), runs.list_steps(session, run_id)
             pairs = runs.find_pairs(session, run_id)
             judged = find_run_evidence(session, run_id) if run.has_ended else None
         steps = tuple(one for one in every if one.body.get("block") is None)
@@ -302,7 +330,7 @@ class Runs:
             NotFound: the run does not exist.
         """
         with self._database.reading() as session:
-            found = runs.find_run(session, run_id)
+            found = self._find(session, run_id)
             return found, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
@@ -312,9 +340,7 @@ class Runs:
             NotFound: the run does not exist.
         """
         with self._database.reading() as session:
-            return runs.find_run(session, run_id), runs.read_last_output(
-                session, run_id, limit=limit
-            )
+            return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
 
     def logged_steps(self, run_id: str) -> set[str]:
         """Return the names of the steps that have ended in a run, or printed something."""

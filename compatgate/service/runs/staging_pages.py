@@ -37,7 +37,7 @@ SILENT_AFTER = timedelta(minutes=2)
 class HostState(Struct, frozen=True):
     """The state of a host, and its reason in one line."""
 
-    name: Literal["ready", "busy", "quiet", "stale", "unknown"]
+    name: Literal["ready", "busy", "quiet", "away", "stale", "unknown"]
     why: str = ""
 
 
@@ -53,6 +53,8 @@ def host_state(host: HostRow, now: datetime) -> HostState:
         host: with the slots that runs have.
         now: aware.
     """
+    if host.away:
+        return HostState("away", f"no run starts: {host.away}")
     if host.busy >= host.slots:
         return HostState("busy", "all slots are in use")  # a full worker says nothing new
     if now - host.seen_at > SILENT_AFTER:
@@ -132,7 +134,7 @@ def _host_row(host: HostRow, now: datetime, trends: Trends) -> tuple[Any, ...]:
         host.executor,
         "watched" if host.health == "local" else "not watched",
         host.worker,
-        Cell(host.seen_at, tone="warn" if state.name == "stale" else ""),
+        Cell(host.seen_at, tone="warn" if state.name in ("stale", "away") else ""),
         host.registered_at,
     )
 

@@ -138,7 +138,8 @@ def test_a_program_that_hangs_is_stopped_at_its_timeout(
     cluster.on_job = lambda cluster, made: cluster.run(cluster.place(made))
     here = bed(timeout_s=1)
     here.work()
-    assert here.show().run.state == "timeout"
+    assert here.show().run.state == "inconclusive"
+    assert "was stopped after 1 s, 2 times" in here.show().run.reason
 
 
 def test_time_without_a_node_does_not_count(bed: Callable[..., Bed], cluster: Cluster) -> None:

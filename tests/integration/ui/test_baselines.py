@@ -67,6 +67,17 @@ def test_a_slot_that_a_run_has_is_busy(run_pages, ran):
     assert "1 of 2" in run_pages().get("/ui/hosts").text
 
 
+def test_a_host_that_is_away_says_since_when_and_why_and_so_does_its_run(run_pages, ran):
+    lease = ran.begin()
+    ran.gate.runs.queue.report_host(lease.host, "no engine at tcp://a:1; start the engine")
+    for path in ("hosts", "runs", f"runs/{lease.run.id}"):
+        text = run_pages().get(f"/ui/{path}").text
+        assert "away since 20" in text, path
+        assert "no engine at tcp://a:1; start the engine" in text
+    ran.gate.runs.queue.report_host(lease.host, "")
+    assert "away since" not in run_pages().get("/ui/hosts").text
+
+
 def test_suites_and_workloads_say_what_they_would_find(kept_pages):
     client = kept_pages()
     assert "Four hours of work on one GPU" in client.get("/ui/suites").text

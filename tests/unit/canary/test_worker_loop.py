@@ -143,7 +143,20 @@ def test_a_host_that_is_away_takes_no_runs_until_it_answers(context, leases):
     thread.start()
     _until(lambda: executor.asked > 3)
     assert len(queue.waiting) == 2, "only the first run met it"
+    assert queue.away == {"h": "the engine is away"}
     executor.fail_prepare, executor.is_away = None, False
     _until(lambda: len(queue.ends) == 2)
+    assert queue.away == {"h": ""}
     worker.stop()
     thread.join(5)
+
+
+def test_once_looks_at_each_host_before_it_takes_a_run(context, leases):
+    class Asked(Leases):
+        def lease(self, worker, hosts):
+            return super().lease(worker, hosts) if hosts else None
+
+    queue, executor = Asked(*leases(1)), Slow()
+    executor.is_away = True
+    Worker("w", queue, HOSTS, {"h": context(executor, queue)}, idle=0.01).run(once=True)
+    assert (queue.away, len(queue.waiting)) == ({"h": "the engine is away"}, 1)

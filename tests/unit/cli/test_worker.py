@@ -40,7 +40,19 @@ def worker(
 
 
 def test_with_nothing_to_run_once_ends(worker: Callable[..., tuple[int, str]]) -> None:
-    assert worker(GOOD)[0] == 0
+    assert worker(f'{GOOD}executor = "process"\n')[0] == 0
+
+
+def test_once_with_a_dead_engine_says_so_and_fails(
+    worker: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    endpoint = f"unix://{tmp_path}/engine.sock"
+    status, error = worker(f"{GOOD}endpoint = '{endpoint}'\n")
+    assert status == 3
+    last = error.splitlines()[-1]
+    assert last.startswith("error: hosts: stage is away since 20")
+    assert f"the engine of stage ({endpoint}) does not answer" in last
+    assert "start the engine" in last
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What waivers and canary evidence speak of."""
 
 import pytest
+from msgspec.structs import replace
 
+from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence, Matrix, Waiver, parse_constraint
 from compatgate.core.pooled_runs import find_coverage
 from compatgate.core.stack import parse_stack
@@ -161,6 +163,20 @@ def test_a_slice_is_a_sku_of_its_own(pool, slice_of_a100):
 def test_an_inconclusive_run_is_no_evidence(pool):
     matrix = Matrix(evidence=[run(outcome="inconclusive")])
     assert covering(matrix, pool) == []
+
+
+def test_a_failed_run_of_the_same_image_covers_it_though_its_content_was_not_read():
+    content, image, other = (f"sha256:{letter * 64}" for letter in "abc")
+    stack = replace(parse_stack(STACK), content=content)
+    passed = run(bound=Binding(image=image, content=content))
+
+    def covered(**fields):
+        found = find_coverage([passed, run(id="run_2", **fields)], stack, "content")
+        return [one.id for one in found.runs]
+
+    assert covered(outcome="failed", bound=Binding(image=image)) == ["run_1", "run_2"]
+    assert covered(outcome="failed", bound=Binding(image=other)) == ["run_1"]
+    assert covered(outcome="passed", bound=Binding(image=image)) == ["run_1"]
 
 
 def test_without_a_gpu_there_is_no_evidence(pool_of):

@@ -6,6 +6,7 @@ attempt may succeed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ class Engine:
     @property
     def where(self) -> str:
         """Return the host and its endpoint, for messages."""
-        return f"{self.host.name} ({self.host.endpoint or 'the local engine'})"
+        local = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        return f"{self.host.name} ({self.host.endpoint or local})"
 
     def api(self) -> Any:
         """Return the SDK's low-level client, with the API version negotiated.
@@ -143,7 +145,7 @@ def translate_errors(engine: Engine) -> Iterator[Any]:
             f"the engine of {engine.where} does not answer: {find_innermost_cause(error)}",
             field="host",
             value=engine.host.name,
-            hint="check that the engine runs and that the worker may access it",
+            hint="start the engine, and check that the worker may access it",
         ) from error
 
 

@@ -116,7 +116,7 @@ def _late_share(pairs: int) -> float:
     return 1 / (place * (place + 1))
 
 
-PAIRED_JUDGE = "paired-2"
+PAIRED_JUDGE = "paired-3"
 """Version of the statistics, stored with every judgement."""
 PairedOutcome = Literal["regression", "inconclusive", "improvement", "ok"]
 """Outcomes, worst first."""

@@ -14,7 +14,7 @@ from math import expm1, isinf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.judge.metric import LARGE, percent
+from compatgate.canary.judge.metric import TOO_GOOD, is_too_good, percent
 from compatgate.canary.judge.paired.blocks import (
     PairedSamples,
     Refusal,
@@ -59,7 +59,7 @@ class Knowledge(Struct, frozen=True):
     Attributes:
         prior: expected noise on this SKU; None without history.
         peak: published peak in the metric's unit; None if there is none.
-        explained: why a person accepts a change by more than 2 x, or a value beyond the peak.
+        explained: why a person accepts an improvement by more than 2 x, or a value beyond the peak.
     """
 
     prior: NoisePrior | None = None
@@ -85,11 +85,13 @@ def judge_pairs(
         metrics: declared metrics; all count in the correction, and others are not judged.
         samples: by metric, in the unit of its spec.
         known: by metric; a missing one has neither history nor peak.
-        checks: checks of the candidate; a failed one fails the suite.
+        checks: checks of the candidate; a failed one fails the suite, and so does one that only the
+            reference reported.
         reference_checks: checks of the reference; with a failed one the suite cannot pass.
         design: error rates.
     """
     known = known or {}
+    omitted = _find_omitted_metrics(samples)
     refusals = {
         name: refusal
         for name, spec in metrics.items()
@@ -103,14 +105,20 @@ def judge_pairs(
     reliable = [n for n, k in known.items() if k.prior and k.prior.df >= design.reliable]
     rule = Rule(len(metrics), courses, reliable, design)
     judged = tuple(
-        describe_refusal(name, spec, refusals[name])
+        describe_refusal(name, spec, refusals[name], omitted=name in omitted)
         if name in refusals
         else _judge_metric(
             name, spec, samples[name], courses[name], rule, known.get(name, _NOTHING)
         )
         for name, spec in metrics.items()
     )
-    concluded = _conclude(judged, tuple(checks), any(s.pairs for s in samples.values()))
+    known_checks = {check.name for check in checks}
+    unreported = tuple(
+        Check(check.name, False, "only the reference reported it")
+        for check in reference_checks
+        if check.ok and check.name not in known_checks
+    )
+    concluded = _conclude(judged, (*checks, *unreported), any(s.pairs for s in samples.values()))
     return _doubt_reference(concluded, [check.name for check in reference_checks if not check.ok])
 
 
@@ -123,6 +131,13 @@ def follow(
     if is_rare(samples.complete):
         return CountCourse(spec.better, samples.complete)
     return RatioCourse(spec, compute_log_ratios(samples, summarize_events), prior)
+
+
+def _find_omitted_metrics(samples: Mapping[str, PairedSamples]) -> set[str]:
+    """Return the metrics that only the reference reported, though the candidate reported others."""
+    none = {name for name, one in samples.items() if not any(p.candidate for p in one.pairs)}
+    of_reference = {name for name in none if any(p.reference for p in samples[name].pairs)}
+    return of_reference if len(none) < len(samples) else set()
 
 
 def _find_refusal(samples: PairedSamples | None, spec: MetricSpec) -> Refusal | None:
@@ -244,11 +259,13 @@ _DIGITS = 6
 _OUTCOMES: dict[Decision, PairedOutcome] = {"regression": "regression", "ok": "ok"}
 
 
-def describe_refusal(name: str, spec: MetricSpec, refusal: Refusal) -> PairedMetric:
-    """Describe a metric that cannot be compared."""
+def describe_refusal(
+    name: str, spec: MetricSpec, refusal: Refusal, *, omitted: bool = False
+) -> PairedMetric:
+    """Describe a metric that cannot be compared; it regresses if only the candidate omitted it."""
     return PairedMetric(
-        name, "inconclusive", None, None, None, refusal.reason, spec.unit, spec.better,
-        spec.tolerance, 0, missing=refusal.missing,
+        name, "regression" if omitted else "inconclusive", None, None, None, refusal.reason,
+        spec.unit, spec.better, spec.tolerance, 0, missing=None if omitted else refusal.missing,
     )  # fmt: skip
 
 
@@ -299,10 +316,14 @@ def describe_events(
 
 
 def find_doubt(samples: PairedSamples, found: PairedMetric, peak: float | None) -> str:
-    """Return why figures are implausible; "" if they are not."""
-    if found.effect is not None and not 1 / LARGE <= 1 + found.effect <= LARGE:
-        return f"a change by more than {LARGE:g} x is implausible"
-    for arm in ("reference", "candidate"):
+    """Return why figures are implausible; "" if they are not.
+
+    A regression is plausible however large, unless the reference is beyond its peak.
+    """
+    worse = found.outcome == "regression"
+    if not worse and found.effect is not None and is_too_good(found.better, 1 + found.effect):
+        return TOO_GOOD
+    for arm in ("reference",) if worse else ("reference", "candidate"):
         values = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]
         if peak and values and median(values) > _PEAK_ROUNDING * peak:
             share = percent(median(values) / peak)

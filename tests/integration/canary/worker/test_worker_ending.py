@@ -13,6 +13,7 @@ from staging import GOOD, HANGS, Staging, host_table, until
 from compatgate.canary.executors.docker import DockerExecutor
 from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Host
+from compatgate.cli.main import main
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -50,6 +51,39 @@ def test_a_worker_that_is_told_to_stop_lets_its_run_end(
     assert staging.run(first).state == "passed"
     assert staging.run(second).state == "queued"
     assert gpu_engine.left_of(first) == []
+
+
+@ON_SQLITE
+def test_a_dead_engine_is_named_wherever_its_host_and_run_are_shown(
+    staging: Staging, own_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*command: str) -> str:
+        assert main(["canary", *command, "--database", staging.url]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    why = f"the engine of stage ({own_engine.endpoint}) does not answer"
+    staging.hosts(host_table("stage", own_engine))
+    staging.workload("good", GOOD)
+    with staging.worker():
+        until(lambda: "serves stage" in (staging.folder / "worker.log").read_text())
+        own_engine.stop()
+        run = staging.submit("good")
+        until(lambda: staging.run(run).doing.startswith("waits for the host stage, away since 20"))
+    for command in (("hosts",), ("list",), ("show", run)):
+        text = shown(*command)
+        assert why in text, command
+        assert "since 20" in text
+        assert "start the engine" in text
+    log = staging.folder / "once.log"
+    with staging.worker("--once", log=log) as worker:
+        assert worker.wait(60) == 3
+    message = log.read_text()
+    assert "stage is away since 20" in message
+    assert why in message
+    own_engine.start()
+    staging.work_until_ended(run)
+    assert staging.run(run).state == "passed"
+    assert "away" not in shown("hosts").replace("AWAY", "")
 
 
 @ON_SQLITE

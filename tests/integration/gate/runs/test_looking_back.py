@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from canary_runs import host
 
-from compatgate.canary.run import StepResult
+from compatgate.canary.run import Origin, StepResult
 
 
 def ran(queue, submit, outcome="passed", suite="dl-core", step="gemm-0", **fields):
@@ -40,6 +40,29 @@ def test_of_several_attempts_the_last_is_a_steps_past(gate, queue, submit, time)
     queue.finish(second, "passed", "", None)
     (step,) = gate.runs.past(gate.runs.get(run), "gemm-0")
     assert step.body["outcome"] == "passed"
+
+
+def test_a_step_ended_in_time_if_its_content_did_on_this_host(queue, submit):
+    def ended(digest, exit_code, name="a100-1"):
+        submit("dl-core")
+        lease = queue.lease("w1", [host(name)])
+        origin = Origin(digest, "A100-SXM4-80GB", "docker", development=False)
+        step = StepResult("gemm-0", "gemm", 0, "failed", exit_code=exit_code, origin=origin)
+        queue.record(lease, step)
+        queue.finish(lease, "failed", "", None)
+        return lease.run.id
+
+    queue.register("w1", [host("a100-2")])
+    first, last = ended("sha256:a", 0), ended("sha256:a", 0)
+    ended("sha256:a", None)  # it hung
+    ended("sha256:b", 1)
+    elsewhere = ended("sha256:c", 0, "a100-2")
+    submit("dl-core")
+    lease = queue.lease("w1", [host()])
+    asked = {digest: queue.ended_in_time(lease, "gemm-0", f"sha256:{digest}") for digest in "abc"}
+    assert asked == {"a": last, "b": "", "c": ""}
+    assert first != last != elsewhere
+    assert queue.ended_in_time(lease, "gemm-1", "sha256:a") == ""
 
 
 def test_runs_without_a_gpu_have_a_past_of_their_own(gate, queue, submit):

@@ -11,6 +11,7 @@ from canary_runs import GPU, host
 from compatgate.canary.hosts import MaintenanceWindow
 from compatgate.errors import BadInput
 from compatgate.kit import clock
+from compatgate.kit.clock import readable
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs.queue import DatabaseQueue
 
@@ -133,6 +134,35 @@ def test_a_host_in_quiet_hours_takes_no_new_run_but_cleans_old_ones(
     found = queue.lease("w1", [always])
     assert found
     assert found.abandoned
+
+
+def test_a_host_that_is_away_is_named_by_the_runs_that_wait_for_it(
+    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+) -> None:
+    queue.register("w1", [host("a100-2")])
+    submit()
+    held = take(queue)
+    queue.enter(held, "preparing")
+    waiting, named = submit(), submit(host="a100-2")
+    queue.report_host("a100-1", "no engine; start it")
+    since = time.present
+    time.forward(minutes=5)
+    queue.report_host("a100-1", "no route; look at it")
+    queue.report_host("no-such-host", "gone")
+    (away,) = gate.runs.away_hosts()
+    assert (away.name, away.away_since) == ("a100-1", since), "since it went, whatever is said now"
+    said = f"waits for the host a100-1, away since {readable(since)}: no route; look at it"
+    assert gate.runs.get(held.run.id).doing == said
+    assert gate.runs.show(held.run.id).run.doing == said
+    assert {run.doing for run in gate.runs.list().items} == {said, ""}
+    assert gate.runs.get(waiting).doing == "", "another host could run it"
+    queue.report_host("a100-2", "no engine; start it")
+    assert gate.runs.get(waiting).doing.startswith("waits for the host a100-1, away")
+    assert gate.runs.get(named).doing.startswith("waits for the host a100-2, away")
+    for name in ("a100-1", "a100-2"):
+        queue.report_host(name, "")
+    assert gate.runs.away_hosts() == []
+    assert {run.doing for run in gate.runs.list().items} == {""}
 
 
 def test_hosts_are_registered_and_seen(gate: Gate, queue: DatabaseQueue, time: Any) -> None:

@@ -9,6 +9,7 @@ from engine_edges import GEMM, Memory, Script, exited, lines
 from compatgate.canary.engine.conclude import Conditions, Expectation, conclude_run
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import ImageContent
+from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.run import Device, Env, Report, Run, StepResult
 from compatgate.core.binding import Binding, define_suite, find_digest
 from compatgate.core.stack import parse_stack
@@ -91,7 +92,7 @@ def test_a_driven_run_records_suite_host_and_content_even_when_it_fails(context,
         "sha256:c",
         ("sha256:i",),
     )
-    assert (bound.host, bound.executor, bound.judge) == ("h", "script", "2")
+    assert (bound.host, bound.executor, bound.judge) == ("h", "script", JUDGE)
     assert bound.suite == define_suite({workload.name: "sha256:w"}).digest
     assert bound.workloads == {workload.name: "sha256:w"}
 

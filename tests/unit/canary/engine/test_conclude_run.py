@@ -33,12 +33,19 @@ def conclude(facts):
         stack=STACK,
         on_gpu=True,
         development=False,
+        reference=(),
     ):
         expected = Expectation(
             parse_stack(stack), sku, parse_version("driver", driver) if driver else None
         )
         workloads = frozenset({"gemm"}) if on_gpu else frozenset()
-        conditions = Conditions(expected, workloads, development=development, now=1_800_000_000)
+        conditions = Conditions(
+            expected,
+            workloads,
+            development=development,
+            now=1_800_000_000,
+            reference=reference,
+        )
         return conclude_run(RUN, steps, conditions, facts.gpus)
 
     return conclude
@@ -111,6 +118,26 @@ def test_a_crash_before_anything_was_measured_speaks_against_the_stack_under_tes
 def test_a_crash_on_a_host_of_unknown_driver_fails_without_evidence(conclude):
     found = conclude(step("failed"), driver=None)
     assert (found.outcome, found.evidence) == ("failed", None)
+    assert "no evidence: the driver is not known; state it in hosts.toml" in found.reason
+
+
+def test_a_crash_after_a_step_that_measured_less_speaks_against_the_whole_stack(conclude):
+    less = step(measured=env(versions={"cuda": "12.4.1"}))
+    found = conclude(less, step("failed", name="conv-0"))
+    assert found.evidence.is_about(parse_stack(STACK))
+    assert {str(v) for v in found.evidence.components.values()} == {"12.4.1", "2.4.1"}
+    unlike = step(measured=env(versions={"cuda": "12.1"}))
+    assert conclude(unlike, step("failed", name="conv-0")).evidence is None
+
+
+def test_gpu_and_driver_of_a_candidate_that_found_no_gpu_are_those_of_its_reference(conclude):
+    blind = step("failed", env(gpu=None, driver=None), reason="found no GPU")
+    seen = env(versions={"cuda": "11.8"})
+    evidence = conclude(blind, driver=None, reference=(seen, seen)).evidence
+    assert (evidence.sku, str(evidence.driver)) == ("A100-SXM4-80GB", "535.104.05")
+    assert {n: str(v) for n, v in evidence.components.items()} == LOADED
+    assert conclude(blind, driver=None).evidence is None
+    assert conclude(blind, reference=(env(gpu="NVIDIA L4"),)).evidence is None
 
 
 def test_a_failed_run_of_something_else_is_no_evidence_and_says_so(conclude):

@@ -23,7 +23,13 @@ EXITED = ExecutionEnd("exited", 0)
 
 CASES = {
     "all that was promised": (EXITED, WHOLE, "passed", ""),
-    "a hang": (ExecutionEnd("timeout"), WHOLE, "timeout", "was stopped after 60 s"),
+    "a hang": (ExecutionEnd("timeout"), WHOLE, "inconclusive", "was stopped after 60 s"),
+    "a hang of a host that was away": (
+        ExecutionEnd("timeout", answered=False),
+        WHOLE,
+        "inconclusive",
+        "the host did not answer meanwhile",
+    ),
     "too much memory": (ExecutionEnd("memory", 137), WHOLE, "failed", "more than 1073741824 bytes"),
     "a crash": (ExecutionEnd("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
     "an error": (ExecutionEnd("exited", 1), WHOLE, "failed", "ended with status 1"),
@@ -105,12 +111,20 @@ CASES = {
 }
 
 
+ATTRIBUTABLE = {
+    "a hang", "no GPU found", "no GPU seen", "a check not reported", "a metric not reported",
+    "a metric with warm-up alone", "no env", "no output at all",
+}  # fmt: skip
+"""What a reference, or an earlier run on the host, shows to be the candidate's fault."""
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_execution_is_concluded_from_what_it_did_and_said(case):
     ended, report, outcome, reason = CASES[case]
     verdict = conclude_step(WORKLOAD, ended, report)
     assert verdict.outcome == outcome
     assert reason in verdict.reason
+    assert verdict.attributable == (case in ATTRIBUTABLE)
 
 
 def test_a_workload_that_promises_nothing_and_reports_nothing_is_inconclusive():

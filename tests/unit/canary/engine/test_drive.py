@@ -69,11 +69,54 @@ def test_what_the_program_did_is_the_runs_outcome(context, lease, job, outcome, 
     assert queue.retried is None
 
 
-def test_a_hang_is_stopped_at_the_timeout(context, lease, with_):
-    queue, executor = Memory(), Script(("hang", None))
-    drive(lease, context(executor, queue, workloads=(with_(timeout_s=0.05),)))
-    assert queue.ended[0] == "timeout"
+HANG, SHORT = ("hang", None), {"timeout_s": 0.05}
+
+
+def test_a_hang_of_what_has_ended_in_time_before_is_stopped_and_fails(context, lease, with_):
+    queue, executor = Memory(), Script(HANG)
+    queue.in_time = "run_0"
+    drive(lease, context(executor, queue, workloads=(with_(**SHORT),)))
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence.outcome) == ("failed", "failed")
+    assert "was stopped after 0.05 s; on this host it ended in time before (run run_0)" in reason
     assert not executor.alive
+
+
+def test_a_hang_of_what_is_new_on_a_host_is_repeated_then_inconclusive(context, lease, with_):
+    queue, executor = Memory(), Script(HANG, HANG)
+    drive(lease, context(executor, queue, workloads=(with_(**SHORT),)))
+    assert [job.step for job in executor.started] == ["gemm-0", "gemm-0-again1"]
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence) == ("inconclusive", None)
+    assert "was stopped after 0.05 s, 2 times; it never ended in time on this host" in reason
+
+
+def test_a_hang_that_does_not_repeat_is_judged_by_its_repetition(context, lease, with_):
+    queue, executor = Memory(), Script(HANG, (lines(1.0), exited()))
+    drive(lease, context(executor, queue, workloads=(with_(**SHORT),)))
+    assert queue.ended[0] == "passed"
+
+
+def test_a_hang_while_the_host_did_not_answer_is_no_fault_of_the_candidate(context, lease, with_):
+    class Frozen(Script):
+        def status(self, handle):
+            threading.Event().wait(0.25)
+            return super().status(handle)
+
+    queue, executor = Memory(), Frozen(HANG)
+    queue.in_time = "run_0"
+    drive(lease, context(executor, queue, workloads=(with_(timeout_s=0.4),), lease=0.2))
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence) == ("inconclusive", None)
+    assert "the host did not answer meanwhile" in reason
+
+
+def test_a_run_that_failed_proposes_no_baseline_of_its_other_steps(context, lease, with_):
+    queue, judge = Memory(), Says(StepJudgement("passed", ""))
+    executor = Script((lines(1.0), exited()), (lines(1.0, check=False), exited()))
+    both = (with_(), with_(name="conv"))
+    drive(lease, context(executor, queue, workloads=both, judge=judge))
+    assert (queue.ended[0], judge.offered) == ("failed", [])
 
 
 def test_a_cancelled_run_is_killed_cleaned_and_ends_cancelled(context, lease):

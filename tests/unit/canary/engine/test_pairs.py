@@ -49,7 +49,9 @@ class Host(Script):
         level *= self.ratio if job.image == CANDIDATE else 1.0
         values = [level * rng.lognormvariate(0, 0.001) for _ in range(6)]
         broken = job.step in self.behaviour.get("broken", ())
-        self.jobs.append((lines(*values, check=not broken), exited()))
+        faults = self.behaviour.get("faults", {})
+        good = (lines(*values, check=not broken), exited())
+        self.jobs.append(faults.get(job.step, good))
         return super().start(prepared)
 
 
@@ -85,7 +87,8 @@ def paired(lease):
         (1.01, "passed", ""),
         (0.8, "passed", ""),
         (1.0, "passed", ""),
-        (2.5, "inconclusive", "implausible"),
+        (2.5, "failed", "150 % higher"),
+        (0.4, "inconclusive", "implausible"),
     ],
 )
 def test_a_candidate_is_judged_against_what_it_would_replace(
@@ -157,9 +160,63 @@ def test_checks_hold_in_both_arms_or_the_run_is_no_pass(context, paired, with_):
         drive(paired, context(executor, queue, workloads=both))
         assert queue.ended[0] == outcome, broken
         assert reason in queue.ended[1]
-        assert queue.compared[-1].outcome == "inconclusive"
+        assert queue.compared[-1].outcome == outcome
         assert len(executor.started) == ran, steps_of(executor)
         assert [s.name for s in queue.recorded if s.block is None] == ["gemm-0", "conv-0"]
+
+
+NO_GPU = (lines(env=None), exited(77))
+HANG = ("hang", None)
+NO_METRIC = (lines(), exited())
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (NO_GPU, "found no GPU"),
+        (HANG, "was stopped after 0.05 s"),
+        (NO_METRIC, "did not report metric time"),
+        (([], exited()), "printed no env line"),
+    ],
+    ids=["no GPU", "hang", "no metric", "nothing"],
+)
+def test_what_only_the_candidate_does_fails(context, paired, with_, fault, reason):
+    suite = (with_(timeout_s=0.05),)
+    for pair in (1, 2):
+        queue, executor = Memory(), Host(faults={f"gemm-0-pair{pair}-B": fault})
+        drive(paired, context(executor, queue, workloads=suite))
+        outcome, why, evidence = queue.ended
+        assert (outcome, evidence.outcome) == ("failed", "failed"), why
+        assert (evidence.sku, str(evidence.driver)) == ("A100-SXM4-80GB", "535.104.05")
+        assert reason in why
+        assert "the reference cuda124 ended well on the same GPU" in why
+        assert steps_of(executor) == first_pairs(pair), "the reference of this pair ran as well"
+        assert queue.compared[-1].outcome == "failed"
+
+    both = {"gemm-0-pair1-A": fault, "gemm-0-pair1-B": fault}
+    queue, executor = Memory(), Host(faults=both)
+    drive(paired, context(executor, queue, workloads=suite))
+    outcome, why, evidence = queue.ended
+    assert (outcome, evidence) == ("inconclusive", None)
+    assert f"the reference cuda124 too: {reason}" in why
+
+
+def test_a_fault_of_a_sick_host_is_not_the_candidates(context, paired):
+    queue = Memory()
+    sick = context(Host(faults={"gemm-0-pair1-B": NO_GPU}), queue, health="sick")
+    drive(paired, sick)
+    assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
+
+
+def test_another_attempt_repeats_a_pair_whose_fault_lacks_its_reference(context, paired):
+    fault = {"gemm-0-pair2-B": NO_GPU}
+    queue, executor = Memory(), Host(faults=fault, lost="gemm-0-pair2-A")
+    drive(paired, context(executor, queue))
+    assert queue.retried
+    again = Host(faults=fault)
+    drive(replace(paired, attempt=2), context(again, queue))
+    assert queue.ended[0] == "failed"
+    assert steps_of(again) == ["gemm-0-pair2-B", "gemm-0-pair2-A"]
 
 
 def test_a_suite_without_metrics_compares_checks_in_one_pair(context, paired, with_):

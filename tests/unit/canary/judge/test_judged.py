@@ -14,7 +14,7 @@ import pytest
 
 from compatgate.canary.judge.counts import compute_binomial_tail, compute_fisher_tail
 from compatgate.canary.judge.prepare import find_conversion, parse_unit
-from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.result import JUDGE, Samples
 from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Metric, Report
 from compatgate.canary.workload import MetricSpec
@@ -124,7 +124,7 @@ def test_metrics_that_were_not_declared_are_not_judged():
 def test_the_json_form_is_plain_and_says_which_judge_it_was():
     body = judged(report()).to_json()
     assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
-    assert body["judge"] == "2"
+    assert body["judge"] == JUDGE
     assert body["metrics"][0]["numbers"]["ratio"] == 1
 
 

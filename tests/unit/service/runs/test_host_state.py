@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compatgate.service.runs.models import HostRow
 from compatgate.service.runs.staging_pages import (
@@ -41,6 +42,13 @@ def host(busy: int = 0, silent: timedelta = timedelta(0), **quiet: Any) -> HostR
 )
 def test_a_host_stands_as(row: HostRow, state: str) -> None:
     assert host_state(row, NOON).name == state
+
+
+def test_a_host_whose_engine_is_dead_is_away_since_when_and_why() -> None:
+    away = replace(host(busy=2), away_since=NOON, away_why="no engine; start it")
+    found = host_state(away, NOON)
+    why = "no run starts: away since 2026-11-21 12:00:00 UTC: no engine; start it"
+    assert (found.name, found.why) == ("away", why)
 
 
 def test_quiet_hours_are_said_in_words() -> None:

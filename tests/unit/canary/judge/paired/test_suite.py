@@ -41,7 +41,9 @@ def wiggle(ratio: float, pairs: int = 5) -> list[float]:
         (1.12, "either", "regression"),
         (0.88, "either", "regression"),
         (1.01, "either", "ok"),
-        (2.50, "lower", "inconclusive"),
+        (2.50, "lower", "regression"),
+        (2.50, "either", "regression"),
+        (2.50, "higher", "inconclusive"),
         (0.11, "lower", "inconclusive"),
     ],
 )
@@ -199,12 +201,32 @@ def test_what_is_implausible_waits_for_an_explanation():
     assert slow.outcome == "regression"
 
 
+def test_what_only_the_candidate_omits_fails_the_suite():
+    steady = pairs_of(STEADY[:5], wiggle(1.0))
+    omitted = PairedSamples("b", "ms", tuple(Pair(i, ((1.0,),), ()) for i in range(5)))
+    specs = {name: MetricSpec("ms", "lower") for name in ("a", "b")}
+    found = judge_pairs(specs, {"a": steady, "b": omitted})
+    assert (found.outcome, found.reason) == ("failed", "b: the candidate has no samples")
+    assert judge_pairs({"b": specs["b"]}, {"b": omitted}).outcome == "inconclusive"
+
+    held = [Check("loss", True)]
+    found = judge_suite([steady], reference_checks=held)
+    assert (found.outcome, found.reason) == (
+        "failed",
+        "check loss failed: only the reference reported it",
+    )
+    assert judge_suite([steady], checks=held, reference_checks=held).outcome == "passed"
+
+
 def test_a_value_above_the_published_peak_is_inconclusive():
     steady = pairs_of([100.0] * 5, wiggle(1.0), unit="GB/s")
     assert judge_one(steady, "higher", Knowledge(peak=100.0)).outcome == "ok"
     found = judge_one(steady, "higher", Knowledge(peak=90.0))
     assert found.outcome == "inconclusive"
     assert "111 % of the published peak" in found.reason
+    slower = pairs_of([100.0] * 5, wiggle(0.8), unit="GB/s")
+    assert judge_one(slower, "higher", Knowledge(peak=99.0)).outcome == "inconclusive"
+    assert judge_one(slower, "higher", Knowledge(peak=101.0)).outcome == "regression"
 
 
 def test_checks_come_first():
