@@ -99,15 +99,17 @@ class Gate:
         self._images = _make_images(images, overlays) if images else None
         self.snapshots = Snapshots(database, facts)
         self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
-        self.matrix = MatrixService(database, facts, self.snapshots)
-        self.proposals = ProposalService(database, facts, self.snapshots, self._backtest)
+        self.runs = Runs(database, facts, self.snapshots, load_library)
+        self.snapshots.suites = self.runs.define_suites
+        self.matrix = MatrixService(database, facts, self.snapshots, self.runs.find_unknown_suites)
+        self.proposals = ProposalService(
+            database, facts, self.snapshots, self._backtest, self.matrix.open_reader
+        )
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.preferences = PreferenceStore(database)
         self.history = History(database)
         self.refusals = RefusalLog(database)
-        self.runs = Runs(database, facts, self.snapshots, load_library)
-        self.snapshots.suites = self.runs.define_suites
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)

@@ -25,6 +25,9 @@ class Host(Base):
     slots: Mapped[int] = mapped_column(Integer, comment="GPUs; without GPUs, runs at once")
     health: Mapped[str] = mapped_column(Text, comment="Where GPU health is read: local or none")
     quiet: Mapped[str] = mapped_column(Text, comment="JSON: when it takes no new run")
+    suites: Mapped[str] = mapped_column(
+        Text, server_default="[]", comment="JSON: names of suites that its worker has"
+    )
     registered_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime)
 
@@ -196,6 +199,7 @@ class HostRow(Struct, frozen=True):
 
     Attributes:
         quiet: plain data, as the worker declared it.
+        suites: names of suites that its worker has.
         busy: slots that runs have now.
     """
 
@@ -209,6 +213,7 @@ class HostRow(Struct, frozen=True):
     quiet: list[dict[str, Any]]
     registered_at: datetime
     seen_at: datetime
+    suites: list[str] = []
     busy: int = 0
 
     def to_json(self) -> dict[str, Any]:

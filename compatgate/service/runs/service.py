@@ -194,9 +194,19 @@ class Runs:
             _log.warning("no evidence is stale for its suite: %s", error.detail)
             return {}
 
-    def open_queue(self, settings: Settings = STANDARD_SETTINGS) -> DatabaseQueue:
-        """Return the queue for a worker, with the worker's settings."""
-        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
+    def find_unknown_suites(self, session: Session, names: Collection[str]) -> dict[str, str]:
+        """Return the suites that neither the gate's folders nor a worker's have, each with a hint.
+
+        Raises:
+            CompatgateError: the folders cannot be read.
+        """
+        return leases.find_unknown_suites(session, names, self.catalogue)
+
+    def open_queue(
+        self, settings: Settings = STANDARD_SETTINGS, suites: Collection[str] = ()
+    ) -> DatabaseQueue:
+        """Return the queue for a worker, with the worker's settings and the names of its suites."""
+        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.
