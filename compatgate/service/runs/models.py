@@ -199,8 +199,8 @@ class HostRow(Struct, frozen=True):
 
     Attributes:
         quiet: plain data, as the worker declared it.
-        suites: names of suites that its worker has.
         busy: slots that runs have now.
+        suites: names of suites that its worker has.
     """
 
     name: str
@@ -213,8 +213,8 @@ class HostRow(Struct, frozen=True):
     quiet: list[dict[str, Any]]
     registered_at: datetime
     seen_at: datetime
-    suites: list[str] = []
     busy: int = 0
+    suites: list[str] = []
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
