@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.kit.cli.parser import server_of
 
 if TYPE_CHECKING:
@@ -231,6 +232,25 @@ class ServerDecider(GateDecider):
         self._client.close()
 
 
+@contextmanager
+def naming_database(database: str | None) -> Iterator[None]:
+    """Name the database in an error about what it lacks: the target may be that of a gate."""
+    try:
+        yield
+    except NotFound as error:
+        if error.field not in ("target", "database"):
+            raise
+        from compatgate.kit.database.database import display_url, resolve_url
+
+        url = resolve_url(database)
+        place = url.database if url.drivername == "sqlite" else display_url(url)
+        where = f" in the database {place}" if error.field == "target" else ""
+        hint = f"{error.hint}; --server URL asks a gate, --database another database"
+        raise NotFound(
+            f"{error.problem}{where}", field=error.field, value=error.value, hint=hint
+        ) from None
+
+
 class DatabaseDecider(GateDecider):
     """A decider that asks the gate of a local database; the first question opens it.
 
@@ -266,9 +286,15 @@ class DatabaseDecider(GateDecider):
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Add the records to the gate, which REST cannot do, and decide."""
-        if records:
-            self._local.gate.snapshots.know(records)
-        return super().decide(bodies)
+        with naming_database(self._database):
+            if records:
+                self._local.gate.snapshots.know(records)
+            return super().decide(bodies)
+
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Ask the gate; see `Decider.solve`."""
+        with naming_database(self._database):
+            return super().solve(body, pools)
 
     def close(self) -> None:
         """Close the database if it is open."""
@@ -415,7 +441,10 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         return _bodies(bundle.snapshot().target(args.target))
     from compatgate.service.local_gate import LocalClient
 
-    with LocalClient.open(args.database, overlays=args.facts) as local:
+    with (
+        naming_database(args.database),
+        LocalClient.open(args.database, overlays=args.facts) as local,
+    ):
         return _ask(local.client, args.target)
 
 
