@@ -238,13 +238,13 @@ def naming_database(database: str | None) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        if error.field not in ("target", "database"):
+        if error.field not in ("target", "name", "database"):
             raise
         from compatgate.kit.database.database import display_url, resolve_url
 
         url = resolve_url(database)
         place = url.database if url.drivername == "sqlite" else display_url(url)
-        where = f" in the database {place}" if error.field == "target" else ""
+        where = "" if error.field == "database" else f" in the database {place}"
         hint = f"{error.hint}; --server URL asks a gate, --database another database"
         raise NotFound(
             f"{error.problem}{where}", field=error.field, value=error.value, hint=hint

@@ -75,6 +75,7 @@ examples:
         help="revision that the proposal is based on; fail if a document changed since",
     )
     parser.add_argument("--update", metavar="ID", help="replace the edits of your own proposal")
+    add_force(parser)
     parser.add_argument(
         "--merge-when-approved",
         action="store_true",
@@ -137,7 +138,6 @@ def revert_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--propose", action="store_true", help="create a proposal even if no policy requires one"
     )
-    add_force(parser)
     add_authorship(parser)
     add_format(parser)
 
