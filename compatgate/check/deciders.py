@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.core.request import Target
+    from compatgate.service.gate.answers import AnsweringGate
     from compatgate.service.gate.snapshot import Bundle, Snapshot
     from compatgate.service.local_gate import LocalClient
 
@@ -254,6 +255,8 @@ def naming_database(database: str | None) -> Iterator[None]:
 class DatabaseDecider(GateDecider):
     """A decider that asks the gate of a local database; the first question opens it.
 
+    Questions go to the gate itself: its REST application takes longer to import than they take.
+
     Args:
         database: address of the database.
         overlays: the operator's fact files.
@@ -270,8 +273,20 @@ class DatabaseDecider(GateDecider):
         recorded: bool = True,
     ) -> None:
         super().__init__(at, recorded=recorded)
+        self._moment = at
         self._database = database
         self._overlays = overlays
+
+    @cached_property
+    def _gate(self) -> AnsweringGate:
+        from compatgate.kit.imports import import_without
+
+        import_without("sqlalchemy", "greenlet")  # it serves asyncio, which nothing here asks for
+        from compatgate.service.gate.answers import AnsweringGate
+        from compatgate.service.gate_client import refuse_missing
+
+        refuse_missing(self._database)
+        return AnsweringGate.open(self._database, overlays=self._overlays)
 
     @cached_property
     def _local(self) -> LocalClient:
@@ -288,8 +303,18 @@ class DatabaseDecider(GateDecider):
         """Add the records to the gate, which REST cannot do, and decide."""
         with naming_database(self._database):
             if records:
-                self._local.gate.snapshots.know(records)
+                self._gate.snapshots.know(records)
             return super().decide(bodies)
+
+    def _ask(self, body: Body) -> dict[str, Any]:
+        if self._moment is not None:
+            return self._gate.what_would(body, at=self._moment).to_json()
+        if not self._recorded:
+            return self._gate.preview(body).to_json()
+        from compatgate.kit.cli.options import user_name
+
+        asked_by = f"cli:{user_name()}"
+        return self._gate.decide(body, asked_by=asked_by, source="cli").to_json()
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
         """Ask the gate; see `Decider.solve`."""
@@ -298,8 +323,9 @@ class DatabaseDecider(GateDecider):
 
     def close(self) -> None:
         """Close the database if it is open."""
-        if "_local" in self.__dict__:
-            self._local.close()
+        for opened in ("_gate", "_local"):
+            if opened in self.__dict__:
+                getattr(self, opened).close()
 
 
 class BundleDecider(Decider):
