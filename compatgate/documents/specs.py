@@ -314,12 +314,16 @@ def target_refs(document: Document) -> tuple[str, ...]:
 
 
 def suite_refs(document: Document) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the suites that the policy of a target names, each with its place."""
+    """Yield the suites that the policy of a target requires runs of, each with its place.
+
+    A suite with imported results needs no run.
+    """
     if isinstance(document, TargetDoc):
         canary = document.spec.policy.canary
         for field, names in (("suites", canary.suites), ("soak", canary.soak)):
             for index, name in enumerate(names):
-                yield ("spec", "policy", "canary", field, index), name
+                if field == "soak" or not canary.imported.get(name):
+                    yield ("spec", "policy", "canary", field, index), name
 
 
 def to_body(document: Document) -> dict[str, Any]:

@@ -73,6 +73,18 @@ def test_force_takes_a_suite_that_a_worker_will_bring_and_warns(gate: Gate) -> N
     assert result.to_json()["warnings"] == [warning]
 
 
+def test_a_suite_with_imported_results_needs_nothing_that_runs_it(gate: Gate) -> None:
+    fabric = target("lab", "smoke", "fabric")
+    fabric["spec"]["policy"]["canary"]["imported"] = {"fabric": ["nccl-tests@acceptance"]}
+    assert gate.matrix.import_documents(files(fabric), BY).warnings == ()
+
+
+def test_a_target_with_an_unknown_suite_is_loaded_and_decides_as_before(gate: Gate) -> None:
+    gate.matrix.import_documents(files(target("lab", "later")), FORCED)
+    verdict = gate.decide({"target": "lab", "stack": {"cuda": "12.4"}}, asked_by="t", source="t")
+    assert "CG811" in [finding.rule for finding in verdict.findings]
+
+
 def test_force_takes_no_other_mistake(gate: Gate) -> None:
     entry = {**target(), "kind": "Entry"}
     entry["spec"] = {"targets": ["prod-a10"], "components": {"cuda": "12.*"}, "status": "blessed"}
