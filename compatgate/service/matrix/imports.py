@@ -119,8 +119,9 @@ class ChangeReader:
         yield from self._check_waivers(read)
         for problem in self._check_suites(read):
             if self._force:
-                self.warnings.append(problem.detail)
+                self.warnings.append(f"{problem.document}: {problem.problem} ({problem.hint})")
             else:
+                problem.hint += "; force accepts a suite that a worker will bring later"
                 yield problem
 
     def _check_suites(self, read: ParsedDocuments) -> Iterator[DocumentProblem]:
