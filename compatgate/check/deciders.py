@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.kit.cli.parser import server_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.core.request import Target
+    from compatgate.service.gate.answers import AnsweringGate
     from compatgate.service.gate.snapshot import Bundle, Snapshot
     from compatgate.service.local_gate import LocalClient
 
@@ -231,8 +233,29 @@ class ServerDecider(GateDecider):
         self._client.close()
 
 
+@contextmanager
+def naming_database(database: str | None) -> Iterator[None]:
+    """Name the database in an error about what it lacks: the target may be that of a gate."""
+    try:
+        yield
+    except NotFound as error:
+        if error.field not in ("target", "name", "database"):
+            raise
+        from compatgate.kit.database.database import display_url, resolve_url
+
+        url = resolve_url(database)
+        place = url.database if url.drivername == "sqlite" else display_url(url)
+        where = "" if error.field == "database" else f" in the database {place}"
+        hint = f"{error.hint}; --server URL asks a gate, --database another database"
+        raise NotFound(
+            f"{error.problem}{where}", field=error.field, value=error.value, hint=hint
+        ) from None
+
+
 class DatabaseDecider(GateDecider):
     """A decider that asks the gate of a local database; the first question opens it.
+
+    Questions go to the gate itself: its REST application takes longer to import than they take.
 
     Args:
         database: address of the database.
@@ -250,8 +273,20 @@ class DatabaseDecider(GateDecider):
         recorded: bool = True,
     ) -> None:
         super().__init__(at, recorded=recorded)
+        self._moment = at
         self._database = database
         self._overlays = overlays
+
+    @cached_property
+    def _gate(self) -> AnsweringGate:
+        from compatgate.kit.imports import import_without
+
+        import_without("sqlalchemy", "greenlet")  # it serves asyncio, which nothing here asks for
+        from compatgate.service.gate.answers import AnsweringGate
+        from compatgate.service.gate_client import refuse_missing
+
+        refuse_missing(self._database)
+        return AnsweringGate.open(self._database, overlays=self._overlays)
 
     @cached_property
     def _local(self) -> LocalClient:
@@ -266,14 +301,31 @@ class DatabaseDecider(GateDecider):
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Add the records to the gate, which REST cannot do, and decide."""
-        if records:
-            self._local.gate.snapshots.know(records)
-        return super().decide(bodies)
+        with naming_database(self._database):
+            if records:
+                self._gate.snapshots.know(records)
+            return super().decide(bodies)
+
+    def _ask(self, body: Body) -> dict[str, Any]:
+        if self._moment is not None:
+            return self._gate.what_would(body, at=self._moment).to_json()
+        if not self._recorded:
+            return self._gate.preview(body).to_json()
+        from compatgate.kit.cli.options import user_name
+
+        asked_by = f"cli:{user_name()}"
+        return self._gate.decide(body, asked_by=asked_by, source="cli").to_json()
+
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Ask the gate; see `Decider.solve`."""
+        with naming_database(self._database):
+            return super().solve(body, pools)
 
     def close(self) -> None:
         """Close the database if it is open."""
-        if "_local" in self.__dict__:
-            self._local.close()
+        for opened in ("_gate", "_local"):
+            if opened in self.__dict__:
+                getattr(self, opened).close()
 
 
 class BundleDecider(Decider):
@@ -415,7 +467,10 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         return _bodies(bundle.snapshot().target(args.target))
     from compatgate.service.local_gate import LocalClient
 
-    with LocalClient.open(args.database, overlays=args.facts) as local:
+    with (
+        naming_database(args.database),
+        LocalClient.open(args.database, overlays=args.facts) as local,
+    ):
         return _ask(local.client, args.target)
 
 

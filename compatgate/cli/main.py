@@ -11,7 +11,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from compatgate.errors import CompatgateError
@@ -170,7 +169,10 @@ def _run(argv: list[str]) -> int:
     if name not in COMMANDS:
         return _usage(name)
     if name in ("check", "canary"):
-        _import_msgspec()
+        from compatgate.kit.imports import import_without
+
+        # Since Python 3.11, typing has all that msgspec needs.
+        import_without("msgspec", "typing_extensions")
     from compatgate.kit.cli.parser import load_command
 
     args = parser_of(name).parse_args(rest)
@@ -190,21 +192,6 @@ def _prepare_output() -> None:
 def _drop_output() -> None:
     """Discard unwritten output, so that Python does not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which costs more than all of msgspec.
-
-    msgspec needs only names that typing has since Python 3.11, and falls back to typing.
-    """
-    hide = "typing_extensions" not in sys.modules
-    if hide:
-        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    try:
-        import_module("msgspec")
-    finally:
-        if hide:
-            del sys.modules["typing_extensions"]
 
 
 def parser_of(name: str) -> Parser:

@@ -15,7 +15,7 @@ from compatgate.cli import serve_access, serve_far, serve_options
 from compatgate.cli.serve_access import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
-from compatgate.kit.cli.options import add_database
+from compatgate.kit.cli.options import add_database, add_workloads
 from compatgate.kit.cli.parser import add_overlays, bounded_count
 from compatgate.service.attestations import cli as serve_signing
 
@@ -96,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_limits(parser)
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))
+    add_workloads(parser)
     _add_canary_images(parser)
     serve_access.add_access(parser.add_argument_group("callers"))
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
@@ -164,6 +165,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         CompatgateError: the address, the database or the matrix cannot be used.
     """
+    if args.workloads:
+        os.environ["COMPATGATE_WORKLOADS"] = os.pathsep.join(args.workloads)
     figures = _share_figures(args.workers)
     try:
         return _serve(args)

@@ -168,7 +168,7 @@ def _work(
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
-    queue = gate.runs.open_queue(settings)
+    queue = gate.runs.open_queue(settings, library.suites)
     queue.register(args.name, hosts)
     read_content = _content_reader(gate)
     contexts = {

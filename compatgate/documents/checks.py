@@ -327,11 +327,14 @@ def _check_day(text: str) -> date:
 def _check_value(
     raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]
 ) -> Mistakes:
-    """Yield a reader's error about a text; the schema reports other types."""
-    if not isinstance(value, str):
+    """Yield a reader's error about a text, or a number that quotes would not mend.
+
+    The schema reports other types.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return
     try:
-        read(value)
+        read(value if isinstance(value, str) else raw.written(path) or str(value))
     except BadInput as error:
         yield raw.problem(path, error.problem, value=value, hint=error.hint)
 

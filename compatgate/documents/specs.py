@@ -313,6 +313,19 @@ def target_refs(document: Document) -> tuple[str, ...]:
     return () if isinstance(document, TargetDoc) else document.spec.targets
 
 
+def suite_refs(document: Document) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the suites that the policy of a target requires runs of, each with its place.
+
+    A suite with imported results needs no run.
+    """
+    if isinstance(document, TargetDoc):
+        canary = document.spec.policy.canary
+        for field, names in (("suites", canary.suites), ("soak", canary.soak)):
+            for index, name in enumerate(names):
+                if field == "soak" or not canary.imported.get(name):
+                    yield ("spec", "policy", "canary", field, index), name
+
+
 def to_body(document: Document) -> dict[str, Any]:
     """Return the document as plain data in the order of the files, without empty values."""
     raw: dict[str, Any] = msgspec.to_builtins(document)

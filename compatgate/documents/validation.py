@@ -144,7 +144,7 @@ def _read_all(
         if kind is None:
             continue
         found = list(islice(_find_mistakes(raw, kind, gpus, targets), MAX_PROBLEMS))
-        typed = _convert_document(raw, kind, problems, None if found else gpus)
+        typed = _convert_document(raw, kind, problems, gpus, found)
         documents += [(raw, document) for document in typed]
         problems.extend(found)
         _check_duplicate(raw, kind, firsts, problems)
@@ -183,19 +183,19 @@ def _read_kind(raw: RawDocument, problems: Problems) -> Kind | None:
 
 
 def _convert_document(
-    raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None
+    raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus, found: list[DocumentProblem]
 ) -> list[Document]:
     """Return the document as a struct; the schema explains a refusal.
 
-    A document without ``gpus`` has mistakes already; it is only searched for more.
+    A document with mistakes, ``found``, is only searched for more, in other fields.
     """
-    body = raw.value if gpus is None else checks.to_canonical(raw.value, kind, gpus)
+    body = raw.value if found else checks.to_canonical(raw.value, kind, gpus)
     try:
         return [make_explicit(msgspec.convert(body, TYPES[kind]))]
     except msgspec.ValidationError as error:
-        before = len(problems)
-        problems.extend(explain_mistakes(raw, kind))
-        if len(problems) == before:
+        before, known = len(problems), {problem.field for problem in found}
+        problems.extend(p for p in explain_mistakes(raw, kind) if p.field not in known)
+        if len(problems) == before and not found:
             problems.add(raw.problem((), str(error)))
         return []
 

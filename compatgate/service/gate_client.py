@@ -8,15 +8,14 @@ that only a newer gate knows. Commands that need the database itself, such as th
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import add_server, server_of
+from compatgate.kit.imports import import_without
 
 if TYPE_CHECKING:
     import argparse
@@ -203,18 +202,8 @@ def _stored_secret(url: str) -> str | None:
 
 
 def import_httpx() -> None:
-    """Import httpx without its command line, whose libraries cost as much as everything else.
-
-    httpx goes without where click is not installed.
-    """
-    hide = "click" not in sys.modules and "httpx" not in sys.modules
-    if hide:
-        sys.modules["click"] = None  # type: ignore[assignment]
-    try:
-        import_module("httpx")
-    finally:
-        if hide:
-            del sys.modules["click"]
+    """Import httpx without its command line, whose libraries cost as much as everything else."""
+    import_without("httpx", "click")
 
 
 def refuse_missing(named: str | None) -> None:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from compatgate.cli.main import COMMANDS, parser_of
+from compatgate.kit.cli.parser import Parser
 
 HEAD = """# Command line
 
@@ -37,10 +38,11 @@ def page() -> str:
     return f"{HEAD}{index}\n\n" + "\n\n".join(parts) + "\n"
 
 
-def _command(parser: argparse.ArgumentParser, level: int = 2) -> str:
+def _command(parser: Parser, level: int = 2) -> str:
     """Return a command's section, and those of its actions below it."""
     parts = [f"{'#' * level} {parser.prog}", parser.description or "", _usage(parser)]
     parts += [_group(group) for group in parser._action_groups if _shown(group)]
+    parser.add_examples()
     if parser.epilog:
         parts.append(f"```text\n{parser.epilog.strip()}\n```")
     for action in parser._actions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from compatgate.canary.workload import Suite, Workload
@@ -85,10 +85,13 @@ class Library:
         """
         if found := self.suites.get(name):
             return found
-        hint = self._hint_of_workload(name) or suggest_name(name, self.suites)
-        if not self.folders:
-            hint += f"; {ENVIRONMENT} names folders of your own"
+        hint = self.suggest_suite(name)
         raise NotFound(f"suite {name!r} does not exist", field="suite", value=name, hint=hint)
+
+    def suggest_suite(self, name: str, others: Collection[str] = ()) -> str:
+        """Return a hint for a missing suite: the nearest names, of ``others``, too."""
+        hint = self._hint_of_workload(name) or suggest_name(name, {*self.suites, *others})
+        return hint if self.folders else f"{hint}; {ENVIRONMENT} names folders of your own"
 
     def _hint_of_workload(self, name: str) -> str:
         """Return a suggestion if the name is that of a workload; "" otherwise."""

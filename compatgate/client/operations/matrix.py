@@ -55,6 +55,7 @@ def import_matrix(
     *,
     reason: str,
     dry_run: bool = False,
+    force: bool | None = None,
     file: str | None = None,
 ) -> Request[ImportBody]:
     """Import documents atomically, as one revision.
@@ -63,6 +64,7 @@ def import_matrix(
         documents: YAML text, or documents as plain data.
         reason: reason of the change.
         dry_run: return the changes without making them.
+        force: accept suites that a worker will bring later.
         file: name of the text in errors.
     """
     body = documents if isinstance(documents, str) else list(documents)
@@ -74,6 +76,7 @@ def import_matrix(
         repeatable=dry_run,
         reason=reason,
         dry_run=dry_run,
+        force=force,
         file=file,
     )
     media = YAML if isinstance(body, str) else JSON
@@ -256,10 +259,12 @@ def list_targets(
 
 
 @Operation
-def create_target(target: TargetDocument, *, reason: str) -> Request[TargetBody]:
-    """Create a target, with a reason."""
+def create_target(
+    target: TargetDocument, *, reason: str, force: bool | None = None
+) -> Request[TargetBody]:
+    """Create a target, with a reason; ``force``: as for `change_target`."""
     body = document(target, reason)
-    return post("/targets", TargetBody, body=body, reads=TargetChange)
+    return post("/targets", TargetBody, body=body, reads=TargetChange, force=force)
 
 
 @Operation
@@ -270,7 +275,12 @@ def show_target(name: str) -> Request[TargetBody]:
 
 @Operation
 def change_target(
-    name: str, target: TargetDocument, *, reason: str, if_match: str | int | None = None
+    name: str,
+    target: TargetDocument,
+    *,
+    reason: str,
+    if_match: str | int | None = None,
+    force: bool | None = None,
 ) -> Request[TargetBody]:
     """Replace a target with a document.
 
@@ -279,6 +289,7 @@ def change_target(
         target: new document.
         reason: reason of the change.
         if_match: entity tag or revision that the target must have.
+        force: accept suites that a worker will bring later.
     """
     body = document(target, reason)
     return put(
@@ -288,6 +299,7 @@ def change_target(
         reads=TargetChange,
         if_match=if_match,
         name=name,
+        force=force,
     )
 
 

@@ -54,14 +54,18 @@ def list_proposals(
 
 
 @Operation
-def create_proposal(edits: ProposalEdits, *, reason: str) -> Request[ProposalBody]:
+def create_proposal(
+    edits: ProposalEdits, *, reason: str, force: bool | None = None
+) -> Request[ProposalBody]:
     """Propose a change of the matrix.
 
     Args:
         edits: documents, deletions, values of pools, statuses of entries.
         reason: reason of the change.
+        force: accept suites that a worker will bring later.
     """
-    return post("/proposals", ProposalBody, body=_with(edits, reason), reads=ProposalRequest)
+    body = _with(edits, reason)
+    return post("/proposals", ProposalBody, body=body, reads=ProposalRequest, force=force)
 
 
 def _with(edits: ProposalEdits, reason: str) -> dict[str, Any]:
@@ -81,6 +85,7 @@ def change_proposal(
     edits: ProposalEdits,
     *,
     reason: str,
+    force: bool | None = None,
 ) -> Request[ProposalBody]:
     """Replace the edits of your own proposal. Arguments as `create_proposal`."""
     return put(
@@ -90,6 +95,7 @@ def change_proposal(
         reads=ProposalRequest,
         if_match=None,
         id=id,
+        force=force,
     )
 
 
@@ -197,6 +203,7 @@ def sync_matrix(
     prune: bool = False,
     take_over: bool = False,
     dry_run: bool = False,
+    force: bool | None = None,
     file: str | None = None,
 ) -> Request[SyncBody]:
     """Make the stored matrix equal to documents, as one revision.
@@ -208,6 +215,7 @@ def sync_matrix(
         prune: delete documents of this sync that are not among the documents.
         take_over: take documents from other syncs.
         dry_run: return the plan without changing anything.
+        force: accept suites that a worker will bring later.
         file: name of the text in errors.
     """
     body = documents if isinstance(documents, str) else list(documents)
@@ -222,6 +230,7 @@ def sync_matrix(
         prune=prune,
         take_over=take_over,
         dry_run=dry_run,
+        force=force,
         file=file,
     )
     media = YAML if isinstance(body, str) else JSON

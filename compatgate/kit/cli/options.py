@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
@@ -127,6 +127,21 @@ def add_workloads(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be repeated",
     )
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add the option that accepts suites which nothing can run yet."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="accept suites that a worker will bring later, with a warning",
+    )
+
+
+def note_warnings(warnings: Iterable[str]) -> None:
+    """Print the warnings of an answer on standard error."""
+    for text in warnings:
+        print(f"warning: {strip_controls(text)}", file=sys.stderr)
 
 
 _LEAST_S = 30

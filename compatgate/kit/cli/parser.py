@@ -114,6 +114,18 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown argument '{unknown[0]}'{self._near(unknown[0])}")
         return parsed
 
+    def add_examples(self) -> None:
+        """Put examples of the action before an epilog that has none."""
+        from compatgate.kit.cli.examples import list_examples
+
+        examples = list_examples(self.prog, self.epilog or "")
+        self.epilog = "\n".join(filter(None, (examples, self.epilog)))
+
+    def format_help(self) -> str:
+        """Return the help, with examples."""
+        self.add_examples()
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         """Print the error on one line and exit with status 2."""
         print(f"error: {message} (see '{self.prog} --help')", file=sys.stderr)

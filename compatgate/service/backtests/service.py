@@ -188,8 +188,9 @@ def plan_edits(
         NotFound: a document to delete does not exist.
         BadInput: a document is both stored and deleted.
     """
-    read = imports.read_files(gate.database, sources, gate.facts.gpus) if sources else []
     with gate.database.reading() as session:
+        reader = gate.matrix.open_reader(session, force=True)
+        read = reader.read_files(sources) if sources else []
         _, edits = imports.plan_import(session, read)
         stored = documents.find_documents(session, deleted)
     return [*edits, *_delete(stored, deleted, read)]

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Boolean, Index, Integer, LargeBinary, Text, UniqueConstraint, text
+from sqlalchemy import Boolean, Index, Integer, LargeBinary, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.core.performance import sha256
@@ -49,13 +49,8 @@ class StoredBatch(Base):
     __tablename__ = "decision_batches"
     __table_args__ = (
         UniqueConstraint("writer", "sequence"),
-        Index(
-            "ix_decision_batches_late",
-            "id",
-            "decided_at",
-            sqlite_where=text("late"),
-            postgresql_where=text("late"),
-        ),
+        # The migration makes it partial, WHERE late; to say so here loads both dialects.
+        Index("ix_decision_batches_late", "id", "decided_at"),
     )
 
     id: Mapped[int] = mapped_column(

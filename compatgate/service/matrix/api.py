@@ -14,6 +14,7 @@ from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.backtests.previews import preview_import
 from compatgate.service.gate.decision_counts import MAX_DECISIONS
+from compatgate.service.matrix.document_api import ForceOption
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,
@@ -124,7 +125,7 @@ def _read_sources(call: Call[Any], file: str) -> list[Source]:
     return [Source(file, call.text(), call.service.settings.max_values)]
 
 
-class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
+class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
     dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
@@ -160,7 +161,7 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})
 
 
-class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
+class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     """Options of a sync."""
 
     name: (

@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.cli.options import add_authorship, add_format, add_limit, read_moment, reason_of
+from compatgate.kit.cli.options import (
+    add_authorship,
+    add_force,
+    add_format,
+    add_limit,
+    read_moment,
+    reason_of,
+)
 from compatgate.kit.cli.output import format_json_time, print_json, print_list, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
@@ -117,6 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help=_FILES_HELP)
     parser.add_argument("--dry-run", action="store_true", help="show what would change")
+    add_force(parser)
     add_authorship(parser)
     add_format(parser)
 

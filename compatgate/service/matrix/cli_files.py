@@ -18,7 +18,7 @@ from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
-from compatgate.kit.cli.options import read_moment, reason_of, revision_or_time
+from compatgate.kit.cli.options import note_warnings, read_moment, reason_of, revision_or_time
 from compatgate.kit.cli.output import format_table, format_time, print_json
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 from compatgate.service.gate_client import Body, Operations, ask
@@ -128,6 +128,7 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
         print_json({**result, "dry_run": args.dry_run})
         return 0
     print_changes(result["changes"])
+    note_warnings(result.get("warnings", ()))
     note_expired(result["changes"])
     for line in (*describe_preview(result), describe_result(result)):
         print(line)
@@ -145,6 +146,7 @@ def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
             whole.text,
             reason=why,
             dry_run=args.dry_run,
+            force=args.force or None,
             file=whole.file,
         )
     except ManyProblems as error:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, ManyProblems
-from compatgate.kit.cli.options import LONGEST_REASON, add_authorship, add_format
+from compatgate.kit.cli.options import (
+    LONGEST_REASON,
+    add_authorship,
+    add_force,
+    add_format,
+    note_warnings,
+)
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
@@ -70,6 +76,7 @@ def sync_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="commit or link, kept with the reason (default: the commit of the CI job, if any)",
     )
+    add_force(parser)
     add_authorship(parser)
     add_format(parser)
 
@@ -110,6 +117,7 @@ def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run:
             prune=args.prune,
             take_over=args.take_over,
             dry_run=dry_run,
+            force=args.force or None,
             file=whole.file,
         )
     except ManyProblems as error:
@@ -143,6 +151,7 @@ def describe_sync(
 def _print_plan(found: Body) -> None:
     changes, unchanged = found["changes"], found["unchanged"]
     print_changes(changes)
+    note_warnings(found.get("warnings", ()))
     note_expired(changes)
     if found["adopted"]:
         print(f"adopted: {_name_documents(found['adopted'])}")

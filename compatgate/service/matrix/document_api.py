@@ -39,6 +39,15 @@ class ChangeReason(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
+class ForceOption(Struct, frozen=True, forbid_unknown_fields=True):
+    """Option of a change that may name suites."""
+
+    force: Annotated[
+        bool,
+        Meta(description="accept suites that a worker will bring later; `warnings` names them"),
+    ] = False
+
+
 RemarksFunction = Callable[[Call[Any], str], dict[str, Any]]
 
 
@@ -69,6 +78,11 @@ class _DocumentKind(Struct, frozen=True):
     @property
     def path(self) -> str:
         return f"/{self.plural}/{{name}}"
+
+    @property
+    def options(self) -> type[Struct]:
+        """Return the query of a change: only the policy of a target names suites."""
+        return ForceOption if self.kind == "Target" else NoQuery
 
 
 def document_routes(
@@ -108,12 +122,13 @@ def _create_route(of: _DocumentKind) -> Route:
         targets="checked",
         name=f"create_{of.one}",
         what=of.one,
+        query=of.options,
         body=of.reads,
         reason="body",
         returns=Returns(of.shown, f"The created {of.one}", status=201, etag=True),
         errors=(409,),
     )
-    def create(call: Call[NoQuery]) -> Reply:
+    def create(call: Call[Any]) -> Reply:
         """Create the {what} in the request."""
         made = call.gate.matrix.create(of.kind, call.document(), call.by())
         where = f"{API_PREFIX}/{of.plural}/{quote(made.name)}"
@@ -163,13 +178,14 @@ def _change_route(of: _DocumentKind) -> Route:
         name=f"change_{of.one}",
         what=of.one,
         part=of.part,
+        query=of.options,
         body=of.reads,
         reason="body",
         matches=True,
         returns=Returns(of.shown, f"The stored {of.one}", etag=True),
         errors=(404, 409),
     )
-    def change(call: Call[NoQuery]) -> Reply:
+    def change(call: Call[Any]) -> Reply:
         """Replace the {what} with the document in the request."""
         name, document, by = call.args["name"], call.document(), call.by()
 

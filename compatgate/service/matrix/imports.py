@@ -1,8 +1,8 @@
-"""Import, export and compare documents of the matrix."""
+"""Read documents of a change; import, export and compare documents of the matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.convert import pause_garbage_collection
-from compatgate.documents.sources import Source
+from compatgate.documents.sources import DocumentProblem, FieldPath, Source
 from compatgate.documents.specs import (
     KINDS,
     Change,
@@ -21,12 +21,13 @@ from compatgate.documents.specs import (
     TargetDoc,
     compare_document,
     key_of,
+    suite_refs,
     target_refs,
     to_sorted_body,
 )
-from compatgate.documents.validation import read_documents
+from compatgate.documents.text import RawDocument
+from compatgate.documents.validation import ParsedDocuments, read_body, read_documents
 from compatgate.errors import Conflict
-from compatgate.kit.database.database import Database
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import (
     Consent,
@@ -47,12 +48,14 @@ class ImportResult(Struct, frozen=True):
         unchanged: number of documents that are stored already.
         revision: made by the import; None: a dry run, or nothing to change.
         edits: of the plan, for whoever looks further; empty: the import was made.
+        warnings: what ``force`` let through.
     """
 
     changes: tuple[Change, ...]
     unchanged: int
     revision: int | None = None
     edits: tuple[Edit, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -60,18 +63,81 @@ class ImportResult(Struct, frozen=True):
             "changes": [c.to_json() for c in self.changes],
             "unchanged": self.unchanged,
             "revision": self.revision,
+            "warnings": list(self.warnings),
         }
 
 
-def read_files(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Document]:
-    """Read documents from files, and check them against the stored targets and waivers.
+UnknownSuites = Callable[[Session, Collection[str]], Mapping[str, str]]
+"""Returns the suites, of some names, that nothing can run, each with a hint."""
 
-    Raises:
-        ManyProblems: every mistake, with file, line and path.
+
+class ChangeReader:
+    """Reads the documents of a change; every change of the matrix passes here.
+
+    Targets must exist, waivers must fit their policies, and something must be able to run the
+    suites that policies name. What is stored already stays valid.
+
+    Args:
+        session: to read the stored documents from.
+        gpus: the GPU table, to check names.
+        find_unknown: finds suites that nothing can run.
+        force: accept these suites, with a warning: a worker will bring them.
+
+    Attributes:
+        warnings: what ``force`` let through, so far.
     """
-    with database.reading() as session:
-        known = documents.target_names(session)
-        return read_documents(sources, gpus, known, judge=waiver_limits.make_waiver_check(session))
+
+    def __init__(
+        self, session: Session, gpus: Gpus, find_unknown: UnknownSuites, *, force: bool = False
+    ) -> None:
+        self._session = session
+        self._gpus = gpus
+        self._find_unknown = find_unknown
+        self._force = force
+        self._check_waivers = waiver_limits.make_waiver_check(session)
+        self.warnings: list[str] = []
+
+    def read_files(self, sources: Sequence[Source]) -> list[Document]:
+        """Read the documents of files.
+
+        Raises:
+            ManyProblems: every mistake, with file, line and path.
+        """
+        targets = documents.target_names(self._session)
+        return read_documents(sources, self._gpus, targets, judge=self._judge)
+
+    def read_one(self, kind: Kind, body: Mapping[str, Any], name: str | None = None) -> Document:
+        """Read the document of a request; ``name``: as its path says.
+
+        Raises:
+            ManyProblems: every mistake, with its field path.
+        """
+        targets = documents.target_names(self._session) if kind != "Target" else ()
+        return read_body(body, kind, self._gpus, targets, name=name, judge=self._judge)
+
+    def _judge(self, read: ParsedDocuments) -> Iterator[DocumentProblem]:
+        yield from self._check_waivers(read)
+        for problem in self._check_suites(read):
+            if self._force:
+                self.warnings.append(f"{problem.document}: {problem.problem} ({problem.hint})")
+            else:
+                problem.hint += "; force accepts a suite that a worker will bring later"
+                yield problem
+
+    def _check_suites(self, read: ParsedDocuments) -> Iterator[DocumentProblem]:
+        """Yield the suites that nothing can run, but for those that the stored target names."""
+        targets = [(raw, one) for raw, one in read if isinstance(one, TargetDoc)]
+        stored = documents.find_documents(self._session, [key_of(one) for _, one in targets])
+        named: list[tuple[RawDocument, FieldPath, str]] = []
+        for raw, target in targets:
+            before = stored.get(key_of(target))
+            kept = {name for _, name in suite_refs(before)} if before else set()
+            named += [(raw, path, name) for path, name in suite_refs(target) if name not in kept]
+        unknown = self._find_unknown(self._session, {name for _, _, name in named})
+        for raw, path, name in named:
+            if name in unknown:
+                what = f"nothing can run the suite {name!r}"
+                yield raw.problem(path, what, value=name, hint=unknown[name])
 
 
 def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:

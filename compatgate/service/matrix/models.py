@@ -134,6 +134,7 @@ class StoredDocument(Struct, frozen=True):
     Attributes:
         document: plain data, as in files.
         revision: of this version.
+        warnings: what ``force`` let through, of the change just made.
     """
 
     kind: str
@@ -142,6 +143,7 @@ class StoredDocument(Struct, frozen=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    warnings: tuple[str, ...] = ()
 
     @property
     def etag(self) -> str:
@@ -155,6 +157,7 @@ class StoredDocument(Struct, frozen=True):
             "revision": self.revision,
             "created_at": iso(self.created_at),
             "updated_at": iso(self.updated_at),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 

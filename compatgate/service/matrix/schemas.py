@@ -62,6 +62,11 @@ class WaiverChange(_Body, frozen=True, kw_only=True):
     spec: WaiverSpec
 
 
+ForcedSuites = Annotated[
+    list[str], Meta(description="suites that `force` let through: nothing can run them yet")
+]
+
+
 class _Stored(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Members that all stored documents share; names as in the documents."""
 
@@ -77,6 +82,7 @@ class TargetBody(_Stored, frozen=True, kw_only=True):
     kind: Literal["Target"]
     metadata: TargetMetadata
     spec: TargetSpec
+    warnings: ForcedSuites = []
 
 
 class EntryBody(_Stored, frozen=True, kw_only=True):
@@ -222,6 +228,7 @@ class ImportBody(Struct, frozen=True):
         ImportPreviewBody | None,
         Meta(description="preview of a dry run; null: the import was stored"),
     ] = None
+    warnings: ForcedSuites = []
 
 
 class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -239,6 +246,7 @@ class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     unchanged: int
     revision: Annotated[int | None, Meta(description="null: no change, or a dry run")]
+    warnings: ForcedSuites = []
 
 
 class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -14,7 +14,6 @@ from compatgate.core.facts import Facts
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
-from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
@@ -23,7 +22,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.blessing import check_edits, list_blessed, require_evidence
-from compatgate.service.matrix.imports import ImportResult
+from compatgate.service.matrix.imports import ChangeReader, ImportResult, UnknownSuites
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
@@ -31,7 +30,6 @@ from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBod
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
 from compatgate.service.proposals.agreement import Consent, require_consent, write_or_propose
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.waivers import service as waiver_limits
 
 T = TypeVar("T")
 STATUS_VERBS: dict[EntryStatus, str] = {
@@ -88,6 +86,7 @@ class Authorship(Struct, frozen=True):
     """Author and reason of a change; the revision stores both.
 
     Attributes:
+        force: accept suites that nothing can run yet.
         principal: the author's rights; None: the installation itself, at its first start, and
             whoever opens the database without a server.
     """
@@ -95,6 +94,7 @@ class Authorship(Struct, frozen=True):
     author: str
     reason: str
     principal: Principal | None = None
+    force: bool = False
 
     @property
     def identity(self) -> str:
@@ -140,9 +140,16 @@ def require_storable(text: str, field: str, longest: int, limit: str) -> None:
 class MatrixService(MatrixReader):
     """The matrix of one database; every change makes exactly one revision, or none."""
 
-    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
+    def __init__(
+        self, database: Database, facts: Facts, snapshots: Snapshots, find_unknown: UnknownSuites
+    ) -> None:
         super().__init__(database, facts)
         self._snapshots = snapshots
+        self._find_unknown = find_unknown
+
+    def open_reader(self, session: Session, *, force: bool = False) -> ChangeReader:
+        """Return the reader of a change's documents; ``force``: as for `ChangeReader`."""
+        return ChangeReader(session, self._facts.gpus, self._find_unknown, force=force)
 
     def create(self, kind: Kind, body: Mapping[str, Any], by: Authorship) -> StoredDocument:
         """Create a document.
@@ -160,7 +167,8 @@ class MatrixService(MatrixReader):
         by.check()
 
         def write(session: Session) -> StoredDocument:
-            document = self._parse(session, kind, body)
+            reader = self.open_reader(session, force=by.force)
+            document = reader.read_one(kind, body)
             name = document.metadata.name
             check_edits([Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
@@ -169,7 +177,7 @@ class MatrixService(MatrixReader):
                     f"the {kind} {name!r} already exists", field="name", value=name, hint=hint
                 )
             self._revise(session, Edit(None, document), by)
-            return require_document(session, kind, name)
+            return _show_stored(session, kind, name, reader)
 
         return self._write(write)
 
@@ -201,11 +209,12 @@ class MatrixService(MatrixReader):
 
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, kind, name, expected)
-            after = self._parse(session, kind, body, name)
+            reader = self.open_reader(session, force=by.force)
+            after = reader.read_one(kind, body, name)
             check_edits([Edit(before, after)], by.principal)
             if before != after:
                 self._revise(session, Edit(before, after), by)
-            return require_document(session, kind, name)
+            return _show_stored(session, kind, name, reader)
 
         return self._write(write)
 
@@ -240,7 +249,7 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, "Entry", name, expected)
             body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
-            edit = Edit(before, self._parse(session, "Entry", body, name))
+            edit = Edit(before, self.open_reader(session).read_one("Entry", body, name))
             check_edits([edit], by.principal)
             self._revise(session, edit, by)
             return require_document(session, "Entry", name)
@@ -288,14 +297,24 @@ class MatrixService(MatrixReader):
             EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
-        read = imports.read_files(self._database, sources, self._facts.gpus)
+        read, warnings = self._read_files(sources, by)
         if dry_run:
-            return self._read(lambda session: self._plan(session, read, by))
-        return self._write(
-            lambda session: imports.apply_import(
-                session, read, by.author, by.reason, clock.now(), self._permit(session, by)
+            found = self._read(lambda session: self._plan(session, read, by))
+        else:
+            found = self._write(
+                lambda session: imports.apply_import(
+                    session, read, by.author, by.reason, clock.now(), self._permit(session, by)
+                )
             )
-        )
+        return replace(found, warnings=warnings)
+
+    def _read_files(
+        self, sources: Sequence[Source], by: Authorship
+    ) -> tuple[list[Document], tuple[str, ...]]:
+        """Return the documents of files, and what ``force`` lets through."""
+        with self._database.reading() as session:
+            reader = self.open_reader(session, force=by.force)
+            return reader.read_files(sources), tuple(reader.warnings)
 
     def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
         planned, edits = imports.plan_import(session, read)
@@ -324,20 +343,22 @@ class MatrixService(MatrixReader):
             EvidenceNeeded: as `import_documents`.
         """
         by.check()
-        read = imports.read_files(self._database, sources, self._facts.gpus)
+        read, warnings = self._read_files(sources, by)
         if dry_run:
-            return self._read(lambda session: self._plan_sync(session, read, options, by))
-        return self._write(
-            lambda session: sync.apply_sync(
-                session,
-                read,
-                options,
-                by.author,
-                by.reason,
-                clock.now(),
-                self._permit(session, by, "sync"),
+            found = self._read(lambda session: self._plan_sync(session, read, options, by))
+        else:
+            found = self._write(
+                lambda session: sync.apply_sync(
+                    session,
+                    read,
+                    options,
+                    by.author,
+                    by.reason,
+                    clock.now(),
+                    self._permit(session, by, "sync"),
+                )
             )
-        )
+        return replace(found, warnings=warnings)
 
     def _plan_sync(
         self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
@@ -368,13 +389,6 @@ class MatrixService(MatrixReader):
         names = packages_report.list_audited_targets(snapshot, target)
         asked = self._read(lambda session: list_asked_stacks(session, names, since, most=decisions))
         return packages_report.make_packages_report(snapshot, names, asked, since, now)
-
-    def _parse(
-        self, session: Session, kind: Kind, body: Mapping[str, Any], name: str | None = None
-    ) -> Document:
-        known = lists.target_names(session) if kind != "Target" else ()
-        judge = waiver_limits.make_waiver_check(session)
-        return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
         result = write_or_propose(self._database, change)
@@ -414,6 +428,11 @@ class MatrixService(MatrixReader):
         if list_blessed(edits):
             require_evidence(edits, self._snapshots.refresh(), self._facts)
         return consent
+
+
+def _show_stored(session: Session, kind: Kind, name: str, reader: ChangeReader) -> StoredDocument:
+    """Return a document just stored, with what ``force`` let through."""
+    return replace(require_document(session, kind, name), warnings=tuple(reader.warnings))
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -66,6 +66,7 @@ class SyncResult(Struct, frozen=True):
     left: tuple[Key, ...]
     unchanged: int
     revision: int | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -76,6 +77,7 @@ class SyncResult(Struct, frozen=True):
             "left": [{"kind": kind, "name": name} for kind, name in self.left],
             "unchanged": self.unchanged,
             "revision": self.revision,
+            "warnings": list(self.warnings),
         }
 
 

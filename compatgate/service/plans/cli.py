@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.formats.text import headline
-from compatgate.core.rule import exit_code
+from compatgate.core.rule import exit_code, worst_exit
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_change_options, add_format
 from compatgate.kit.cli.parser import server_of
@@ -24,16 +24,24 @@ examples:
   compatgate plan --target prod-a100 --upgrade driver
   compatgate plan --target prod-a100 --upgrade driver=580 --upgrade cuda=13.0
   compatgate plan --target prod-a100 --set driver=580.95.05 --format markdown > plan.md
+  compatgate plan --target prod-a100 --target inference-l4 --upgrade driver=580
 
-exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown. Findings that the
-target's policy only warns about give 0.
+exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown; the worst of
+several targets. Findings that the target's policy only warns about give 0. Several targets give
+JSON {"plans": [...]}, one plan each.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("--target", required=True, metavar="NAME", help="target to upgrade")
+    parser.add_argument(
+        "--target",
+        required=True,
+        metavar="NAME",
+        action="append",
+        help="target to upgrade; may be repeated, one plan per target",
+    )
     parser.add_argument(
         "--upgrade",
         metavar="driver|cuda[=VERSION]",
@@ -70,23 +78,27 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the target or pool does not exist.
         Unavailable: the server or the database does not answer.
     """
-    found = _ask(args, _read_question(args))
+    plans = _ask(args, _read_question(args))
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
-        print_json(found)
+        print_json(plans[0] if len(plans) == 1 else {"plans": plans})
     elif args.format == "markdown":
-        print(render_markdown(found))
+        print("\n\n".join(map(render_markdown, plans)))
     else:
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
-        print(render_text(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return exit_code(found["verdict"], allowed=found["allowed"])
+        width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
+        print("\n\n".join(render_text(plan, width, colour=colour) for plan in plans))
+    return worst_exit(*(exit_code(one["verdict"], allowed=one["allowed"]) for one in plans))
 
 
 def _read_question(args: argparse.Namespace) -> dict[str, Any]:
     from compatgate.check.question import read_changes
 
+    if args.pool and len(args.target) > 1:
+        hint = "ask about each target alone, or omit --pool"
+        raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
     changes = read_changes(args.set)
     if not changes and not args.upgrade:
         hint = "like --upgrade driver, or --set driver=580.95.05"
@@ -100,15 +112,15 @@ def _read_question(args: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value}
 
 
-def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+def _ask(args: argparse.Namespace, body: dict[str, Any]) -> list[dict[str, Any]]:
     server_of(args)  # rejects more than one source
     if args.bundle:
         return _ask_bundle(args.bundle, args.target, body)
     with gate_of(args) as gate:
-        return ask(gate, Operations.plan, args.target, body)
+        return [ask(gate, Operations.plan, target, body) for target in args.target]
 
 
-def _ask_bundle(path: str, target: str, body: dict[str, Any]) -> dict[str, Any]:
+def _ask_bundle(path: str, targets: list[str], body: dict[str, Any]) -> list[dict[str, Any]]:
     from compatgate.documents.specs import key_of, to_body
     from compatgate.kit import clock
     from compatgate.service.gate.snapshot import load_bundle
@@ -122,7 +134,8 @@ def _ask_bundle(path: str, target: str, body: dict[str, Any]) -> dict[str, Any]:
         return to_body(document) if document else None
 
     remark = "a bundle has no decisions and no nodes: neither running stacks nor waves are known"
-    return answer(body, target, bundle.snapshot(), clock.now(), remarks=(remark,), find=find)
+    snapshot, now = bundle.snapshot(), clock.now()
+    return [answer(body, target, snapshot, now, remarks=(remark,), find=find) for target in targets]
 
 
 def render_text(plan: dict[str, Any], width: int, *, colour: bool) -> str:

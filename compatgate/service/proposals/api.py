@@ -13,6 +13,7 @@ from msgspec import Meta
 from compatgate.errors import NotFound
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.matrix.document_api import ForceOption
 from compatgate.service.matrix.schemas import ApprovalBody
 from compatgate.service.proposals.models import ProposalRow
 from compatgate.service.proposals.readiness import ProposalView, describe, summarize
@@ -70,10 +71,11 @@ def list_proposals(call: Call[ProposalFilters]) -> Reply:
     targets="checked",
     body=Body(ProposalRequest, examples=_EXAMPLES),
     reason="body",
+    query=ForceOption,
     returns=Returns(ProposalBody, "The new proposal", status=201),
     errors=(404, 409),
 )
-def create_proposal(call: Call[NoQuery]) -> Reply:
+def create_proposal(call: Call[ForceOption]) -> Reply:
     """Propose a change of the matrix.
 
     The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
@@ -90,7 +92,8 @@ def _request(call: Call[Any]) -> ProposalRequest:
 
 
 def _reply(view: ProposalView, *, status: int = 200) -> Reply:
-    return Reply(describe(view.row, view.readiness), status=status)
+    body = {**describe(view.row, view.readiness), "warnings": list(view.warnings)}
+    return Reply(body, status=status)
 
 
 @route(
@@ -117,10 +120,11 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
     targets="checked",
     body=Body(ProposalRequest, examples=_EXAMPLES),
     reason="body",
+    query=ForceOption,
     returns=Returns(ProposalBody, "The proposal with its new edits"),
     errors=(404, 409),
 )
-def change_proposal(call: Call[NoQuery]) -> Reply:
+def change_proposal(call: Call[ForceOption]) -> Reply:
     """Replace the edits of your own proposal, based on the current matrix.
 
     An approval counts only for the approved edits: a change of the edits removes it.

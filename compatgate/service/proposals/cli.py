@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
+from compatgate.kit.cli.options import (
+    add_authorship,
+    add_force,
+    add_format,
+    add_limit,
+    note_warnings,
+    reason_of,
+)
 from compatgate.kit.cli.output import format_json_time, print_json, print_list
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
@@ -68,6 +75,7 @@ examples:
         help="revision that the proposal is based on; fail if a document changed since",
     )
     parser.add_argument("--update", metavar="ID", help="replace the edits of your own proposal")
+    add_force(parser)
     parser.add_argument(
         "--merge-when-approved",
         action="store_true",
@@ -138,16 +146,20 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
     edits = _read_edits(args)
     reason = reason_of(args, f"matrix propose {' '.join(_name_edits(args))}".strip())
+    force = args.force or None
     if args.update:
-        found = ask(gate, Operations.change_proposal, args.update, edits, reason=reason)
+        found = ask(
+            gate, Operations.change_proposal, args.update, edits, reason=reason, force=force
+        )
     else:
-        found = ask(gate, Operations.create_proposal, edits, reason=reason)
+        found = ask(gate, Operations.create_proposal, edits, reason=reason, force=force)
     if args.format == "json":
         print_json(found)
         return 0
     print(f"proposal {found['id']}: {found['reason']}")
     _print_lines(found["summary"], "  ")
     _print_blockers(found)
+    note_warnings(found.get("warnings", ()))
     return 0
 
 

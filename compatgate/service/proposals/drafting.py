@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy.orm import Session
 
-from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import (
     KINDS,
@@ -17,16 +16,15 @@ from compatgate.documents.specs import (
     PoolSpec,
     key_of,
 )
-from compatgate.documents.validation import read_body, read_documents
 from compatgate.errors import BadInput, Conflict
 from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix.imports import ChangeReader
 from compatgate.service.matrix.reader import require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import set_status
 from compatgate.service.proposals.models import ProposalRow
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.waivers import service as waiver_limits
 
 Key = tuple[Kind, str]
 _MAX_USES = 1000
@@ -36,7 +34,7 @@ _POOL_FIELDS = tuple(
 
 
 def make_edits(
-    session: Session, request: ProposalRequest, reason: str, gpus: Gpus, most: int | None
+    session: Session, request: ProposalRequest, reason: str, reader: ChangeReader, most: int | None
 ) -> list[Edit]:
     """Return the edits of a request, in the order of an export.
 
@@ -44,7 +42,7 @@ def make_edits(
         session: to read the stored documents from.
         request: what is proposed.
         reason: of the author, which entries with another status take.
-        gpus: the GPU table, to check names.
+        reader: checks the documents.
         most: values that the documents may hold; None: any number.
 
     Raises:
@@ -54,15 +52,15 @@ def make_edits(
         Conflict: a document has changed since the base, or the edits do not fit together.
     """
     wanted = _Wanted()
-    for document in _read_sources(session, request, gpus, most):
+    for document in _read_sources(request, reader, most):
         wanted.add(key_of(document), document)
     for status in request.entries:
         stored = require_document(session, "Entry", status.entry).document
         body = set_status(stored, status.status, reason, status.replacement)
-        wanted.add(("Entry", status.entry), _read_one(session, "Entry", status.entry, body, gpus))
+        wanted.add(("Entry", status.entry), reader.read_one("Entry", body, status.entry))
     for name, pools in _by_target(request.pools).items():
         body = _with_pools(require_document(session, "Target", name).document, pools)
-        wanted.add(("Target", name), _read_one(session, "Target", name, body, gpus))
+        wanted.add(("Target", name), reader.read_one("Target", body, name))
     for gone in request.delete:
         require_document(session, gone.kind, gone.name)
         wanted.add((gone.kind, gone.name), None)
@@ -103,24 +101,13 @@ class _Wanted:
 
 
 def _read_sources(
-    session: Session, request: ProposalRequest, gpus: Gpus, most: int | None
+    request: ProposalRequest, reader: ChangeReader, most: int | None
 ) -> list[Document]:
     sources = [Source(one.file, one.text, most) for one in request.files]
     if request.documents:
         text = msgspec.json.encode(request.documents).decode()
         sources.append(Source("documents", text, most))
-    if not sources:
-        return []
-    known = documents.target_names(session)
-    judge = waiver_limits.make_waiver_check(session)
-    return read_documents(sources, gpus, known, judge=judge)
-
-
-def _read_one(
-    session: Session, kind: Kind, name: str, body: Mapping[str, Any], gpus: Gpus
-) -> Document:
-    known = documents.target_names(session)
-    return read_body(body, kind, gpus, known, name=name)
+    return reader.read_files(sources) if sources else []
 
 
 def _by_target(pools: Iterable[ProposedPool]) -> dict[str, list[ProposedPool]]:

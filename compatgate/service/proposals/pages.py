@@ -109,7 +109,8 @@ def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
     except CompatgateError as error:
         return _form_page(ask, error)
-    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.")
+    warnings = (f" Warning: {text}." for text in view.warnings)
+    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.{''.join(warnings)}")
 
 
 def _form_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> HtmlPage:

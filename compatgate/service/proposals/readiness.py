@@ -161,10 +161,11 @@ def describe(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:
 
 
 class ProposalView(Struct, frozen=True):
-    """A proposal with its requirements."""
+    """A proposal with its requirements; ``warnings``: what ``force`` let through just now."""
 
     row: ProposalRow
     readiness: Readiness
+    warnings: tuple[str, ...] = ()
 
     @property
     def state(self) -> ProposalState:

@@ -9,7 +9,12 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
 from compatgate.service.backtests.schemas import DAYS, MAX_DAYS, BacktestBody
-from compatgate.service.matrix.schemas import ENTRY, ChangeBody, NeededEvidenceBody
+from compatgate.service.matrix.schemas import (
+    ENTRY,
+    ChangeBody,
+    ForcedSuites,
+    NeededEvidenceBody,
+)
 
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
 Comment = Annotated[str, Meta(max_length=2000)]
@@ -250,6 +255,7 @@ class ProposalBody(ProposalSummary, frozen=True, forbid_unknown_fields=True, kw_
     backtest: Annotated[
         BacktestBody | None, Meta(description="last backtest of the current edits; null: none")
     ]
+    warnings: ForcedSuites = []
 
 
 class RevertBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,6 +19,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.blessing import check_edits
+from compatgate.service.matrix.imports import ChangeReader
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals import drafting
@@ -66,13 +67,20 @@ class ProposalService(ProposalViews):
         facts: the catalog.
         snapshots: of the gate.
         backtest: decides recorded questions again with edits made.
+        open_reader: `MatrixService.open_reader`, which checks the documents of a change.
     """
 
     def __init__(
-        self, database: Database, facts: Facts, snapshots: Snapshots, backtest: Backtester
+        self,
+        database: Database,
+        facts: Facts,
+        snapshots: Snapshots,
+        backtest: Backtester,
+        open_reader: Callable[..., ChangeReader],
     ) -> None:
         super().__init__(database, facts, snapshots)
         self._backtest = backtest
+        self._open_reader = open_reader
 
     def propose(
         self, request: ProposalRequest, by: Authorship, *, most: int | None = None
@@ -91,8 +99,11 @@ class ProposalService(ProposalViews):
         by.check()
 
         def write(session: Session) -> ProposalView:
-            edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
-            return self._store(session, edits, by, "merge", automatic=request.merge == "approved")
+            reader = self._open_reader(session, force=by.force)
+            edits = drafting.make_edits(session, request, by.reason, reader, most)
+            automatic = request.merge == "approved"
+            view = self._store(session, edits, by, "merge", automatic=automatic)
+            return replace(view, warnings=tuple(reader.warnings))
 
         return self._write(write)
 
@@ -137,12 +148,13 @@ class ProposalService(ProposalViews):
             if row.identity != by.identity:
                 what = f"{row.author} proposed {number}: only the author may change it"
                 raise make_refusal(by.principal, what, number)
-            edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
+            reader = self._open_reader(session, force=by.force)
+            edits = drafting.make_edits(session, request, by.reason, reader, most)
             require_reach(edits, by.principal)
             base = revisions.latest_revision(session)
             digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
             note(session, replace(row, digest=digest), "change", by, by.reason)
-            return self._view(session, number)
+            return replace(self._view(session, number), warnings=tuple(reader.warnings))
 
         return self._write(write)
 

@@ -152,6 +152,7 @@ def _examine_content(database: Database, subjects: Subjects) -> Iterator[Check]:
         ("clock", lambda: _check_clock(database)),
         ("tokens", lambda: _check_tokens(database)),
         ("matrix", lambda: _check_matrix(database, subjects.overlays)),
+        ("suites", lambda: _check_suites(database)),
     ):
         yield from guarded(name, check)
 
@@ -269,6 +270,30 @@ def _names_whole_version(entry: Entry) -> bool:
         for constraint in entry.components.values()
         for clause in constraint.clauses
     )
+
+
+def _check_suites(database: Database) -> Iterator[Check]:
+    """Name the suites of policies that nothing can run: their targets deny for lack of evidence."""
+    from compatgate.canary.workloads import Library
+    from compatgate.documents.specs import suite_refs
+    from compatgate.service.matrix import repository as documents
+    from compatgate.service.runs import leases
+
+    with database.reading() as session:
+        named = {
+            (name, target.metadata.name)
+            for target, _ in documents.load_documents(session, "Target")
+            for _, name in suite_refs(target)
+        }
+        unknown = leases.find_unknown_suites(session, {name for name, _ in named}, Library.open)
+    fix = "correct the policy, or register a worker that has the suite"
+    for name, target in sorted(named):
+        if name in unknown:
+            what = f"target {target} names the suite {name!r}, which nothing can run"
+            yield Check("suites", "warn", f"{what} ({unknown[name]})", fix)
+    if not unknown:
+        count = len({name for name, _ in named})
+        yield Check("suites", "ok", f"policies name {count} suites, all known")
 
 
 def _check_facts(overlays: Sequence[str] | None) -> Iterator[Check]:

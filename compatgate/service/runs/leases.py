@@ -5,7 +5,7 @@ Every change of a lease names the worker's attempt, so that outdated workers cha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,13 +14,15 @@ from msgspec import Struct
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from compatgate.canary.workloads import Library
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
 
-_DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet")
+_DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
+_LISTS = ("quiet", "suites")
 
 
 def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
@@ -28,11 +30,12 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
 
     Args:
         session: a writing one.
-        declared: ``name`` and what `HostRow` has of a host; ``quiet`` is plain data.
+        declared: ``name`` and what `HostRow` has of a host.
         at: now.
     """
     for host in declared:
-        values = {**host, "quiet": msgspec.json.encode(host["quiet"]).decode(), "seen_at": at}
+        lists = {name: msgspec.json.encode(host[name]).decode() for name in _LISTS}
+        values = {**host, **lists, "seen_at": at}
         changed = update(Host).where(Host.name == host["name"]).values(**values)
         if session.execute(changed).rowcount == 0:  # type: ignore[attr-defined]
             session.execute(insert(Host), [{**values, "registered_at": at}])
@@ -85,7 +88,23 @@ def _query() -> Any:
 
 def _row(found: Any) -> HostRow:
     values = dict(found._mapping)
-    return HostRow(**{**values, "quiet": msgspec.json.decode(values["quiet"])})
+    return HostRow(**{**values, **{name: msgspec.json.decode(values[name]) for name in _LISTS}})
+
+
+def find_unknown_suites(
+    session: Session, names: Collection[str], catalogue: Callable[[], Library]
+) -> dict[str, str]:
+    """Return the suites, of some names, that no folder and no worker has, each with a hint."""
+    if not names:
+        return {}
+    known = catalogue()
+    stored = session.execute(select(Host.suites).distinct()).scalars()
+    registered = {suite for suites in stored for suite in msgspec.json.decode(suites)}
+    return {
+        name: known.suggest_suite(name, registered)
+        for name in names
+        if name not in known.suites and name not in registered
+    }
 
 
 def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:

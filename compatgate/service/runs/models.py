@@ -26,6 +26,9 @@ class Host(Base):
     slots: Mapped[int] = mapped_column(Integer, comment="GPUs; without GPUs, runs at once")
     health: Mapped[str] = mapped_column(Text, comment="Where GPU health is read: local or none")
     quiet: Mapped[str] = mapped_column(Text, comment="JSON: when it takes no new run")
+    suites: Mapped[str] = mapped_column(
+        Text, server_default="[]", comment="JSON: names of suites that its worker has"
+    )
     registered_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime)
     away_since: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: it answers")
@@ -200,6 +203,7 @@ class HostRow(Struct, frozen=True):
     Attributes:
         quiet: plain data, as the worker declared it.
         busy: slots that runs have now.
+        suites: names of suites that its worker has.
         away_since: when it did not answer first; None: it answers, as far as its worker knows.
         away_why: why, and what to do.
     """
@@ -217,6 +221,7 @@ class HostRow(Struct, frozen=True):
     busy: int = 0
     away_since: datetime | None = None
     away_why: str | None = None
+    suites: list[str] = []
 
     @property
     def away(self) -> str:

@@ -7,7 +7,7 @@ run. A run that waits for many slots cannot starve.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -168,22 +168,25 @@ class DatabaseQueue:
         facts: Facts,
         on_change: Callable[[], object] = lambda: None,
         settings: Settings = STANDARD_SETTINGS,
+        suites: Collection[str] = (),
     ) -> None:
         self._database = database
         self._facts = facts
         self._on_change = on_change
+        self._suites = sorted(suites)
         self._holds = timedelta(seconds=settings.lease)
         self._seen_every = timedelta(seconds=settings.heartbeat)
         self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
 
     def register(self, worker: str, served: Sequence[Host]) -> None:
-        """Register the hosts of a worker; `lease` repeats it as a heartbeat.
+        """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat.
 
         Raises:
             BadInput: a host with an invalid GPU, driver, number of slots or maintenance window.
         """
         now = clock.now()
-        declared = host_values(worker, served, self._facts.gpus)
+        hosts = host_values(worker, served, self._facts.gpus)
+        declared = [{**host, "suites": self._suites} for host in hosts]
         for host in served:
             is_in_maintenance(host.quiet, now)
         with self._database.reading() as session:

@@ -342,6 +342,7 @@ class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
     quiet: list[QuietBody]
     registered_at: datetime
     seen_at: datetime
+    suites: Annotated[list[str], Meta(description="suites that its worker can run")] = []
     away_since: Annotated[
         datetime | None, Meta(description="time since which it does not answer; null: it answers")
     ] = None

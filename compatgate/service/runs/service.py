@@ -83,6 +83,19 @@ def load_library() -> Library:
     return _load_library(os.environ.get(ENVIRONMENT, ""))
 
 
+def define_suites(load: Callable[[], Library]) -> dict[str, SuiteDefinition]:
+    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+    try:
+        catalogue = load()
+        return {
+            name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
+            for name in catalogue.suites
+        }
+    except CompatgateError as error:
+        _log.warning("no evidence is stale for its suite: %s", error.detail)
+        return {}
+
+
 @cache
 def _load_library(folders: str) -> Library:
     del folders  # `Library.open` reads the variable itself
@@ -194,20 +207,22 @@ class Runs:
         self.queue = self.open_queue()
 
     def define_suites(self) -> dict[str, SuiteDefinition]:
-        """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
-        try:
-            catalogue = self.catalogue()
-            return {
-                name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
-                for name in catalogue.suites
-            }
-        except CompatgateError as error:
-            _log.warning("no evidence is stale for its suite: %s", error.detail)
-            return {}
+        """Return the definition of each suite, as `define_suites`."""
+        return define_suites(self.catalogue)
 
-    def open_queue(self, settings: Settings = STANDARD_SETTINGS) -> DatabaseQueue:
-        """Return the queue for a worker, with the worker's settings."""
-        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
+    def find_unknown_suites(self, session: Session, names: Collection[str]) -> dict[str, str]:
+        """Return the suites that neither the gate's folders nor a worker's have, each with a hint.
+
+        Raises:
+            CompatgateError: the folders cannot be read.
+        """
+        return leases.find_unknown_suites(session, names, self.catalogue)
+
+    def open_queue(
+        self, settings: Settings = STANDARD_SETTINGS, suites: Collection[str] = ()
+    ) -> DatabaseQueue:
+        """Return the queue for a worker, with the worker's settings and the names of its suites."""
+        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.

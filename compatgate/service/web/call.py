@@ -184,7 +184,8 @@ class Call(Struct, Generic[Q]):
         elif self.route.reason == "query":
             other = getattr(self.query, "reason", None)
         reason = read_reason(request.headers.get(REASON), other)
-        return Authorship(self.principal.name, reason, self.principal)
+        force = getattr(self.query, "force", False)
+        return Authorship(self.principal.name, reason, self.principal, force)
 
 
 def document_reply(

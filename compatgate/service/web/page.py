@@ -68,13 +68,13 @@ class PageRequest(Struct, Generic[Q], frozen=True):
         return self.service.gate
 
     def by(self) -> Authorship:
-        """Return the author of a change, and the form's ``reason``.
+        """Return the author of a change, and the form's ``reason`` and ``force``.
 
         Raises:
             BadInput: no reason was given.
         """
         reason = read_reason(None, self.form.get("reason"))
-        return Authorship(self.principal.name, reason, self.principal)
+        return Authorship(self.principal.name, reason, self.principal, "force" in self.form)
 
 
 class HtmlPage(Struct, frozen=True):

@@ -184,7 +184,7 @@ def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None
 
 def check_author(ask: PageRequest[Any]) -> Authorship:
     """Return the author of a check, which needs no reason yet."""
-    return Authorship(ask.principal.name, "check", ask.principal)
+    return Authorship(ask.principal.name, "check", ask.principal, "force" in ask.form)
 
 
 def store_document(ask: PageRequest[Any], kind: Kind, document: Body, name: str | None) -> Redirect:
@@ -196,7 +196,12 @@ def store_document(ask: PageRequest[Any], kind: Kind, document: Body, name: str 
         expected = expected_revision(ask.form)
         made = ask.gate.matrix.change(kind, name, document, ask.by(), expected=expected)
         done = f"Changed {made.name} in revision {made.revision}."
-    return Redirect(link(PLURALS[kind], made.name), done=done)
+    return Redirect(link(PLURALS[kind], made.name), done=add_warnings(done, made.warnings))
+
+
+def add_warnings(done: str, warnings: Sequence[str]) -> str:
+    """Return what was done, with what ``force`` let through."""
+    return " ".join([done, *(f"Warning: {text}." for text in warnings)])
 
 
 def propose_text(ask: PageRequest[Any], text: str) -> Redirect:
@@ -204,7 +209,8 @@ def propose_text(ask: PageRequest[Any], text: str) -> Redirect:
     ask.principal.require("propose")
     wanted = ProposalRequest(files=[ProposedFile("documents", text)])
     view = ask.gate.proposals.propose(wanted, ask.by(), most=ask.service.settings.max_values)
-    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.")
+    done = add_warnings(f"Proposed {view.row.id}.", view.warnings)
+    return Redirect(link("proposals", view.row.id), done)
 
 
 def draft_waiver(ask: PageRequest[Any], given: Mapping[str, str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from compatgate.service.workbench.acts import (
     FILE,
     PLURALS,
     EditedDocument,
+    add_warnings,
     check_author,
     complete_waiver,
     draft_waiver,
@@ -251,7 +252,9 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
     except CompatgateError as error:
         state = FormState(error, rewritten=edited.rewritten)
     shown = show_form(kind, edited)
-    shown |= {name: form[name] for name in ("pasted", "reason", "revision") if name in form}
+    shown |= {
+        name: form[name] for name in ("pasted", "reason", "revision", "force") if name in form
+    }
     return _form_page(ask, place, shown, state)
 
 
@@ -335,7 +338,7 @@ def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _import_page(ask, typed, planned=result)
     count = len(result.changes)
     done = f"Imported {count} document{'' if count == 1 else 's'} as revision {result.revision}."
-    return Redirect(link("revisions", result.revision), done=done)
+    return Redirect(link("revisions", result.revision), done=add_warnings(done, result.warnings))
 
 
 def _import_page(

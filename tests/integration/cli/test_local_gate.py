@@ -144,3 +144,35 @@ def test_what_a_command_gives_as_reason_fits_a_revision() -> None:
     assert said.startswith("matrix import a\ufffdb.yaml")
     assert said.endswith("...")
     assert reason_of(Namespace(reason="why"), "matrix import") == "why"
+
+
+def test_a_missing_target_names_the_database_and_the_way_to_a_gate(run: Run, database: str) -> None:
+    status, _, error = run("check", "--target", "prod-a10", "--stack", "cuda=12.4")
+    assert status == 2
+    assert f"target 'prod-a10' does not exist in the database {database}" in error
+    assert "did you mean prod-a100?; --server URL asks a gate" in error
+    status, _, error = run("env", "--target", "prod-a10")
+    assert (status, f"in the database {database}" in error) == (2, True)
+
+
+def test_a_missing_database_names_the_way_to_a_gate(run: Run, tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.db")
+    status, _, error = run("check", "--target", "t", "--stack", "cuda=12.4", "--database", absent)
+    assert (status, absent in error, "--server URL asks a gate" in error) == (2, True, True)
+
+
+@pytest.mark.parametrize("action", ["import", "sync", "propose"])
+def test_a_command_takes_an_unknown_suite_by_force_with_a_warning(
+    run: Run, tmp_path: Path, action: str
+) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "{apiVersion: compatgate.dev/v1, kind: Target, metadata: {name: lab}, spec: {pools: [{name:"
+        " p, gpu: L4, driver: 550.54.15}], policy: {canary: {suites: [dl-cor]}}}}\n"
+    )
+    status, _, error = run("matrix", action, str(file))
+    assert (status, "did you mean dl-core" in error) == (2, True)
+    status, _, error = run("matrix", action, str(file), "--force")
+    assert status == 0, error
+    assert error.startswith("warning: ")
+    assert "nothing can run the suite 'dl-cor'" in error

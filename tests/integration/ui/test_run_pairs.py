@@ -117,7 +117,7 @@ def test_evidence_shows_what_its_pairs_found_on_run_and_verdict(run_pages, ran):
     policy = {"canary": {"require": True, "suites": ["conv-only"], "bind": "versions"}}
     spec = {"pools": [pool], "policy": policy}
     gate.matrix.create(
-        "Target", {"metadata": {"name": "paired"}, "spec": spec}, Authorship("t", "t")
+        "Target", {"metadata": {"name": "paired"}, "spec": spec}, Authorship("t", "t", force=True)
     )
     question = {"target": "paired", "stack": {"cuda": "12.4", "arch": ["sm_80"]}}
     verdict = gate.decide(question, asked_by="t", source="test")

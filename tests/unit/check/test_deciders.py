@@ -11,6 +11,7 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.cli.main import main
+from compatgate.resources import matrix_dir
 from compatgate.service.gate.snapshot import BUNDLE_FORMAT, Overlay, Payload, seal_bundle
 
 HEAVY = (
@@ -21,6 +22,12 @@ HEAVY = (
         "compatgate.service.local_gate",
         "compatgate.kit.database",
     ),
+)
+NOT_FOR_A_TARGET = (
+    *("flask", "werkzeug", "jinja2", "httpx", "jsonschema", "alembic", "docker", "greenlet"),
+    *("sqlalchemy.dialects.postgresql", "compatgate.client", "compatgate.service.routes"),
+    *("compatgate.service.web", "compatgate.service.gate.service", "compatgate.service.notices"),
+    *("compatgate.service.upgrades", "compatgate.service.nodes", "compatgate.canary"),
 )
 OVERLAY = """\
 schema: facts/driver_branches/v1
@@ -72,3 +79,25 @@ imported = [name for name in {HEAVY!r} if name in sys.modules]
 assert not imported, imported
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_target_of_a_local_file_is_decided_without_the_other_services(tmp_path: Path) -> None:
+    place = ["--database", str(tmp_path / "gate.db")]
+    examples = str(matrix_dir() / "examples")
+    assert main(["matrix", "import", examples, *place]) == 0
+    code = f"""
+import sys
+from compatgate.cli.main import main
+status = main(["check", "--target", "prod-a100", "--stack", "cuda=12.4", *{place!r}])
+imported = [name for name in {NOT_FOR_A_TARGET!r} if sys.modules.get(name)]
+print(status, imported, file=sys.stderr)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stderr == "1 []\n"
+    assert "DENIED" in result.stdout
+    listed = subprocess.run(
+        [sys.executable, "-m", "compatgate", "audit", "decisions", "--format", "json", *place],
+        capture_output=True,
+        text=True,
+    )
+    assert '"source": "cli"' in listed.stdout

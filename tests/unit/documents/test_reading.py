@@ -134,7 +134,7 @@ def test_problems_of_several_files_come_in_the_order_of_the_files(
     ("written", "reading"),
     [
         ("12.10", "the number 12.1"),
-        ("8907", "the number 8907"),
+        ("12040", "the number 12040"),
         ("no", "false"),
         ("on", "true"),
         ("1e3", None),
@@ -152,8 +152,21 @@ def test_what_yaml_would_misread_is_to_be_quoted(
 
 def test_quotes_are_not_advised_where_they_would_not_make_it_right(problems: Problems) -> None:
     (found,) = problems(DESIGN.replace("maxAge: 30d", "maxAge: 30"))
-    assert found.problem == "30 is not a duration"
+    assert found.problem == "'30' is not a duration"
     assert "like 30d" in found.hint
+
+
+def test_advice_about_a_driver_is_a_version_that_is_then_accepted(
+    problems: Problems, read: Read
+) -> None:
+    branch = DESIGN.replace("driver: 535.183.01", "driver: 580", 1)
+    (found,) = problems(branch)
+    assert found.field == "spec.pools[0].driver"
+    assert "a branch is not a driver version" in found.hint
+    advised = found.hint.rpartition("like ")[2].partition(" ")[0]
+    assert read(branch.replace("driver: 580", f"driver: {advised}", 1))
+    (found,) = problems(DESIGN.replace("driver: 535.183.01", "driver: 527.41", 1))
+    assert found.hint == 'write "527.41"'
 
 
 def test_a_constraint_that_nothing_can_meet_is_a_mistake(problems: Problems, entry: Entry) -> None:

@@ -20,7 +20,7 @@ def staging(
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True, "suites": ["good"]}}
     body = {"metadata": {"name": "prod"}, "spec": {"pools": [pool], "policy": policy}}
-    gate.matrix.create("Target", body, by)
+    gate.matrix.create("Target", body, Authorship(by.author, by.reason, force=True))
     made = Staging(gate, database_url, tmp_path)
     made.hosts(host_table("stage", gpu_engine))
     return made

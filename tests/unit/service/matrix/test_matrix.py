@@ -37,7 +37,7 @@ def test_an_import_is_one_revision(client: FlaskClient) -> None:
     report = load(client, TARGET, "reason=grow")
     assert report["revision"] == 4
     assert client.get(f"{API}/revisions/4").get_json()["reason"] == "grow"
-    unchanged = {"changes": [], "unchanged": 1, "revision": None, "preview": None}
+    unchanged = {"changes": [], "unchanged": 1, "revision": None, "preview": None, "warnings": []}
     assert load(client, TARGET, "reason=again") == unchanged
 
 
