@@ -36,7 +36,8 @@ The first lock that passes is written.
 
 exit status:
   0  a lock that passes was written      1  none passes, or conflicts with each stack
-  2  bad input or usage                  3  no decision, or no answer
+  2  bad input or usage                  3  no decision (also where the search for stacks stopped at
+                                            its limit), or no answer
 
 examples:
   compatgate lock --target prod-a100 --in requirements.in
@@ -111,7 +112,7 @@ def _add_indexes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="index with builds of a label, such as cu126=https://...; {label} stands for it"
-        f" (default: {TORCH_INDEX}); none: the package index alone",
+        f" (default: {TORCH_INDEX}); none: leave out builds of labels without an index",
     )
     parser.add_argument(
         "--channel",
