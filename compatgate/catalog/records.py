@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from packaging.version import Version
 from compatgate.catalog import sources
 from compatgate.core.facts.records import Record
 from compatgate.errors import CatalogError
+from compatgate.kit.files import replacing
 
 SCHEMA = "packages"
 VERSION = "facts/packages/v1"
@@ -66,12 +68,25 @@ def _document(name: str) -> dict[str, Any]:
 
 
 def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write records of a package; keep the records of other wheels and all statements."""
-    merged = {record.wheel: record for record in (*read_package(name), *records)}
-    statements = _document(name).get("statements", ())
+    """Write records of a package into its shipped file."""
     os.makedirs(directory(), exist_ok=True)
-    with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(to_yaml(name, list(merged.values()), statements))
+    write_records(_path(name), name, records)
+
+
+def write_records(path: str, name: str, records: Iterable[Record]) -> None:
+    """Write records of a package into a file; keep the records of other wheels and statements.
+
+    Raises:
+        CatalogError: the file is malformed, or has the records of another package.
+    """
+    document = sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
+    if (other := document.get("package", name)) != name:
+        what = f"has the records of {other}, not of {name}"
+        raise CatalogError(what, field=path, value=other)
+    merged = {one.wheel: one for one in (*parse_records(name, document, path), *records)}
+    text = to_yaml(name, list(merged.values()), document.get("statements", ()))
+    with replacing(Path(path), 0o644) as file:
+        file.write(text.encode())
 
 
 def to_yaml(
