@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +17,6 @@ from packaging.version import Version
 from compatgate.catalog import sources
 from compatgate.core.facts.records import Record
 from compatgate.errors import CatalogError
-from compatgate.kit.files import replacing
 
 SCHEMA = "packages"
 VERSION = "facts/packages/v1"
@@ -69,12 +67,16 @@ def _document(name: str) -> dict[str, Any]:
 
 def write_package(name: str, records: Iterable[Record]) -> None:
     """Write records of a package into its shipped file."""
+    text = merge_records(_path(name), name, records)
     os.makedirs(directory(), exist_ok=True)
-    write_records(_path(name), name, records)
+    with open(_path(name), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
-def write_records(path: str, name: str, records: Iterable[Record]) -> None:
-    """Write records of a package into a file; keep the records of other wheels and statements.
+def merge_records(path: str, name: str, records: Iterable[Record]) -> str:
+    """Return the text of a package's file with some records in addition, or in place of older ones.
+
+    The records of other wheels and the statements of the file are kept.
 
     Raises:
         CatalogError: the file is malformed, or has the records of another package.
@@ -84,9 +86,7 @@ def write_records(path: str, name: str, records: Iterable[Record]) -> None:
         what = f"has the records of {other}, not of {name}"
         raise CatalogError(what, field=path, value=other)
     merged = {one.wheel: one for one in (*parse_records(name, document, path), *records)}
-    text = to_yaml(name, list(merged.values()), document.get("statements", ()))
-    with replacing(Path(path), 0o644) as file:
-        file.write(text.encode())
+    return to_yaml(name, list(merged.values()), document.get("statements", ()))
 
 
 def to_yaml(

@@ -177,10 +177,13 @@ def _release(what: str) -> tuple[str, str]:
 
 
 def _keep(record: Record, path: str) -> None:
-    from compatgate.catalog.records import write_records
+    from compatgate.catalog.records import merge_records
+    from compatgate.kit.files import replacing
 
     try:
-        write_records(path, record.package, [record])
+        text = merge_records(path, record.package, [record])
+        with replacing(path, 0o644) as file:
+            file.write(text.encode())
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
         raise BadInput(what, field="--overlay", value=path) from None
