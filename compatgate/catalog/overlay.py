@@ -99,8 +99,8 @@ def _target(path: str, data: bytes) -> str:
             f"schema facts/{stated[1].decode()}/v1 is no longer supported",
             field=path,
             value=stated[1].decode(),
-            hint=f"write schema: facts/framework/v1 and component: {component}, and name the "
-            'fields as docs/reference/facts.md shows under "Frameworks"',
+            hint=f"write schema: facts/framework/v1 and component: {component}, and name the fields"
+            f" as compatgate facts show {component} prints them",
         )
     known = {sources.title(name): name for name in sources.names()}
     named = os.path.splitext(os.path.basename(path))[0]

@@ -66,12 +66,27 @@ def _document(name: str) -> dict[str, Any]:
 
 
 def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write records of a package; keep the records of other wheels and all statements."""
-    merged = {record.wheel: record for record in (*read_package(name), *records)}
-    statements = _document(name).get("statements", ())
+    """Write records of a package into its shipped file."""
+    text = merge_records(_path(name), name, records)
     os.makedirs(directory(), exist_ok=True)
     with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(to_yaml(name, list(merged.values()), statements))
+        file.write(text)
+
+
+def merge_records(path: str, name: str, records: Iterable[Record]) -> str:
+    """Return the text of a package's file with some records in addition, or in place of older ones.
+
+    The records of other wheels and the statements of the file are kept.
+
+    Raises:
+        CatalogError: the file is malformed, or has the records of another package.
+    """
+    document = sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
+    if (other := document.get("package", name)) != name:
+        what = f"has the records of {other}, not of {name}"
+        raise CatalogError(what, field=path, value=other)
+    merged = {one.wheel: one for one in (*parse_records(name, document, path), *records)}
+    return to_yaml(name, list(merged.values()), document.get("statements", ()))
 
 
 def to_yaml(

@@ -141,7 +141,7 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
             f"not YAML: {getattr(error, 'problem', None) or error}", field=where, value=path
         ) from error
     if not isinstance(document, dict):
-        hint = "see docs/reference/facts.md"
+        hint = "start the file with schema: facts/NAME/v1"
         raise CatalogError("not a mapping", field=path, value=path, hint=hint)
     return document
 

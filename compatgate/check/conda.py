@@ -138,6 +138,9 @@ class CondaEnvironment:
             return wanted
         return bound if wanted == "*" else f"{wanted},{bound}"
 
+    def labels(self) -> None:
+        """Return None: a channel has builds of its own."""
+
     def pins(self, stack: dict[str, Any]) -> Pins:
         """Return the versions of the environment's own parts in a stack."""
         versions = {}

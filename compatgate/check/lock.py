@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from compatgate.check.cli import add_decider_options, add_wheel_options, complete_decider
 from compatgate.check.resolver import TORCH_INDEX
-from compatgate.check.solve import add_solve_places, read_base, read_solve_pools
+from compatgate.check.solve import add_solve_places, read_base, read_solve_pools, solve_exit
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
 
@@ -36,7 +36,8 @@ The first lock that passes is written.
 
 exit status:
   0  a lock that passes was written      1  none passes, or conflicts with each stack
-  2  bad input or usage                  3  no decision, or no answer
+  2  bad input or usage                  3  no decision (also where the search for stacks stopped at
+                                            its limit), or no answer
 
 examples:
   compatgate lock --target prod-a100 --in requirements.in
@@ -111,7 +112,7 @@ def _add_indexes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="index with builds of a label, such as cu126=https://...; {label} stands for it"
-        f" (default: {TORCH_INDEX}); none: the package index alone",
+        f" (default: {TORCH_INDEX}); none: leave out builds of labels without an index",
     )
     parser.add_argument(
         "--channel",
@@ -214,8 +215,8 @@ class _Locking:
             from compatgate.check.formats.solved import render_solved
             from compatgate.kit.cli.terminal import width_of
 
-            print(render_solved(found, width_of(sys.stdout), colour=False))
-            return EXIT_DENIED
+            print(render_solved(found, self._facts, width_of(sys.stdout), colour=False))
+            return solve_exit(found)
         worst = EXIT_DENIED
         tried: list[list[str]] = []
         for one in found["stacks"]:
@@ -249,6 +250,8 @@ class _Locking:
         body: Json = {"want": wants, "limit": self._args.tries}
         if self._args.target:
             body["targets"] = self._args.target
+        if (labels := self._tool.labels()) is not None:
+            body["labels"] = labels
         if self._args.base:
             body["from"] = read_base(self._args.base, self._decider, self._pools)
         return body
@@ -356,6 +359,10 @@ class LockTool(Protocol):
     name: str
     lock_name: str
     project: ProjectFile
+
+    def labels(self) -> list[str] | None:
+        """Return the labels of builds that an index of builds has; None: any."""
+        ...
 
     def pins(self, stack: Json) -> Pins:
         """Return what the resolver is told of a stack."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from compatgate.core.request import Cpu, Os
 
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
+_MAJOR = re.compile(r"cu(\d\d)")
+"""Label of a build whose distribution names its CUDA: ``cupy-cuda12x``."""
 _PATIENCE_S = 600
 _MAX_LINES = 24
 _PLATFORMS = {
@@ -214,6 +216,8 @@ def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping
         if bracket:
             left.append(f"{part} {text}: a lock does not state the GPU code that it is built for")
         public, _, label = version.partition("+")
+        if _MAJOR.fullmatch(label):
+            version, label = public, ""
         url = indexes.get(label) or (indexes.get("", "").replace("{label}", label) if label else "")
         if label and not url:
             version = public
@@ -221,6 +225,29 @@ def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping
             used[label] = url
         versions[names[part]] = version
     return Pins(versions, used, tuple(left))
+
+
+def name_distributions(stack: Mapping[str, Any], facts: Facts) -> dict[str, str]:
+    """Return part to distribution, of the parts of a stack that the package index has.
+
+    The distribution of a part may name the CUDA that its build is for.
+    """
+    from compatgate.core.components import COMPONENTS, is_framework
+    from compatgate.core.vocabulary import NOT_ON_INDEX
+
+    cuda = str(stack.get("cuda", "")).partition(".")[0]
+    names = {}
+    for part, text in stack.items():
+        table = facts.framework(part) if part in facts.framework_names else None
+        on_index = table or part not in COMPONENTS or is_framework(part)
+        if part in NOT_ON_INDEX or not on_index or not isinstance(text, str):
+            continue
+        label = _MAJOR.fullmatch(text.partition("+")[2])
+        by_cuda = table is not None and not any(b.default for r in table.releases for b in r.builds)
+        major = label[1] if label else cuda if by_cuda else ""
+        recorded = facts.recorded_name(part, (int(major),) if major else None)
+        names[part] = f"{part}-cu{major}" if major and recorded == part else recorded
+    return names
 
 
 class UvProject:
@@ -247,12 +274,15 @@ class UvProject:
         self.project: ProjectFile = read_project(args.source, facts, environment)
         self._indexes = _read_indexes(args.build_index)
 
+    def labels(self) -> list[str] | None:
+        """Return the labels of builds that an index of builds has; None: any."""
+        if self._indexes[""]:
+            return None
+        return [label for label, url in self._indexes.items() if url]
+
     def pins(self, stack: Mapping[str, Any]) -> Pins:
         """Return the pins of a stack: the project's parts, and packages that the stack brings."""
-        from compatgate.core.components import COMPONENTS
-
-        known = self._facts.framework_names
-        names = {part: part for part in stack if part in known or part not in COMPONENTS}
+        names = name_distributions(stack, self._facts)
         return pins_of(
             {part: text for part, text in stack.items() if isinstance(text, str)},
             {**names, **self.project.names},

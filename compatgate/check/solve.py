@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.cli import add_decider_options, complete_decider
+from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ Fewest changes from --from come first, then the newest versions of the wanted pa
 weighs most), then stacks without warnings. Each stack was evaluated as compatgate check does.
 
 exit status:
-  0  a stack passes      1  no known stack passes      2  bad input or usage      3  no answer
+  0  a stack passes           1  every known stack was tried, and none passes
+  2  bad input or usage       3  no decision: the search stopped at its limit, the facts know no
+                                 release of a wanted part, or no answer
 
 examples:
   compatgate solve --target prod-a100 --want "torch>=2.6,flash-attn"
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the stacks.
 
     Returns:
-        0: a stack passes; 1: none does.
+        0: a stack passes; 1: none does; 3: not every stack was tried, or a part is not known.
 
     Raises:
         BadInput: an option is malformed.
@@ -104,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         pools = read_solve_pools(args)
         body = _read_question(args, decider, pools)
         found = decider.solve(body, pools)
+        facts = decider.facts()
     finally:
         decider.close()
     if args.format == "json":
@@ -114,8 +118,15 @@ def run(args: argparse.Namespace) -> int:
         from compatgate.check.formats.solved import render_solved
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
-        print(render_solved(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return 0 if found["found"] else 1
+        print(render_solved(found, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return solve_exit(found)
+
+
+def solve_exit(found: Mapping[str, Any]) -> int:
+    """Return the exit status of an answer: what was not tried or is not known, decides nothing."""
+    if found["found"]:
+        return EXIT_ALLOWED
+    return EXIT_DENIED if found["complete"] and not found["unknown"] else EXIT_NO_DECISION
 
 
 def read_solve_pools(args: argparse.Namespace) -> list[Json]:

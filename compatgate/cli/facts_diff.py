@@ -27,7 +27,7 @@ examples:
   compatgate facts diff ./facts ./new-facts --database postgresql://gate@db/gate --decisions 1000
 
 OLD and NEW: "shipped"; overlays, separated like PATH; or a whole folder of facts, such as
-matrix/facts of another release. Evaluates every entry in use on every target with both sets, and
+that of another release. Evaluates every entry in use on every target with both sets, and
 re-evaluates the newest decisions of the database. Stores nothing.
 
 exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input

@@ -26,6 +26,8 @@ examples:
   compatgate facts measure torchvision==0.24.0 --platform linux-aarch64 --python 3.12
   compatgate facts measure ./flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl --format json
   compatgate facts measure https://example.com/x-1.0-py3-none-any.whl#sha256=...
+  keep the record, for check --facts FILE and serve --facts FILE
+    compatgate facts measure xformers==0.0.32.post2 --overlay xformers.yaml
 
 Reads a wheel in ranges and never stores it. Compares its SHA-256 if the wheel is small, if most of
 its bytes are needed, and with --whole; otherwise compares each member with the wheel's RECORD.
@@ -63,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--whole", action="store_true", help="read whole wheels and compare their SHA-256"
     )
+    parser.add_argument(
+        "--overlay",
+        metavar="FILE",
+        help="add the records to this file of your own facts, for --facts FILE; one package a file",
+    )
     parser.add_argument("--no-cache", action="store_true", help="ignore the cache")
     parser.add_argument(
         "--timeout",
@@ -95,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
             try:
                 for record in _measure(what, args, indexes, options, progress):
                     _print(record, args.format)
+                    if args.overlay:
+                        _keep(record, args.overlay)
             except CompatgateError as error:
                 failed += 1
                 progress.say(f"error: {error.detail}")
@@ -165,6 +174,19 @@ def _release(what: str) -> tuple[str, str]:
         hint = "like torchvision==0.24.0, a wheel's file or its URL"
         raise BadInput("is not a release of a package", field=what, hint=hint)
     return requirement.name, pins[0].version
+
+
+def _keep(record: Record, path: str) -> None:
+    from compatgate.catalog.records import merge_records
+    from compatgate.kit.files import replacing
+
+    try:
+        text = merge_records(path, record.package, [record])
+        with replacing(path, 0o644) as file:
+            file.write(text.encode())
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise BadInput(what, field="--overlay", value=path) from None
 
 
 # --- records -------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ examples:
 
 Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nvml or
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
-error_signatures open-module-needed; overlays may add some, see docs/how-to/health.md.
+error_signatures open-module-needed; overlays may add some.
 """
 
 

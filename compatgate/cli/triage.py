@@ -34,6 +34,7 @@ examples:
     compatgate triage run.log --stack torch=2.4.1+cu121 --pool driver=535.104.05,gpu=A100-SXM4-80GB
     compatgate triage run.log --stack torch=2.4.1+cu121 --target prod-a100 --format json
 
+Versions, driver and GPU that the text itself states are used where no option names them.
 "likely" means that other causes print the same words: the command after "confirm:" decides.
 The text never leaves this machine; --server receives only the stack. Signatures are facts:
 compatgate facts show error_signatures; overlays may add some. Xid lines: compatgate health.
@@ -72,14 +73,18 @@ def run(args: argparse.Namespace) -> int:
     decider = choose_decider(args, recorded=False)
     try:
         causes = find_causes(text, decider.facts().error_signatures)
+        stated = _complete_question(args, text, decider) if causes else {}
         if _asks_about_a_stack(args):
             causes = compare_verdict(causes, _decide(args, decider))
     finally:
         decider.close()
     found = [cause.to_json() for cause in causes]
     if args.format == "json":
-        print_json({"causes": found})
+        print_json({"causes": found, "stated": stated})
     else:
+        if stated:
+            shown = ", ".join(f"{name}={value}" for name, value in stated.items())
+            print(f"stated in the text, and used: {shown}\n")
         print(_text(found))
     return 0 if found else EXIT_NOT_RECOGNISED
 
@@ -87,6 +92,25 @@ def run(args: argparse.Namespace) -> int:
 def _asks_about_a_stack(args: argparse.Namespace) -> bool:
     options = (args.stack, args.set, args.target, args.pool)
     return any((*options, args.probe, args.nvidia_smi, args.node_labels))
+
+
+def _complete_question(args: argparse.Namespace, text: str, decider: Decider) -> dict[str, str]:
+    """Use what the text states where no option says otherwise; return what is used.
+
+    A question needs both a stack and a place: with one of them missing, none is asked.
+    """
+    from compatgate.core.stated_text import read_stated
+
+    stated = read_stated(text, decider.facts())
+    placed = any((args.target, args.pool, args.probe, args.nvidia_smi, args.node_labels))
+    stack = {} if args.stack or args.probe else stated.stack
+    pool = {} if placed else stated.pool
+    if not (stack or args.stack or args.probe) or not (pool or placed):
+        return {}
+    for option, values in (("stack", stack), ("pool", pool)):
+        if values:
+            setattr(args, option, [",".join(f"{name}={text}" for name, text in values.items())])
+    return {**stack, **pool}
 
 
 def _decide(args: argparse.Namespace, decider: Decider) -> dict[str, Any]:

@@ -65,13 +65,18 @@ class Candidates:
     Args:
         facts: the catalog.
         pools: pools that the stack must run on; their systems and GPUs select builds and code.
+        labels: labels of the builds that another index has; None: any.
     """
 
-    def __init__(self, facts: Facts, pools: Sequence[Pool]) -> None:
+    def __init__(
+        self, facts: Facts, pools: Sequence[Pool], labels: frozenset[str] | None = None
+    ) -> None:
         self._facts = facts
+        self._labels = labels
         self._pools = pools
         self._frameworks: dict[str, list[Choice]] = {}
         self._packages: dict[str, list[Version]] = {}
+        self._brought: dict[str, set[str]] = {}
         self._requires: dict[tuple[str, str], dict[str, str]] = {}
         self._releases: dict[
             tuple[str, str], tuple[tuple[Statement, ...], bool, frozenset[str]]
@@ -109,6 +114,29 @@ class Candidates:
             found.add("torch")
         return {other for other in found if other != name and self.has_builds(other)}
 
+    def brings(self, framework: str, part: str) -> bool:
+        """Tell whether a framework installs a part with it: a release requires or pins the part.
+
+        The libraries of CUDA's toolkit are required by others in turn. A part that is built on
+        another framework, such as xformers of vLLM, is a part of its own.
+        """
+        if part in ("cuda", "python") or self.has_builds(part):
+            return False
+        if framework not in self._brought:
+            table = self._facts.framework(framework)
+            releases = table.releases if table else ()
+            of: list[Release | Build] = [*releases, *(b for r in releases for b in r.builds)]
+            texts = {match[1] for one in of for t in one.requires if (match := _NAME.match(t))}
+            pins = {name for one in of for name in one.pins}
+            self._brought[framework] = {*map(canonical_key, texts), *pins}
+        if part in self._facts.cuda_components.by_package:
+            return True
+        return part in self._brought[framework] and self._builds_on(part) <= {framework}
+
+    def is_built_on(self, part: str, framework: str) -> bool:
+        """Tell whether a part is built on a framework: for another release it is another one."""
+        return framework in self._builds_on(part)
+
     def framework(self, name: str) -> list[Choice]:
         """Return every build of every release, newest first; the index's own wheel first."""
         if name not in self._frameworks:
@@ -120,8 +148,12 @@ class Candidates:
                 for release in releases
                 if systems <= set(release.os or (table.os if table else ()))
                 for choice in self._builds(name, release)
+                if self._is_offered(choice.text.partition("+")[2])
             ]
         return self._frameworks[name]
+
+    def _is_offered(self, label: str) -> bool:
+        return self._labels is None or not label or label in self._labels
 
     def _builds(self, name: str, release: Release) -> Iterator[Choice]:
         newest = sorted(release.builds, key=_cuda_of, reverse=True)
@@ -228,12 +260,13 @@ class Candidates:
         """Return versions of a package of the index, newest first.
 
         A package that is compiled where it is installed states the GPU code that its build script
-        makes for the chosen CUDA, then the code of the pools' GPUs alone.
+        makes for the chosen CUDA, then the code of the pools' GPUs alone. A package without GPU
+        code runs on every target: where no release is named, the stack does not have it.
         """
         named = _named_versions(name, constraints)
         versions = {version.text: version for version in (*named, *self._versions(name))}
         newest = sorted(versions.values(), key=lambda v: v.key, reverse=True)
-        return [
+        found = [
             choice
             for version in newest
             for text in self._builds_of(name, version, chosen)
@@ -241,6 +274,11 @@ class Candidates:
             and choice.version
             and all(one.allows(choice.version) for one in constraints)
         ]
+        return found or ([Choice(name, "")] if self.is_without_code(name) else [])
+
+    def is_without_code(self, name: str) -> bool:
+        """Tell whether the facts say that no release of a package needs code for a GPU."""
+        return self._facts.packages.carries(name) in ("nothing", "options")
 
     def _versions(self, name: str) -> list[Version]:
         if name not in self._packages:
@@ -266,12 +304,14 @@ class Candidates:
             self._releases[key] = _read_release(tuple(covering), facts.records(recorded), version)
         said, measured, labels = self._releases[key]
         builds = [one.build for one in chosen.values() if one.build]
-        ours = [f"{version}+{b.label}" for b in builds if b.label in labels and b.label]
+        offered = [b.label for b in builds if b.label in labels and b.label]
+        ours = [f"{version}+{label}" for label in offered if self._is_offered(label)]
         if not measured:
             if any(one.compiled == "install" for one in said):
                 return [*ours, *self._compiled(version, said, chosen)]
             cuda = chosen.get("cuda")
-            if cuda and cuda.version and recorded not in facts.recorded:  # cupy-cuda12x
+            named = recorded not in facts.recorded and not self.is_without_code(name)
+            if cuda and cuda.version and named:  # cupy-cuda12x
                 ours.append(f"{version}+cu{cuda.version.major}")
         plain = [version.text]
         default = all(build.default for build in builds)

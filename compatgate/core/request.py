@@ -193,6 +193,8 @@ CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_
 """Other names of processors: those of containers, Windows and macOS."""
 NEEDED_OF_POOL = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change a pool, and that cannot be removed."""
+_OLDEST_BRANCH = 60
+"""Below the major of each driver that ran CUDA, and above that of each CUDA."""
 POOL_CHANGES = (*NEEDED_OF_POOL, "platform", "sharing", *NODE_COMPONENTS)
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
@@ -338,7 +340,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
         check_length(value, MAX_NAME_LENGTH, f"{path}.{key}")
         if key == "driver":
-            fields[key] = _prefix_field(path, lambda v=value: parse_version("driver", v))
+            fields[key] = _prefix_field(path, lambda v=value: _read_driver(v))
         elif key == "gpu":
             fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
         else:
@@ -347,6 +349,16 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
     if "gpu" in fields and "cpu" not in fields:
         fields["cpu"] = _choose_cpu(fields["gpu"], pool)
     return replace(pool, **fields, **_change_node(pool, changes, path))
+
+
+def _read_driver(text: str) -> Version:
+    """Read a driver; ask back where the version can only be that of a CUDA."""
+    version = parse_version("driver", text)
+    if version.major < _OLDEST_BRANCH:
+        hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the stack"
+        problem = f"{text} is older than every driver with CUDA: a CUDA version?"
+        raise BadInput(problem, field="driver", value=text, hint=hint)
+    return version
 
 
 def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from compatgate.core.candidates import Candidates
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
@@ -55,9 +56,10 @@ def solve(
         evaluations: limit of work.
 
     Raises:
-        BadInput: no part or too many parts are wanted, or a target has no pools.
+        BadInput: no part or too many parts are wanted, none of them needs a GPU, or a target has no
+            pools.
     """
-    _check(problem)
+    _check(problem, facts)
     search = Search(problem, facts, matrix, now, evaluations)
     unknown = search.unknown_wants()
     found = [] if unknown else search.run()
@@ -72,7 +74,7 @@ def solve(
     return Solved(tuple(finals), tuple(misses), tuple(unknown), evaluated, search.complete)
 
 
-def _check(problem: Problem) -> None:
+def _check(problem: Problem, facts: Facts) -> None:
     if not problem.wants:
         hint = 'like {"torch": ">=2.6", "flash-attn": "*"}'
         raise BadInput("must name at least one part", field="want", hint=hint)
@@ -85,6 +87,10 @@ def _check(problem: Problem) -> None:
             raise BadInput(
                 f"too many items: {count}", field=what, value=count, hint=f"at most {most}"
             )
+    candidates = Candidates(facts, ())
+    if all(candidates.is_without_code(name) for name in problem.wants):
+        hint = "any release runs on every target; name a part with GPU code in addition, like torch"
+        raise BadInput("names no part with GPU code", field="want", hint=hint)
     for target in problem.targets:
         if not target.pools:
             raise BadInput("has no pools", field="target", value=target.name)

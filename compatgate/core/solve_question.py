@@ -17,7 +17,7 @@ from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.stack_values import SPECIAL_KEYS
 from compatgate.errors import BadInput
 
-KEYS = ("target", "targets", "pool", "want", "stack", "from", "limit", "warnings")
+KEYS = ("target", "targets", "pool", "want", "stack", "from", "limit", "warnings", "labels")
 _STATED = ("arch", "needs", "cuda-compat", "cuda-compat-use")
 
 
@@ -89,6 +89,7 @@ def read_problem(
         base=_read_base(body.get("from")),
         most=_read_limit(body.get("limit")),
         warnings=_read_flag(body.get("warnings")),
+        labels=_read_labels(body.get("labels")),
     )
 
 
@@ -171,6 +172,16 @@ def _read_limit(stated: Any) -> int:
     if isinstance(stated, bool) or not isinstance(stated, int) or not 1 <= stated <= MAX_STACKS:
         raise BadInput("must be a number of stacks", field="limit", value=stated, hint="1 to 20")
     return stated
+
+
+def _read_labels(stated: Any) -> frozenset[str] | None:
+    if stated is None:
+        return None
+    if not isinstance(stated, list) or not all(isinstance(one, str) for one in stated):
+        hint = '["cu126"], or [] for the builds of the package index alone'
+        raise BadInput("must be a list of labels", field="labels", value=stated, hint=hint)
+    check_count(len(stated), MAX_WANTS, "labels", "labels")
+    return frozenset(stated)
 
 
 def _read_flag(stated: Any) -> bool:

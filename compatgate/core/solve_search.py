@@ -112,7 +112,7 @@ class Search:
         self._left = evaluations
         self._steps = _MAX_STEPS
         self._pools = tuple(pool for target in problem.targets for pool in target.pools)
-        self._candidates = Candidates(facts, self._pools)
+        self._candidates = Candidates(facts, self._pools, problem.labels)
         self._templates = Templates(problem, self._lead, self._candidates, matrix)
         self._bare = Target("", _distinct(self._pools))
         self._partial: dict[tuple[tuple[str, str], ...], bool] = {}
@@ -123,8 +123,19 @@ class Search:
         self._without_cuda: list[dict[str, Any]] = []
         self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
         self._base = problem.base.versions if problem.base else {}
+        self._brought, self._followed = self._read_followers()
         self._spent = False
         self.evaluated = 0
+
+    def _read_followers(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Return the frameworks of the base that bring a part of it, and those it is built on."""
+        candidates = self._candidates
+        frameworks = [name for name in self._base if candidates.has_builds(name)]
+        free = [name for name in self._base if name not in self._problem.wants]
+        return (
+            {n: [f for f in frameworks if candidates.brings(f, n)] for n in free},
+            {n: [f for f in frameworks if candidates.is_built_on(n, f)] for n in free},
+        )
 
     @property
     def exhausted(self) -> bool:
@@ -154,7 +165,7 @@ class Search:
     def _advise_on(self, name: str) -> str:
         near = near_names(name, self._facts.framework_names | self._facts.recorded, cutoff=0.75)
         meant = f"did you mean {near[0]}? otherwise " if near else ""
-        return f"{meant}state one, like {name}==1.2.3"
+        return f"{meant}leave it out if it has no GPU code, or state a release, like {name}==1.2.3"
 
     def run(self) -> list[Found]:
         """Return stacks that pass, enough for the answer."""
@@ -227,7 +238,8 @@ class Search:
                 versions = tuple(
                     v.key if (v := chosen[n].version) else () for n in self._problem.wants
                 )
-                changes = count_changes(self._base, body)
+                counted = {n: v for n, v in self._base.items() if not self._is_free(n, chosen)}
+                changes = count_changes(counted, body)
                 yield Found(body, dict(chosen), order, versions, changes, outcome, until)
                 shown[versions] += 1
                 count += shown[versions] <= _PER_RELEASE
@@ -255,7 +267,7 @@ class Search:
             if self.exhausted:
                 return
             left = changes
-            if changes is not None and name in self._base:
+            if changes is not None and name in self._base and not self._is_free(name, chosen):
                 left = changes - self._differs(choice)
                 if left < 0:
                     continue
@@ -295,10 +307,23 @@ class Search:
         same = choice.version is not None and choice.version.key == have.key
         return int(not same)
 
+    def _is_free(self, name: str, chosen: Mapping[str, Choice]) -> bool:
+        """Tell whether a part of the base follows a framework that has another version now."""
+        followed = (*self._brought.get(name, ()), *self._followed.get(name, ()))
+        return any(f in chosen and self._differs(chosen[f]) for f in followed)
+
     def _ordered(
         self, name: str, chosen: dict[str, Choice], constraints: Constraints
     ) -> list[Choice]:
-        """Return the choices of a part; the version of the base comes first."""
+        """Return the choices of a part; the version of the base comes first.
+
+        What another version of a framework brings is left to it, but for the cuDNN and NCCL that
+        it pins.
+        """
+        if not constraints and self._brought.get(name) and self._is_free(name, chosen):
+            if name in ("cudnn", "nccl"):
+                return self._candidates.library(name, chosen, ())
+            return [Choice(name, "")]
         found = self._choices(name, chosen, constraints)
         have = self._base.get(name)
         if have is None:

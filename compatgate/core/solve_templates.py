@@ -29,6 +29,7 @@ class Problem(Struct, frozen=True):
         base: the stack to stay close to; None: there is none.
         most: stacks to return.
         warnings: accept stacks that pass with warnings.
+        labels: labels of the builds that another index has; None: any.
     """
 
     wants: dict[str, Constraint | None]
@@ -37,6 +38,7 @@ class Problem(Struct, frozen=True):
     base: Stack | None = None
     most: int = 5
     warnings: bool = True
+    labels: frozenset[str] | None = None
 
 
 class Template(Struct, frozen=True):

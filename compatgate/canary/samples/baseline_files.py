@@ -204,7 +204,9 @@ class _Reader:
             self._baselines(records)
         else:
             what = f"the first line is {records[0].says!r}"
-            hint = "use 'sample' or 'baselines', see docs/how-to/samples.md"
+            hint = (
+                "use 'sample' or 'baselines', as compatgate canary sample and baselines export do"
+            )
             self.problems.add(records[0].problem("type", what=what, hint=hint))
 
     def _sample(self, source: Source) -> None:

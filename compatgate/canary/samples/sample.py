@@ -163,7 +163,9 @@ def _as_jsonl(workload: Workload, source: Source) -> Workload:
 def _head(record: Record, problems: Problems) -> SampleHead | None:
     if record.says != "sample":
         what = f"the first line is {record.says!r}, not 'sample'"
-        problems.add(record.problem("type", what=what, hint="see docs/how-to/samples.md"))
+        problems.add(
+            record.problem("type", what=what, hint="compatgate canary sample writes samples")
+        )
         return None
     return record.read(SampleHead, SAMPLE_KIND, problems)
 

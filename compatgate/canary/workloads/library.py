@@ -190,7 +190,7 @@ def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
             f"{folder} contains neither workloads nor a {SUITES}",
             field="--workloads",
             value=str(folder),
-            hint=f"a workload is a folder with a {MANIFEST}, see docs/reference/workloads.md",
+            hint=f"a workload is a folder with a {MANIFEST}, as compatgate canary lint checks it",
         )
     return folders, suites if suites.exists() else None
 

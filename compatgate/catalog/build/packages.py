@@ -303,8 +303,8 @@ def check_vocabulary(components: Sequence[Record]) -> None:
                 "the list of components differs from the list in this program",
                 field="components",
                 value=name,
-                hint="the list is closed: an overlay adds to packages; a developer runs"
-                " make vocabulary",
+                hint="the list is closed: an overlay adds to packages; in a checkout of the source,"
+                " run make vocabulary",
             )
 
 

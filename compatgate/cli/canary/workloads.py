@@ -259,7 +259,7 @@ def run_fetch(args: argparse.Namespace) -> int:
 
     folder = _folder(args)
     if MANIFEST not in folder.files:
-        hint = f"a workload image has /compatgate/{MANIFEST}; see docs/reference/workloads.md"
+        hint = f"a workload image has /compatgate/{MANIFEST}, as compatgate canary lint checks it"
         raise NotFound("the image holds no workload", field=args.image, hint=hint)
     place = Path(args.output)
     try:

@@ -381,7 +381,9 @@ def incomplete(context: RuleContext) -> RuleAnswer:
     if context.pool.gpu is None:
         message = "the pool's GPU is not known: no rule about GPUs was checked"
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
-    if context.cuda is None and not any(found.without_cuda for found in context.frameworks):
+    nothing_is_stated = bool(context.stack.open) and not context.stack.versions
+    without_cuda = nothing_is_stated or any(found.without_cuda for found in context.frameworks)
+    if context.cuda is None and not without_cuda:
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)

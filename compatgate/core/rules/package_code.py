@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.records import Library, Statement
 from compatgate.core.gpu_code import Arch, find_run_mode, parse_arch
@@ -21,6 +22,7 @@ from compatgate.core.packages import (
     library_modes,
     toolkit_targets,
 )
+from compatgate.core.performance import near_names
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
@@ -63,15 +65,38 @@ def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
         return asked
     message = f"no record describes the content of {package.title}"
     known = [str(release) for release in context.facts.recorded_versions(package.name)]
+    near = meant_package(package.name, context.facts)
     if why := context.stack.unmeasured.get(release_of(package)):
         message += f": {why}"
     elif package.version.text in known:
         message += " here: its records are of other wheels (platform, build or digest)"
     elif known:
         message += f"; the newest release with a record is {known[-1]}"
-    need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
+    elif near:
+        message += f"; did you mean {near}?"
     have = package.version.text
+    code = f"its GPU code, like {package.name}={have}[sm_90]"
+    need = code if near else f"{advise_record(package.name, have)}; or {code}"
     return Problem(outcome_of_open(context), package.name, message, have=have, need=need)
+
+
+def meant_package(name: str, facts: Facts) -> str:
+    """Return the known package that a name unknown to the facts is nearly spelt like, or nothing.
+
+    Nobody is told to download what is probably a misspelt name.
+    """
+    known = facts.framework_names | facts.recorded | facts.packages.by_name.keys()
+    near = [] if name in known else near_names(name, known, cutoff=0.85)
+    return near[0] if near else ""
+
+
+def advise_record(name: str, version: str) -> str:
+    """Say how a wheel gets a record, for a check and for a gate."""
+    file = f"{name}.yaml"
+    return (
+        "a record: check --read-wheels measures the wheel; for a gate, run compatgate facts measure"
+        f" {name}=={version} --overlay {file} and start it with --facts {file}"
+    )
 
 
 def _report_unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:

@@ -76,8 +76,10 @@ def package_open(context: RuleContext) -> RuleAnswer:
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
-    Fix: measure the wheel (``compatgate facts measure xformers==0.0.99``), or state the GPU code
-    of the build: ``flash-attn=2.8.3[sm_90]``.
+    Fix: let ``compatgate check --read-wheels`` measure the wheel. For a gate, keep the record in a
+    file of your facts (``compatgate facts measure xformers==0.0.99 --overlay xformers.yaml``) and
+    start the gate with ``--facts xformers.yaml``, or with ``--index`` to measure by itself. Or
+    state the GPU code of the build: ``flash-attn=2.8.3[sm_90]``.
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """

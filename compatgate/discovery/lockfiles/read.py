@@ -12,6 +12,7 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS
+from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
 from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
@@ -71,7 +72,7 @@ def read_lockfile(
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
         raise InconclusiveInput(problem, field=name, hint="lock the project first")
-    return _conclude_reading(form.name, name, contents, known)
+    return _conclude_reading(form, name, contents, known)
 
 
 def recognise(file: LockFile) -> LockFormat:
@@ -101,7 +102,7 @@ def _folder_reader(path: Path) -> Callable[[str], bytes]:
 
 
 def _conclude_reading(
-    format_name: str, file: str, contents: LockContents, known: Packages
+    form: LockFormat, file: str, contents: LockContents, known: Packages
 ) -> LockReading:
     chosen = [package for package in contents.packages if not package.selection]
     decided = [package for package in chosen if not package.when]
@@ -124,9 +125,11 @@ def _conclude_reading(
         *find_unknown_cuda(observations, of_index, file),
         *find_open_versions(observations, file),
     ]
+    if isinstance(form, RequirementsTxt) and not observations:
+        left = [*_describe_unpinned_file(chosen, file, known), *left]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
-        format_name,
+        form.name,
         observations,
         (*conflicts, *find_cuda_conflicts(observations)),
         tuple(dict.fromkeys(left))[:_MAX_OPEN],
@@ -135,6 +138,18 @@ def _conclude_reading(
         gpu.origins,
         unrelated,
     )
+
+
+def _describe_unpinned_file(
+    packages: Sequence[ListedPackage], file: str, known: Packages
+) -> list[str]:
+    """Return the sentence for requirements that name GPU packages, but no release of one."""
+    names = [p.name for p in packages if p.version is None and _name_in_stack(p, known)]
+    if not names:
+        return []
+    source = file if "." in file else "FILE"
+    todo = f"compatgate lock --in {source} chooses releases for a target or pool"
+    return [f"{file} pins no release of {', '.join(names[:4])}: {todo}"]
 
 
 def _name_in_stack(package: ListedPackage, known: Packages) -> str:

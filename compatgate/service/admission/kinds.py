@@ -321,5 +321,5 @@ def parse_kinds(raw: bytes, origin: str) -> KindsFile:
         return msgspec.convert(document if document is not None else {}, KindsFile)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         said = " ".join(str(error).replace("`", "'").split())[:300]
-        hint = "write it in the form of matrix/kubernetes/kinds.yaml"
+        hint = f"write it in the form of {matrix_dir() / 'kubernetes' / 'kinds.yaml'}"
         raise BadInput(f"{origin}: {said}", field="--kinds", hint=hint) from None

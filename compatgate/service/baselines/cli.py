@@ -273,6 +273,6 @@ def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
             file=sys.stderr,
         )
     if not sources:
-        print("no workload here has a sample yet (docs/how-to/samples.md)")
+        print("no workload here has a sample yet: compatgate canary sample writes one")
     elif found["proposed"]:
         print("next: canary baselines show ID, then canary baselines approve ID")

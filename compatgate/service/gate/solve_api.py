@@ -29,7 +29,8 @@ def solve(call: Call[NoQuery]) -> Reply:
     Candidates come from the facts, the entries of the matrix and measured runs. The gate evaluates
     each stack as `POST /gate` does, and returns those whose verdict is pass or warn: fewest changes
     from `from` first, then the newest wanted versions, then those without warnings. Nothing is
-    logged. The work is limited: `complete` is false where the search ended at its limit.
+    logged. The work is limited: `complete` is false where the search ended at its limit. Only where
+    it is true and `unknown` is empty does an answer without stacks say that none passes.
     """
     question = call.document()
     call.principal.require_targets(_named_targets(question))

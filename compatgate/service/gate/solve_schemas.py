@@ -66,6 +66,14 @@ class SolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     warnings: Annotated[
         bool | None, Meta(description="include stacks that pass with warnings; default: true")
     ] = None
+    labels: Annotated[
+        Annotated[list[Text], Meta(max_length=MAX_WANTS)] | None,
+        Meta(
+            description="labels of the builds that an index other than the package index has;"
+            " default: any",
+            examples=[["cu126", "cu128"]],
+        ),
+    ] = None
 
 
 class ChangedPartBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +129,13 @@ class SolveBody(Struct, frozen=True, forbid_unknown_fields=True):
         list[str], Meta(description="wanted parts without a matching release in the facts")
     ]
     evaluated: Annotated[int, Meta(ge=0, description="number of evaluations")]
-    complete: Annotated[bool, Meta(description="false: the search stopped at its work limit")]
+    complete: Annotated[
+        bool,
+        Meta(
+            description="false: the search stopped at its work limit, so that finding nothing"
+            " decides nothing"
+        ),
+    ]
     matrix_revision: int
     facts: str
     degraded: DegradedBody | None = None

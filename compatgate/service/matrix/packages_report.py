@@ -19,6 +19,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.request import PackagesMode, Target
 from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rules.package_code import advise_record, meant_package
 from compatgate.core.rules.packages import package_open
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import format_parts
@@ -291,10 +292,8 @@ def list_remedies(
         code = "+".join(
             f"sm_{format_parts(pair).replace('.', '')}" for pair in sorted(set(capabilities))
         )
-        todo.append(
-            f"measure the wheel and add its record to your facts:"
-            f" compatgate facts measure {name}=={version}"
-        )
+        near = meant_package(name, facts)
+        todo.append(f"did you mean {near}?" if near else f"add {advise_record(name, version)}")
         if code:
             todo.append(f"state the GPU code of the build: {name}={version}[{code}]")
     waived = f'rules: [{", ".join(rules)}], match: {{components: {{{name}: "=={version}"}}}}'

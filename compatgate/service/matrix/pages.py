@@ -256,7 +256,7 @@ _REVISION_COLUMNS = (
 _NO_REVISIONS = EmptyNotice(
     "No revisions yet.",
     "Each change of the matrix creates one, with author and reason.",
-    "compatgate matrix import matrix/examples --reason 'a first matrix'",
+    "compatgate matrix import FILE --reason 'a first matrix'",
 )
 RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
 

@@ -156,7 +156,7 @@ _COLUMNS = (
 _EMPTY = EmptyNotice(
     "No targets yet.",
     "A target has pools of nodes, each pool with one GPU product and one driver.",
-    "compatgate matrix import matrix/examples --reason 'a first matrix'",
+    "compatgate matrix import FILE --reason 'a first matrix'",
 )
 
 

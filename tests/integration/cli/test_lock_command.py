@@ -78,6 +78,23 @@ def test_the_lock_passes_check_and_names_the_index_of_its_build(
     assert status == 0, out
 
 
+def test_builds_without_an_index_are_left_out(
+    command: Run, index: WheelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.in").write_text("torch<2.15\n")
+    place = ("--pool", V100, "--in", str(tmp_path / "requirements.in"), "--python", "3.12")
+    uv = ("--", "--default-index", index.index, "--cache-dir", str(tmp_path / "cache"))
+    _, out, err = command("lock", *place, "--build-index", "none", *uv)
+    assert "trying" in err
+    assert "+cu" not in out + err
+
+
+def test_a_search_that_was_cut_short_is_no_decision(lock: Run, tmp_path: Path) -> None:
+    status, out, _ = lock("transformer-engine\n", H100)
+    assert status == 3
+    assert out.startswith("no decision")
+
+
 def test_a_lock_that_leaves_its_cuda_open_is_not_written(lock: Run, tmp_path: Path) -> None:
     status, _, err = lock("torch==2.14.0\n", H100, "--tries", "1")
     assert status == 3

@@ -64,11 +64,43 @@ def test_without_a_stack_the_nearest_misses_say_why(command: Run) -> None:
     assert "CG405" in out
 
 
+CUT = ("--want", "torch,torchvision==0.1.2")
+"""No torch goes with it, and torch has more builds than the search has evaluations."""
+
+
+def test_a_search_that_was_cut_short_decides_nothing(command: Run) -> None:
+    status, out, _ = command("solve", *POOL, *CUT)
+    assert status == 3
+    assert out.startswith("no decision: no stack with torch, torchvision ==0.1.2 was found")
+    assert "not every combination was tried" in out
+    status, out, _ = command("solve", *POOL, *CUT, "--format", "json")
+    answer = json.loads(out)
+    assert (status, answer["found"], answer["complete"]) == (3, False, False)
+
+
+def test_what_the_facts_do_not_know_decides_nothing(command: Run) -> None:
+    for want in ("torch>=99", "torch,no-such-thing"):
+        status, out, _ = command("solve", *POOL, "--want", want)
+        assert status == 3
+        assert out.startswith("no decision")
+
+
+def test_each_stack_comes_with_the_command_that_installs_it(command: Run) -> None:
+    wants = ("--want", "torch<2.15,cuda==12.6.*,python==3.12.*,numpy<2", "--limit", "1")
+    _, out, _ = command("solve", *POOL, *wants)
+    line = next(line for line in out.splitlines() if "install" in line)
+    assert line.split() == [
+        *("python3.12", "-m", "pip", "install", "torch==2.14.0+cu126", "'numpy<2'"),
+        *("--extra-index-url", "https://download.pytorch.org/whl/cu126"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "must name at least one part"),
         (("--want", "torch>=two"), "not a version constraint"),
+        (("--want", "numpy"), "names no part with GPU code"),
         (("--want", "torch", "--target", "x"), "name targets or describe pools"),
         (("--want", "torch", "--from", "missing.lock"), "missing.lock"),
         (("--want", "torch", "--stack", "cuda=12.4"), "cannot be set here"),

@@ -56,7 +56,7 @@ def test_every_way_to_settle_a_package_is_named(audited: Gate) -> None:
     _ask(audited, OPEN)
     todo = "\n".join(_report(audited).packages[0].todo)
     assert "use xformers 0.0.35, the newest release with a record" in todo
-    assert "compatgate facts measure xformers==0.0.99" in todo
+    assert "compatgate facts measure xformers==0.0.99 --overlay xformers.yaml" in todo
     assert "xformers=0.0.99[sm_89]" in todo
     assert 'rules: [CG410], match: {components: {xformers: "==0.0.99"}}' in todo
 

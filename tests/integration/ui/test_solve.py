@@ -23,6 +23,19 @@ def test_without_a_stack_the_page_names_the_rules(pages):
     assert "/ui/rules/CG405" in text
 
 
+def test_a_search_that_was_cut_short_decides_nothing(pages):
+    client = pages()
+    address = "/ui/solve?driver=580.95.05&gpu=H100-SXM5-80GB&want="
+    for want, reason in (
+        ("torch,torchvision%3D%3D0.1.2", "not every combination was tried"),
+        ("no-such-thing", "the facts know no release of no-such-thing"),
+    ):
+        text = client.get(address + want).text
+        assert "No decision: no stack was found that passes" in text
+        assert 'class="panel answer is-unknown"' in text
+        assert reason in text
+
+
 def test_a_bad_question_says_what_is_wrong(pages):
     client = pages()
     for address, field in (

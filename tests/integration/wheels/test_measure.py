@@ -6,9 +6,12 @@ import hashlib
 import random
 
 import pytest
+import yaml
 from gpu_binaries import make_entry, make_fatbin
 from pe_files import make_dll
 from wheels import make_shared_object, make_wheel
+
+from compatgate.catalog.records import parse_records
 
 UNIT = make_fatbin(make_entry("sass", 80), make_entry("ptx", 90, isa=(8, 7)))
 NAME = "gpu_pkg-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -303,3 +306,21 @@ def test_a_release_without_a_wheel_for_the_platform_says_what_it_has(server, mea
     assert found.status == 2
     assert NAME in found.errors
     assert len(measure("gpu-pkg==1.0", "--platform", "windows-x86_64", "--all").records) == 1
+
+
+def test_records_are_kept_in_a_file_of_facts_of_one_package(server, measure, tmp_path):
+    kept = tmp_path / "pkg.yaml"
+    other = NAME.replace("cp312", "cp311")
+    for name in (NAME, other):
+        url = server.add(name, wheel())
+        assert measure(url, "--overlay", str(kept)).status == 0
+    assert kept.read_text().startswith("schema: facts/packages/v1\npackage: gpu-pkg\n")
+    records = parse_records("gpu-pkg", yaml.safe_load(kept.read_text()), "")
+    assert [record.wheel for record in records] == [other, NAME]
+    stranger = server.add("pkg-1.0-py3-none-any.whl", make_wheel({}))
+    found = measure(stranger, "--overlay", str(kept))
+    assert found.status == 2
+    assert "has the records of gpu-pkg, not of pkg" in found.errors
+    nowhere = measure(stranger, "--overlay", str(tmp_path / "no" / "pkg.yaml"))
+    assert nowhere.status == 2
+    assert "--overlay: cannot be written" in nowhere.errors

@@ -119,6 +119,24 @@ def requirements(folder: Path, text: str) -> Path:
     return path
 
 
+def test_the_advice_of_an_open_package_changes_the_answer_as_printed(
+    run, server, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    server.add(NAME, content(80))
+    asked = ("check", "--stack", f"{STACK},python=3.12,gpu-pkg-cu12=1.0", "--pool")
+    status, out, _ = run(*asked, A100, "--format", "json")
+    (finding,) = [f for f in json.loads(out)["findings"] if f["rule"] == "CG410"]
+    assert status == 3
+    command = finding["need"].partition("run compatgate ")[2].partition(" and start")[0]
+    option = finding["need"].partition("start it with ")[2].partition(";")[0]
+    status, _, errors = run(*command.split(), "--python", "3.12", "--platform", "linux-x86_64")
+    assert status == 0, errors
+    assert run(*asked, A100, *option.split())[0] == 0
+    assert run(*asked, H100, *option.split())[0] == 1
+    assert run(*asked, A100, "--read-wheels")[0] == 0
+
+
 def test_real_code_decides_and_the_second_run_reads_no_network(server, check, toolkit, tmp_path):
     library = toolkit.make(".so", "-gencode=arch=compute_80,code=sm_80")
     wheel = make_wheel({"gpu_pkg/lib.so": library.read_bytes()}, name="gpu-pkg-cu12")

@@ -217,7 +217,7 @@ def test_a_file_of_an_earlier_format_says_what_to_write(
     told = str(caught.value)
     assert f"{path}: schema facts/{before}/v1 is no longer supported" in told
     assert f"write schema: facts/framework/v1 and component: {component}" in told
-    assert "docs/reference/facts.md" in told
+    assert f"compatgate facts show {component}" in told
 
 
 def test_a_file_named_like_a_framework_needs_no_schema_line(overlay: Write) -> None:

@@ -49,6 +49,18 @@ def test_the_worst_answer_decides(names: tuple[str, ...], status: int) -> None:
 
 
 @pytest.mark.usefixtures("locks")
+def test_requirements_that_pin_nothing_say_so_first_and_name_lock(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert check("open", options=("--format", "json")) == 3
+    first, second = json.loads(capsys.readouterr().out)["findings"]
+    assert first["message"].startswith(
+        "left open: requirements.txt pins no release of torch: compatgate lock --in req"
+    )
+    assert "'>=2.4' allows several versions" in second["message"]
+
+
+@pytest.mark.usefixtures("locks")
 def test_each_answer_names_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("good", "bad") == 1
     out = capsys.readouterr().out

@@ -109,6 +109,12 @@ def test_a_null_in_set_for_a_pool_property_changes_nothing_or_is_refused(gpus):
         ({"pool": {"os": "linux"}, "stack": STACK}, "pool", "state driver and gpu of the pool"),
         ({"pool": {**POOL, "gpus": 8}, "stack": STACK}, "pool.gpus", "unknown key"),
         ({"pool": {**POOL, "driver": "535"}, "stack": STACK}, "pool.driver", "a branch is not"),
+        ({"pool": {**POOL, "driver": "12.4"}, "stack": STACK}, "pool.driver", "a CUDA version?"),
+        (
+            {"pool": POOL, "stack": STACK, "set": {"driver": "13.0"}},
+            "set.driver",
+            "a CUDA version?",
+        ),
         ({"pool": {**POOL, "driver": 535.104}, "stack": STACK}, "pool.driver", "must be text"),
         ({"pool": {**POOL, "gpu": "A1000000"}, "stack": STACK}, "pool.gpu", "A1000000"),
         ({"pool": {**POOL, "gpu": 8.0}, "stack": STACK}, "pool.gpu", "must be text"),

@@ -206,7 +206,7 @@ def _under_test_error(workload: Workload) -> BadInput:
         f"an ARG {contents.BASE_ARGUMENT}, and build steps would run as root in that image",
         field="image.context",
         hint="set inside = true; build compiled parts on a base image of your own and take them "
-        'over with tool = "/opt/..." (docs/how-to/staging-hosts.md)',
+        'over with tool = "/opt/..."',
     )
 
 

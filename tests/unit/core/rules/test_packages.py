@@ -44,7 +44,17 @@ def test_a_package_without_a_record_is_unknown_by_name(ask_with):
     assert (verdict.verdict, verdict.allowed) == ("unknown", False)
     assert (finding.component, finding.outcome) == ("fast", "unknown")
     assert "no record describes the content of fast 1.0" in finding.message
-    assert "compatgate facts measure fast==1.0" in finding.need
+    assert "check --read-wheels" in finding.need
+    assert "compatgate facts measure fast==1.0 --overlay fast.yaml" in finding.need
+
+
+def test_nobody_is_told_to_download_a_misspelt_package(ask_with):
+    for name, meant in (("xfromers", "xformers"), ("torchvison", "torchvision")):
+        (finding,) = found(ask_with(H100, f"{BASE},{name}=1.0"), "CG410")
+        assert finding.outcome == "unknown"
+        assert finding.message.endswith(f"; did you mean {meant}?")
+        assert "measure" not in finding.need
+        assert "wheel" not in finding.need
 
 
 def test_the_newest_release_with_a_record_is_named(ask_with):

@@ -101,8 +101,10 @@ def test_a_build_is_read_from_every_spelling(stack, line):
 def test_what_is_not_pinned_stays_open(read, asked):
     reading = read("requirements.txt", asked + "\n")
     assert reading.observations == ()
-    assert reading.open[0].startswith("torch:")
-    assert "requirements.txt:1" in reading.open[0]
+    advice, unpinned = reading.open
+    assert advice.startswith("requirements.txt pins no release of torch: compatgate lock --in ")
+    assert unpinned.startswith("torch:")
+    assert "requirements.txt:1" in unpinned
 
 
 def test_a_git_requirement_stays_open(read):
