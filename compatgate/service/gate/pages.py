@@ -199,7 +199,10 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
     if query.target and query.is_change:
         try:
             changes = query.changes()
-            found = what_if(snapshot, query.target, changes, clock.now(), pool=query.pool or None)
+            pool = query.pool or None
+            found = ask.gate.compute(
+                what_if, snapshot, query.target, changes, clock.now(), pool=pool
+            )
         except CompatgateError as error:
             problem = error
     target = snapshot.targets.get(query.target)

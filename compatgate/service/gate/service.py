@@ -34,6 +34,7 @@ from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles, decider
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batch_store import CommitMode
+from compatgate.service.gate.computing import Compute, compute_here
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -128,6 +129,7 @@ class Gate:
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
         self._keeper: OutageKeeper | None = None
+        self.compute: Compute = compute_here
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
         """Return the backtest of edits as plain data; imported late, as it asks a gate."""

@@ -34,7 +34,8 @@ def solve(call: Call[NoQuery]) -> Reply:
     question = call.document()
     call.principal.require_targets(_named_targets(question))
     snapshot = call.gate.snapshot()
-    found = answer_question(
+    found = call.gate.compute(
+        answer_question,
         question,
         snapshot.target,
         facts=snapshot.facts,

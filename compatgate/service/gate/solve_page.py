@@ -73,7 +73,8 @@ def show_solve(ask: PageRequest[SolveQuery]) -> HtmlPage:
     problem: CompatgateError | None = None
     if query.is_complete:
         try:
-            found = answer_question(
+            found = ask.gate.compute(
+                answer_question,
                 query.body(),
                 snapshot.target,
                 facts=snapshot.facts,
