@@ -5,6 +5,7 @@ TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
 WORKERS ?= 4
+IMAGE   ?= compatgate:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
 # databases of tests are in memory, where there is room: each commit waits for the disk
@@ -13,15 +14,20 @@ WANTED  := --quiet --editable . --group dev
 BY_UV   := --python $(BIN)/python $(WANTED)
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary clean
+.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary image clean
 
-serve: $(VENV)/.installed  ## a running gate with the example matrix
-	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
+serve: $(VENV)/.installed  ## a running gate with the example matrix, on a database in .demo
+	@mkdir -p .demo
+	@echo "A demonstration on .demo/gate.db. In another terminal, in this folder: . $(BIN)/activate"
+	@$(BIN)/compatgate serve --port $(PORT) --database .demo/gate.db --matrix matrix/examples
 
 check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages, types, unit, a sample of conformance
 	$(MAKE) --no-print-directory --jobs=3 style site types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
+	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (5 GB)), and as root with apt what"
+	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take half"
+	@echo "an hour to an hour on four cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
@@ -70,6 +76,10 @@ docs: $(VENV)/.installed  ## generated reference pages, and the answers in READM
 vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml
 	$(BIN)/python scripts/vocabulary.py
 
+image:  ## the container image, IMAGE=registry.example/compatgate:TAG; BASE is another base image
+	docker build --file deploy/compose/Dockerfile $(if $(BASE),--build-arg PYTHON=$(BASE)) --tag $(IMAGE) .
+	@echo "$(if $(findstring /,$(IMAGE)),next: docker push $(IMAGE),to push it: make image IMAGE=REGISTRY/$(IMAGE))"
+
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had
 	./scripts/install-test-system
 
@@ -81,4 +91,4 @@ $(VENV)/.installed: pyproject.toml  # by uv, in a quarter of the time that pip t
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .demo $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -73,7 +73,7 @@ def torch(options, **other):
     other = {**_beside(gpus), **other}
     if importlib.util.find_spec("torch") is None:
         _say(gpus, {}, {}, other)
-        raise NothingToTest("the image has no PyTorch")
+        raise NothingToTest(f"{sys.executable} has no PyTorch")
     import torch as module
 
     on_gpu = options.device == "cuda"

@@ -18,6 +18,8 @@ import canary_lines as say
 
 NO_GPU = 77
 """Exit status without a GPU, so that it does not count as a failure."""
+NOTHING_TO_TEST = 78
+"""Exit status where the image lacks the software to test; no failure either."""
 REPETITIONS = 30
 """Values of a metric; the judge's error rates hold from here on."""
 WARMUP = 5
@@ -60,21 +62,27 @@ def options(description):
 def start(main):
     """Run a program, and end it as the engine expects.
 
-    Without a GPU it ends with one line and `NO_GPU`. If the image lacks the software to test, it
-    ends with one line and status 0: it reported nothing, so the step is inconclusive. Other errors
-    end with their traceback, as a failure.
+    Without a GPU it ends with one line and `NO_GPU`; if the image lacks the software to test, with
+    one line and `NOTHING_TO_TEST`. Both make the step inconclusive. Other errors end with their
+    traceback, as a failure.
     """
-    name = os.path.basename(os.path.dirname(os.path.abspath(sys.argv[0])))
     try:
         status = main() or 0
     except NoGpu as why:
-        print(f"{name}: no GPU: {why}")
-        status = NO_GPU
+        status = _end(f"no GPU: {why}", NO_GPU)
     except NothingToTest as why:
-        print(f"{name}: nothing to test: {why}")
-        status = 0
+        status = _end(f"nothing to test: {why}", NOTHING_TO_TEST)
     sys.stdout.flush()
     sys.exit(status)
+
+
+def _end(reason, status):
+    """Print the reason, also for a person whose standard output goes to a file."""
+    line = f"{os.path.basename(os.path.dirname(os.path.abspath(sys.argv[0])))}: {reason}"
+    print(line)
+    if os.isatty(2):
+        print(line, file=sys.stderr)
+    return status
 
 
 class Steps:

@@ -24,7 +24,7 @@ import canary_lines as say
 import loaded
 from canary_nvml import NoNvml, Nvml
 
-NO_GPU = 77
+NO_GPU, NOTHING_TO_TEST = 77, 78
 NOT_THERE = 127
 """Exit status of shells and of the loader if a program or one of its libraries is missing."""
 _RUNTIME = "libcudart.so"
@@ -36,8 +36,8 @@ _LARGEST_FILE = 64 * 1024 * 1024
 def main(arguments=None):
     """Run the tool, then report.
 
-    The exit status is the tool's, but 0 if it could not be started: without results the step is
-    inconclusive, while a failure would count against the stack.
+    The exit status is the tool's, but `NOTHING_TO_TEST` if it could not be started: that says
+    nothing against the stack.
     """
     options = _options(arguments)
     driver, gpus = _driver()
@@ -52,9 +52,8 @@ def main(arguments=None):
         if status:
             break
     if status == NOT_THERE:
-        # The image lacks the tool; that says nothing against the stack.
         print("nothing to test: the tool, or a library that it needs, is not in this image")
-        status = 0
+        status = NOTHING_TO_TEST
     libraries = [] if options.driver_only else asked(seen.paths)
     sys.stdout.write("\n")  # a tool may leave its last line open
     say.env(

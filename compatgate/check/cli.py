@@ -199,8 +199,7 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--sbom",
         metavar="FILE",
-        help="stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra:"
-        " compatgate[sbom])",
+        help="stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra: sbom)",
     )
     add_wheel_options(group)
 

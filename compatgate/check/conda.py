@@ -18,6 +18,7 @@ from compatgate.check.resolver import Pins, Resolved, shorten_words
 from compatgate.core.components import COMPONENTS
 from compatgate.core.matrix import parse_constraint
 from compatgate.errors import BadInput, Unavailable
+from compatgate.release import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -237,8 +238,9 @@ def _import_rattler() -> Any:
         import rattler
         import rattler.exceptions
     except ImportError:
-        hint = "install it: pip install 'compatgate[conda]'"
-        raise Unavailable("conda's solver is not installed", field="rattler", hint=hint) from None
+        raise Unavailable(
+            "conda's solver is not installed", field="rattler", hint=install_hint("conda")
+        ) from None
     return rattler
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.errors import BadInput, Unavailable
+from compatgate.release import install_hint
 
 if TYPE_CHECKING:
     import argparse
@@ -131,7 +132,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
-        hint = "install it: pip install 'compatgate[lock]'"
+        hint = install_hint("lock")
         raise Unavailable("the resolver uv is not installed", field="uv", hint=hint)
     return found
 

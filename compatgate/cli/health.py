@@ -40,7 +40,7 @@ examples:
   compatgate health --dmesg kern.log --driver 570.124.06
   compatgate health --report --cluster prod-eu --every 10m
 
-Without --dmesg: reads this machine's kernel log, and its GPUs with pip install compatgate[nvml] or
+Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nvml or
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
 error_signatures open-module-needed; overlays may add some, see docs/how-to/health.md.
 """
@@ -284,7 +284,7 @@ def _occurrences(event: dict[str, Any]) -> str:
 
 def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:
     if not document["gpus"]:
-        return ["NVML found no GPU (it needs a driver, and compatgate[nvml] or nvidia-smi)"]
+        return ["NVML found no GPU (it needs a driver, and the extra nvml or nvidia-smi)"]
     lines = [f"{len(document['gpus'])} GPU(s): {health.state if health else ''}"]
     if health:
         for reason in health.reasons:

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_build_options(parser)
     parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
-    parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: compatgate[sbom])")
+    parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: sbom)")
     add_wheel_options(parser)
     parser.add_argument(
         "--format",

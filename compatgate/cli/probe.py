@@ -25,7 +25,7 @@ examples:
   kubectl get nodes -o json | compatgate probe --node-labels -
   compatgate check --probe node17.json --target prod-a100
 
-Reads NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the dynamic
+Reads NVML (extra nvml) or nvidia-smi, /proc/driver/nvidia/version, the dynamic
 linker's cache, LD_LIBRARY_PATH and /usr/local/cuda*. Of the node it reads kernel, distribution,
 Secure Boot, IOMMU, ACS, DMI and the installed packages, and asks nv-fabricmanager, nvidia-imex,
 nvidia-ctk, dcgmi and ofed_info for their versions; what it does not see stays unstated. On a

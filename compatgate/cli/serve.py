@@ -201,6 +201,8 @@ def _serve(args: argparse.Namespace) -> int:
     def announce() -> None:
         token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
         print(f"compatgate is serving on {url}")
+        if not serve_far.is_far(args):  # a far gate has none
+            print(f"its pages: {url}/ui/")
         print(_TRY.format(url=url, token=token), flush=True)
 
     os.umask(_UMASK)

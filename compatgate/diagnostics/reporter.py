@@ -140,7 +140,7 @@ def _pools(
 ) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
     """Return the visible GPUs as pools and as a list."""
     if report is None:
-        notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are unknown")
+        notes.append("NVML does not answer (it needs the extra nvml): GPUs are unknown")
         return (), None
     visible = visible_devices(report.devices, os.environ)
     notes += visible.notes

@@ -1,7 +1,7 @@
 """Ask the NVIDIA driver of this machine: its version from ``/proc`` and ``/sys``, GPUs from NVML.
 
 The kernel driver's version needs no tool. NVML needs ``nvidia-ml-py``
-(``pip install compatgate[nvml]``).
+(extra ``nvml``).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
+from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
 RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
@@ -113,7 +114,7 @@ def kubernetes_client() -> Any:
             "access to clusters needs a library that is not installed: kubernetes",
             field="kubernetes",
             value="kubernetes",
-            hint="pip install 'compatgate[kubernetes]'",
+            hint=install_hint("kubernetes"),
         ) from None
     return module
 

@@ -18,6 +18,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from compatgate.release import install_hint
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span, Tracer
@@ -60,7 +62,7 @@ def start(service: str) -> None:
         _log.warning("no traces: the protocol %r is not supported; set %s", protocol, _PROTOCOL)
         return
     if any(find_spec(name) is None for name in ("opentelemetry", "google.protobuf")):
-        _log.warning("no traces: OpenTelemetry is not installed; pip install 'compatgate[otel]'")
+        _log.warning("no traces: OpenTelemetry is not installed; %s", install_hint("otel"))
         return
     _start(service)
 

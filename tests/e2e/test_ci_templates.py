@@ -110,7 +110,7 @@ def said(outcome: Outcome) -> str:
 
 def test_the_action_answers_as_documented(case, machine, token, gate):
     server, status, verdict, allowed = case
-    (step,) = (s for s in example("jobs")["jobs"]["compatgate"]["steps"] if "with" in s)
+    (step,) = (s for s in example("jobs")["jobs"]["compatgate"]["steps"] if "id" in s)
     assert step["with"]["token"] == "${{ secrets.COMPATGATE_TOKEN }}"
     inputs = {**step["with"], "lock": "requirements.txt", "server": server, "token": token}
     done = run_action(machine, inputs)
@@ -169,7 +169,7 @@ def test_the_action_asks_with_githubs_token(machine, jobs, trusting_gate, audien
     machine.env["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "of the job"
     job = example("compatgate")["compatgate"]
     assert job["permissions"]["id-token"] == "write"
-    (step,) = (s for s in job["steps"] if "with" in s)
+    (step,) = (s for s in job["steps"] if s["uses"].startswith("./"))
     inputs = {**step["with"], "lock": "requirements.txt", "server": trusting_gate.url}
     done = run_action(machine, {**inputs, "audience": audience})
     if audience == "https://gate.example":
@@ -259,23 +259,23 @@ def test_no_input_of_the_action_is_part_of_a_command(machine, hostile):
 
 
 @pytest.mark.parametrize(
-    ("version", "package"),
+    ("package", "installed"),
     [
-        ("0.1.0", "compatgate[sbom]==0.1.0"),
-        ("1 $(touch pwned)", "compatgate[sbom]==1 $(touch pwned)"),
+        ("dist/compatgate-0.1.0-py3-none-any.whl", "dist/compatgate-0.1.0-py3-none-any.whl"),
+        ("1 $(touch pwned)", "1 $(touch pwned)"),
         ("", f"{ROOT}/deploy/ci/github/../../..[sbom]"),
     ],
 )
-def test_the_action_installs_the_version_or_itself_where_there_is_none(machine, version, package):
+def test_the_action_installs_a_package_or_itself_where_there_is_none(machine, package, installed):
     """With a Python whose environments have a pip that writes down what it is asked for."""
-    if not version:
+    if not package:
         (machine.programs / "compatgate").unlink()
     pip = 'for word; do printf "%s\\n" "$word"; done > "$RUNNER_TEMP/asked"'
     made = f"printf '%s\\n' '#!/bin/sh' {shlex.quote(pip)} > \"$3/bin/pip\""
     machine.program("python3", f'mkdir -p "$3/bin" && {made} && chmod +x "$3/bin/pip"')
-    run_action(machine, {"version": version, "pool": "driver=580.95.05,gpu=L4"})
+    run_action(machine, {"package": package, "pool": "driver=580.95.05,gpu=L4"})
     asked = (machine.temp / "asked").read_text().splitlines()
-    assert asked == ["install", "--quiet", "--", package]
+    assert asked == ["install", "--quiet", "--", installed]
     assert (machine.temp / "PATH-0").read_text() == f"{machine.temp}/compatgate/bin\n"
     assert not list(machine.workspace.iterdir())
 
@@ -293,6 +293,17 @@ def test_the_component_answers_as_documented(case, machine, token):
     assert reports == {"compatgate.xml", "compatgate.json", "compatgate.env", "compatgate.md"}
     assert done.outputs["COMPATGATE_VERDICT"] == verdict
     assert done.outputs["COMPATGATE_ALLOWED"] == allowed
+
+
+def test_the_component_takes_no_package_from_the_public_index(machine):
+    (machine.programs / "compatgate").unlink()
+    machine.program("pip", "echo installed; exit 1")
+    inputs = {"target": "prod-a100", "stack": "cuda=12.4", "server": NOBODY}
+    done = run_component(machine, inputs, {}, "sh")
+    assert (done.status, done.stdout) == (2, "")
+    assert "name its image in python_image, or a wheel in package" in done.stderr
+    done = run_component(machine, {**inputs, "package": "compatgate.whl"}, {}, "sh")
+    assert (done.status, done.stdout) == (1, "installed\n")
 
 
 def test_the_component_may_fail_open(machine):

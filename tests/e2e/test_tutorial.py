@@ -1,56 +1,36 @@
-"""The commands of docs/tutorial give the documented answers, page after page."""
+"""The commands of the README, and then of docs/tutorial, give the documented answers, in order.
+
+A reader has a checkout, an empty home and nothing else. Links stand for the checkout, so that the
+demonstration of whoever runs this stays as it is. `make` installs nothing, as tests have their
+environment; the port is a free one.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import subprocess
+import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import prepared
 import pytest
+from reader import LASTING, Step, Terminal, matches, read_blocks
 from staging import until
 
 from compatgate.resources import canary_dir
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial"
 MEASURED = "(time.perf_counter() - begin) * 1000"
-PAGES = ("first-verdict", "bless-an-entry", "run-a-canary", "admission")
-BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-ADDRESS = "http://127.0.0.1:8080"
-
-
-@dataclass(frozen=True)
-class Step:
-    """A command of a page, its exit status and its output; or a file that the page shows."""
-
-    text: str
-    expected: str = ""
-    status: int = 0
-    file: str = ""
-
-
-def steps(page: str) -> Iterator[Step]:
-    """Yield what a reader of a page writes and types, in order."""
-    for language, title, block in BLOCK.findall((TUTORIAL / f"{page}.md").read_text()):
-        if title:
-            yield Step(block, file=title)
-        if language != "console":
-            continue
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, expected = part.partition("\n")
-            text, _, remark = command.partition("   # exits with ")
-            yield Step(text, expected, int(remark or 0))
-
-
-def matches(expected: str, printed: str) -> bool:
-    """Say whether the output is as documented; ``...`` stands for anything."""
-    parts = [re.escape(part.strip("\n")) for part in expected.rstrip("\n").split("...")]
-    return re.fullmatch(".*".join(parts), printed.rstrip("\n"), re.DOTALL) is not None
+PAGES = [
+    ROOT / "README.md",
+    *(TUTORIAL / f"{name}.md" for name in ("first-verdict", "bless-an-entry")),
+    *(TUTORIAL / f"{name}.md" for name in ("run-a-canary", "admission")),
+]
 
 
 def steady_workloads(folder: Path) -> Path:
@@ -65,88 +45,94 @@ def steady_workloads(folder: Path) -> Path:
     return made.parent
 
 
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
 class Reader:
-    """Types the commands of the tutorial, in a folder and on a database of its own."""
+    """Types the commands of pages in terminals."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.address = folder, ADDRESS
-        self.running: list[subprocess.Popen[str]] = []
-        programs = (str(prepared.program().parent), str(Path(sys.executable).parent))
-        path = os.pathsep.join((*programs, os.environ["PATH"]))
-        own = {"COMPATGATE_DATABASE": f"sqlite:///{folder}/gate.db", "COLUMNS": "96"}
-        own["COMPATGATE_WORKLOADS"] = str(steady_workloads(folder))
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
-        self.environment |= {**own, "NO_COLOR": "1", "PATH": path}
+        self.checkout, self.scratch = folder / "checkout", folder / "scratch"
+        home = folder / "home"
+        for made in (self.checkout, self.scratch, home):
+            made.mkdir()
+        for file in ROOT.iterdir():
+            if file.name not in (".demo", ".git", ".venv"):
+                (self.checkout / file.name).symlink_to(file)
+        (self.checkout / ".venv").symlink_to(sys.prefix)
+        port = str(free_port())
+        self.replaced = {":8080": f":{port}"}
+        self.served = f"make serve --assume-old .venv/.installed PORT={port}"
+        self.environment = {"HOME": str(home), "PATH": os.defpath, "COLUMNS": "96"}
+        self.environment |= {"NO_COLOR": "1", "TMPDIR": str(self.scratch)}
+        self.environment |= prepared.of_interpreter()
+        self.environment["COMPATGATE_WORKLOADS"] = str(steady_workloads(folder))
+        self.terminals: list[Terminal] = []
+        self.reading = self.open()
 
-    def take(self, step: Step) -> None:
-        """Write the file, or type the command and compare what it says."""
-        if step.file:
-            (self.folder / step.file).write_text(step.text)
-        elif step.text.split()[1] == "serve":
-            self._serve(step.text)
-        elif step.text.split()[1] == "worker":
-            self._start(step.text)
-            until(lambda: "laptop" in self._call("compatgate canary hosts").stdout)
+    def open(self) -> Terminal:
+        terminal = Terminal(self.checkout, self.environment, self.scratch, self.replaced)
+        self.terminals.append(terminal)
+        return terminal
+
+    def take(self, block: list[Step]) -> None:
+        """Write a file, or type the commands of a block, each after the end of the one before."""
+        lasting = next((step.text for step in block if step.text.startswith(LASTING)), "")
+        terminal = self.open() if lasting else self.reading
+        for step in block:
+            if step.file:
+                terminal.call(f"cat > {step.file} <<'END'\n{step.text}END")
+            elif step.text == lasting:
+                terminal.start(lasting.replace("make serve", self.served))
+                self._await(lasting, terminal)
+            else:
+                status, printed = terminal.call(step.text)
+                assert status == step.status, f"{step.text}\n{printed}"
+                assert matches(step.expected, printed), f"{step.text}\n{printed}"
+
+    def close(self) -> None:
+        for terminal in reversed(self.terminals):
+            terminal.close()
+
+    def _await(self, command: str, terminal: Terminal) -> None:
+        """Wait until a lasting command is ready."""
+        if command.startswith("compatgate worker"):
+            until(lambda: "laptop" in self.reading.call("compatgate canary hosts")[1])
         else:
-            done = self._call(step.text)
-            assert done.returncode == step.status, f"{step.text}\n{done.stdout}{done.stderr}"
-            said = done.stdout or done.stderr
-            assert matches(step.expected, said), f"{step.text}\n{said}"
-
-    def leave(self) -> None:
-        """End what was left running."""
-        for process in self.running:
-            process.terminate()
-        for process in self.running:
-            process.communicate(timeout=60)
-
-    def _call(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", command.replace(ADDRESS, self.address)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            cwd=self.folder,
-            env=self.environment,
-            check=False,
-        )
-
-    def _start(self, command: str) -> subprocess.Popen[str]:
-        _, *words = command.split()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "compatgate", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=self.folder,
-            env=self.environment,
-        )
-        self.running.append(process)
-        return process
-
-    def _serve(self, command: str) -> None:
-        process = self._start(f"{command} --port 0 --workers 1")
-        assert process.stdout is not None
-        for line in process.stdout:
-            if found := re.search(r"serving on (\S+)", line):
-                self.address = found[1]
-                return
-        pytest.fail("the gate has not started")
+            until(lambda: f"its pages: http://127.0.0.1{self.replaced[':8080']}/ui/"
+                  in terminal.log.read_text())  # fmt: skip
 
 
-def test_the_tutorial_works_from_beginning_to_end(tmp_path: Path) -> None:
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    reader = Reader(tmp_path)
-    try:
-        for page in PAGES:
-            for step in steps(page):
-                reader.take(step)
-    finally:
-        reader.leave()
+    made = Reader(tmp_path)
+    yield made
+    made.close()
+
+
+def test_readme_and_tutorial_work_from_beginning_to_end(reader: Reader) -> None:
+    readme, *tutorial = ([*read_blocks(page.read_text())] for page in PAGES)
+    assert readme[0] == [Step("make serve")]
+    for block in readme:
+        reader.take(block)
+    assert reader.reading.call("command -v compatgate")[1].endswith("/.venv/bin/compatgate\n")
+    reader.reading.call(f'compatgate() {{ {prepared.program()} "$@"; }}')  # the same, but quick
+    for block in chain.from_iterable(tutorial):
+        reader.take(block)
+    printed = reader.terminals[1].log.read_text()
+    assert "In another terminal, in this folder: . .venv/bin/activate\n" in printed
+    assert (reader.checkout / ".demo" / "gate.db").is_file()
+    assert not list(Path(reader.environment["HOME"]).rglob("*.db"))
 
 
 def test_there_are_many_commands() -> None:
-    commands = [step for page in PAGES for step in steps(page) if not step.file]
+    steps = [step for page in PAGES for block in read_blocks(page.read_text()) for step in block]
+    commands = [step for step in steps if not step.file]
     assert len(commands) > 20
     assert len([step for step in commands if step.expected]) > 15
+    assert {step.text for step in commands if re.match("make ", step.text)} == {"make serve"}

@@ -16,7 +16,7 @@ from compatgate.canary.run import Report
 from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
-NO_GPU = 77
+NO_GPU, NOTHING_TO_TEST = 77, 78
 TORCH = "COMPATGATE_TEST_TORCH"
 """Names an interpreter that has PyTorch, in place of the one that ``make torch`` installs."""
 INSTALLED_TORCH = Path(__file__).parents[2] / ".venv-torch" / "bin" / "python"

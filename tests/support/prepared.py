@@ -44,10 +44,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "compatgate"
-FRESH = (
-    "e2e/test_contributing.py",
-    "e2e/test_readme.py",
-)
+FRESH = ("e2e/test_contributing.py",)
 """Files below ``tests`` whose commands are started afresh."""
 
 SCRIPTS = (TESTS / "support" / "dying_worker.py",)

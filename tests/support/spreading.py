@@ -17,6 +17,7 @@ import pytest
 GROUPS = {
     "engines": (  # dockerd
         "integration/canary",
+        "integration/deploy/test_image.py",
         "integration/diagnostics",
         "e2e/test_canary_story.py",
         "e2e/test_chart_runs.py",

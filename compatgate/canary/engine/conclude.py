@@ -28,6 +28,8 @@ from compatgate.errors import BadInput
 
 NO_GPU = 77
 """Exit status of a program that needs a GPU and found none; test runners use it for a skip."""
+NOTHING_TO_TEST = 78
+"""Exit status of a program whose image lacks what it tests: never a pass, never a failure."""
 _SIGNAL = 128
 """Exit statuses above this value stand for a signal."""
 
@@ -65,6 +67,7 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
         or _judge_checks(report)
         or _judge_missing_results(workload, report)
         or _judge_missing_proofs(workload, report)
+        or _judge_nothing_to_test(ended)
         or StepVerdict("passed")
     )
 
@@ -88,6 +91,13 @@ def _judge_missing_proofs(workload: Workload, report: Report) -> StepVerdict | N
     return None
 
 
+def _judge_nothing_to_test(ended: ExecutionEnd) -> StepVerdict | None:
+    """Return the verdict on a program that reported everything and yet had nothing to test."""
+    if ended.exit_code != NOTHING_TO_TEST:
+        return None
+    return StepVerdict("inconclusive", "had nothing to test")
+
+
 def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
     """Return a verdict for a tool that cannot run here for its own reasons; other errors count."""
     crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
@@ -105,7 +115,7 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
             "failed", f"was killed for using more than {workload.limits.memory} bytes"
         )
     code = ended.exit_code
-    if code == 0:
+    if code in (0, NOTHING_TO_TEST):
         return None
     if code == NO_GPU and workload.gpus:
         return StepVerdict("inconclusive", "found no GPU")

@@ -1,4 +1,4 @@
-"""Read the state of every GPU of this host through NVML (``pip install compatgate[nvml]``)."""
+"""Read the state of every GPU of this host through NVML (extra ``nvml``)."""
 
 from __future__ import annotations
 

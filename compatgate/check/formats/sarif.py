@@ -17,11 +17,11 @@ from compatgate.check.formats import ci, text
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.rule import Rule
 from compatgate.core.rules import RULES
+from compatgate.release import docs_link
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-HOME = "https://compatgate.dev"
 _LEVELS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "note"}
 """Outcome to level. Skipped rules become notifications, because code scanning raises an alert for
 each result."""
@@ -72,26 +72,24 @@ def _verdict(verdict: Json) -> dict[str, Any]:
 
 
 def _driver() -> dict[str, Any]:
-    return {
+    driver = {
         "name": "compatgate",
         "version": __version__,
         "semanticVersion": __version__,
-        "informationUri": HOME,
         "rules": [_rule(rule) for rule in RULES],
     }
+    return {**driver, "informationUri": home} if (home := docs_link()) else driver
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
     text = rule.documentation
-    link = f"{HOME}/rules#{rule.id.lower()}-{rule.name}"
     plain = text.replace("``", "`")
-    return {
+    described = {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": text.partition("\n")[0]},
         "fullDescription": {"text": " ".join(text.partition("\n\n")[0].split())},
-        "help": {"text": f"{plain}\n\n{link}", "markdown": f"{plain}\n\n[{rule.id}]({link})"},
-        "helpUri": link,
+        "help": {"text": plain, "markdown": plain},
         "defaultConfiguration": {"level": "error"},
         "properties": {
             "tags": ["gpu", "compatibility", "facts" if rule.about_facts else "matrix"],
@@ -99,6 +97,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
             "problem.severity": "error",
         },
     }
+    link = docs_link("reference/rules/", f"{rule.id.lower()}-{rule.name}")
+    if not link:
+        return described
+    help_texts = {"text": f"{plain}\n\n{link}", "markdown": f"{plain}\n\n[{rule.id}]({link})"}
+    return {**described, "help": help_texts, "helpUri": link}
 
 
 def _result(

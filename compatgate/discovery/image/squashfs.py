@@ -22,6 +22,7 @@ from compatgate.discovery.image.layer import Budget
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.registry.limits import damaged_error, too_large_error
 from compatgate.errors import BadInput
+from compatgate.release import install_hint
 
 MAGIC = b"hsqs"
 _SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")
@@ -355,7 +356,7 @@ def _dissect(name: str) -> Callable[[bytes, int], bytes]:
     try:
         from dissect.util.compression import lz4, lzo
     except ImportError:
-        hint = "pip install 'compatgate[squashfs]', or write it with gzip or zstd"
+        hint = f"{install_hint('squashfs')}, or write it with gzip or zstd"
         problem = f"is SquashFS with the compression {name}, which needs dissect.util"
         raise BadInput(problem, field="image", hint=hint) from None
     if name == "lz4":

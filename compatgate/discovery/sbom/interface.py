@@ -17,6 +17,7 @@ from compatgate.core.components import component_pattern
 from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.errors import BadInput
+from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
 
@@ -104,7 +105,7 @@ def import_library(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        hint = "pip install 'compatgate[sbom]'"
+        hint = install_hint("sbom")
         problem = f"reading a bill of materials needs {module.split('.')[0]}"
         raise BadInput(problem, field="sbom", hint=hint) from None
 

@@ -32,6 +32,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit.database.failures import explain_failure
 from compatgate.kit.database.sqlite import DatabaseFile, keep_private
+from compatgate.release import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
@@ -306,9 +307,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _postgresql(url: URL, patience_s: int | None) -> Engine:
     if find_spec("psycopg") is None:
-        hint = "pip install 'compatgate[postgresql]'"
         what = "PostgreSQL needs a library that is not installed: psycopg"
-        raise BadInput(what, field="database", hint=hint)
+        raise BadInput(what, field="database", hint=install_hint("postgresql"))
     patience = patience_s or _BUSY_SECONDS
     return create_engine(
         url,

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from compatgate.core.evaluate import format_moment
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.release import install_hint
 from compatgate.service.attestations.statement import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
@@ -56,8 +57,8 @@ class VerificationFailed(CompatgateError):
 
 def missing_extra() -> BadInput:
     """Return the error for missing signing packages."""
-    hint = "pip install 'compatgate[signing]'"
-    return BadInput("signing and verifying need extra packages", field="signing", hint=hint)
+    what = "signing and verifying need extra packages"
+    return BadInput(what, field="signing", hint=install_hint("signing"))
 
 
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024

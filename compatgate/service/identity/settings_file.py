@@ -22,6 +22,7 @@ from compatgate.documents.sources import (
 )
 from compatgate.documents.text import RawDocument, read_nodes
 from compatgate.errors import BadInput, ManyProblems
+from compatgate.release import install_hint
 from compatgate.service.identity.settings import (
     OWNERS,
     ClaimNames,
@@ -214,4 +215,4 @@ def _require_extra(option: str) -> None:
 
     if not all(find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
         what = "sign-in needs Authlib, which is not installed"
-        raise BadInput(what, field=option, hint="pip install 'compatgate[oidc]'")
+        raise BadInput(what, field=option, hint=install_hint("oidc"))

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from compatgate import __version__
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
+from compatgate.release import install_hint
 from compatgate.service.recovery.checks import Check, failed, guarded
 
 _TIMEOUT_S = 5.0
@@ -28,8 +29,8 @@ def check_certificate(path: str) -> Iterator[Check]:
     try:
         from cryptography import x509
     except ImportError:
-        hint = "pip install 'compatgate[signing]'"
-        yield Check("certificate", "skip", "reading it needs the extra signing", hint)
+        what = "reading it needs the extra signing"
+        yield Check("certificate", "skip", what, install_hint("signing"))
         return
     try:
         found = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from canary_programs import NO_GPU, REAL_GPU, failed, keeps_to_its_manifest, output, run
+from canary_programs import (
+    NO_GPU,
+    NOTHING_TO_TEST,
+    REAL_GPU,
+    failed,
+    keeps_to_its_manifest,
+    output,
+    run,
+)
 from cuda_toolkit import Toolkit
 
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
@@ -36,7 +44,9 @@ def test_an_architecture_that_the_toolkit_does_not_know_fails(toolkit: Toolkit) 
 
 def test_an_image_without_a_compiler_has_nothing_to_test() -> None:
     nowhere = {"CUDACXX": "/nowhere/nvcc"}
-    said = output("extension", *FEW, environment=nowhere).decode().splitlines()
+    said = (
+        output("extension", *FEW, environment=nowhere, status=NOTHING_TO_TEST).decode().splitlines()
+    )
     assert len(said) == 2
     assert said[1] == "extension: nothing to test: the image has no nvcc"
 

@@ -156,7 +156,7 @@ def test_a_tool_that_fails_is_not_repeated(libraries: Path) -> None:
 
 
 def test_a_tool_that_is_not_there_is_said_in_one_line(libraries: Path) -> None:
-    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool")
+    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool", status=78)
     assert output.startswith(
         b"cannot run /no/such/tool: No such file or directory\nnothing to test"
     )
@@ -173,10 +173,10 @@ def test_a_library_that_the_image_lacks_says_nothing_against_the_stack(
     shutil.copy(library, own)
     subprocess.run(["gcc", "-o", tool, source, own], check=True)
     own.unlink()
-    output, report = _run("nccl-tests", libraries, "--", str(tool))
+    output, report = _run("nccl-tests", libraries, "--", str(tool), status=78)
     assert b"nothing to test" in output
     workload = read_workload(canary_dir() / "nccl-tests")
-    verdict = conclude_step(workload, ExecutionEnd("exited", 0), report)
+    verdict = conclude_step(workload, ExecutionEnd("exited", 78), report)
     assert verdict.outcome == "inconclusive"
     assert verdict.reason == "printed unreadable output: the output has no table of nccl-tests"
 

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import prepared
 import pytest
-from canary_programs import torch_python
+from canary_programs import NOTHING_TO_TEST, torch_python
 from staging import until
 
 from compatgate.canary.protocol import read_report
@@ -85,6 +86,20 @@ def test_without_a_gpu_it_reports_all_that_it_promises(folder: Path) -> None:
     assert report.problems == ()
     assert {check.name: check.ok for check in report.checks} == dict.fromkeys(workload.checks, True)
     assert {metric.name for metric in report.metrics} == set(workload.metrics)
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed here")
+def test_without_pytorch_it_ends_as_the_page_says(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, folder / "program.py", "--device", "cpu"],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(canary_dir() / "lib")},
+        check=False,
+    )
+    assert f"status {done.returncode}." in PAGE
+    assert done.returncode == NOTHING_TO_TEST
+    said = f"long-softmax: nothing to test: {sys.executable} has no PyTorch\n"
+    assert done.stdout.decode().endswith(said)
 
 
 @pytest.fixture

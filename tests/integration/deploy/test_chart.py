@@ -25,6 +25,8 @@ CHART = ROOT / "deploy" / "helm" / "compatgate"
 CRDS = ROOT / "tests" / "fixtures" / "schemas" / "crds"
 CRD_GROUPS = ("cert-manager.io", "monitoring.coreos.com")
 VERSIONS = ("1.30", "1.37")
+IMAGE = "registry.example/compatgate"
+NAMED = ("--set", f"image.repository={IMAGE}")
 POSTGRESQL = {"database": {"secret": {"name": "db"}}}
 URL = {"database": {"url": "postgresql://gate:secret@db.example/gate"}}
 HOSTS = '[[host]]\nname = "a100"\nexecutor = "kubernetes"\n'
@@ -84,7 +86,7 @@ RELEASE_LABELS = {
 @lru_cache(maxsize=64)
 def _rendered(values: str) -> str:
     words = ["template", "compatgate", CHART, "--namespace", "gate", "--kube-version", "1.33"]
-    return helm(*words, "--values", "-", stdin=values).stdout
+    return helm(*words, *NAMED, "--values", "-", stdin=values).stdout
 
 
 def objects(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -152,14 +154,16 @@ def test_the_schemas_of_crds_object_to_what_is_wrong() -> None:
 def test_helm_lints_the_chart_and_its_version_is_the_programs(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(json.dumps(CASES["everywhere"]))
-    helm("lint", "--strict", "--with-subcharts", CHART)
-    helm("lint", "--strict", CHART, "--values", values)
+    helm("lint", "--strict", "--with-subcharts", CHART, *NAMED)
+    helm("lint", "--strict", CHART, *NAMED, "--values", values)
     chart = yaml.load((CHART / "Chart.yaml").read_text(), yaml.CSafeLoader)
     assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text()
 
 
 def refusal(values: dict[str, Any]) -> str:
-    done = helm("template", "a", CHART, "--values", "-", stdin=json.dumps(values), check=False)
+    done = helm(
+        "template", "a", CHART, *NAMED, "--values", "-", stdin=json.dumps(values), check=False
+    )
     assert done.returncode != 0
     return done.stderr
 
@@ -202,6 +206,12 @@ def test_what_cannot_go_together_is_refused(values: dict[str, Any], said: str) -
     assert said in refusal(values)
 
 
+def test_without_an_image_it_says_where_one_comes_from() -> None:
+    done = helm("template", "a", CHART, check=False)
+    assert done.returncode
+    assert "image.repository is required: make image, push it to your registry" in done.stderr
+
+
 def plain(body: Any) -> Any:
     """An object without the labels of its release."""
     if isinstance(body, dict):
@@ -209,7 +219,7 @@ def plain(body: Any) -> Any:
     return [plain(item) for item in body] if isinstance(body, list) else body
 
 
-WATCH = WatchOptions("gate", image="compatgate:0.1.0", taint=True, own=True,
+WATCH = WatchOptions("gate", image=f"{IMAGE}:0.1.0", taint=True, own=True,
                      excluded=("gpu-operator",))  # fmt: skip
 
 
@@ -263,6 +273,10 @@ def test_alerts_and_dashboard_are_the_shipped_ones() -> None:
     shipped = ROOT / "deploy" / "monitoring"
     alerts = yaml.load((shipped / "alerts.yaml").read_text(), yaml.CSafeLoader)
     assert one(found, "PrometheusRule")["spec"] == alerts
+    documented = {**MONITORED, "docs": "https://docs.example/compatgate/"}
+    (group,) = one(objects({"monitoring": documented}), "PrometheusRule")["spec"]["groups"]
+    links = [rule["annotations"]["runbook_url"] for rule in group["rules"]]
+    assert links[0] == "https://docs.example/compatgate/how-to/runbook/#compatgategatedown"
     dashboard = one(found, "ConfigMap", "compatgate-dashboard")["data"]["compatgate.json"]
     assert dashboard == (shipped / "dashboard.json").read_text()
     (endpoint,) = one(found, "ServiceMonitor")["spec"]["endpoints"]
@@ -334,7 +348,7 @@ def test_pods_are_let_in_until_the_gate_is_ready() -> None:
 
 def test_a_release_of_another_name_has_objects_of_its_own() -> None:
     words = ["template", "blue", CHART, "--namespace", "b", "--set", "audit.enabled=true"]
-    found = rendered(helm(*words, "--set", "webhook.failurePolicy=Fail").stdout)
+    found = rendered(helm(*words, *NAMED, "--set", "webhook.failurePolicy=Fail").stdout)
     names = {each["metadata"]["name"] for each in found}
     assert all(name.startswith("blue-compatgate") for name in names), names
     hooks = one(found, "ValidatingWebhookConfiguration", "blue-compatgate")["webhooks"]

@@ -34,6 +34,7 @@ def upgrade(cluster: Cluster, tmp_path: Path) -> Upgrade:
 
     def run(**values: Any) -> list[Object]:
         words = ["template", "compatgate", CHART, "--namespace", NAMESPACE, "--values", "-",
+                 "--set", "image.repository=registry.example/compatgate",
                  "--dry-run=server", "--disable-openapi-validation"]  # fmt: skip
         found = rendered(helm(*words, stdin=json.dumps(values), kubeconfig=config).stdout)
         cluster.apply(found)

@@ -73,7 +73,17 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no curl")
     folder = tmp_path_factory.mktemp("authority")
     mine, other = (
-        rendered(helm("template", "compatgate", CHART, "--namespace", "compatgate").stdout)
+        rendered(
+            helm(
+                "template",
+                "compatgate",
+                CHART,
+                "--namespace",
+                "compatgate",
+                "--set",
+                "image.repository=registry.example/compatgate",
+            ).stdout
+        )
         for _ in range(2)
     )
     (service,) = (o for o in mine if o["kind"] == "Service")

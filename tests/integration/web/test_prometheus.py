@@ -106,4 +106,4 @@ def test_an_alert_fires_when_the_gate_is_gone(prometheus: tuple[Prometheus, Serv
     fired = until(lambda: running.alerts().get("CompatgateGateDown"), 20)
     until(lambda: running.alerts()["CompatgateGateDown"]["state"] == "firing", 20)
     assert fired["labels"]["severity"] == "critical"
-    assert fired["annotations"]["runbook_url"].endswith("/how-to/runbook/#compatgategatedown")
+    assert fired["annotations"]["runbook_url"].endswith("/how-to/runbook.md#compatgategatedown")

@@ -25,7 +25,8 @@ def test_the_first_line_is_the_url_and_a_curl_to_try_follows(server: Any) -> Non
         pytest.skip("no curl")
     while not server.output[-1].endswith("}'"):
         time.sleep(0.01)
-    command = "\n".join(server.output[2:])
+    assert server.output[1] == f"its pages: http://127.0.0.1:{server.port}/ui/"
+    command = "\n".join(server.output[3:])
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
     assert '"verdict":' in done.stdout, done.stderr
 

@@ -128,6 +128,6 @@ def test_the_results_say_that_no_gpu_was_measured_until_one_is() -> None:
 def test_what_the_image_lacks_is_said_and_not_tried_again(tmp_path: Path) -> None:
     done = bench(tmp_path, "--device", "cpu", "--workload", "gemm")
     assert done.returncode == 3
-    assert "gemm: nothing to test: the image has no PyTorch" in done.stdout
+    assert "gemm: nothing to test: " in done.stdout
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 1
     assert "are left" not in done.stdout

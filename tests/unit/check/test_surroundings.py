@@ -91,7 +91,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
 
     monkeypatch.setattr("compatgate.kit.database.database.find_spec", lambda name: None)
     assert main(["db", "status", "--database", "postgresql://gate@db.example/gate"]) == 2
-    assert "pip install 'compatgate[postgresql]'" in capsys.readouterr().err
+    assert "pip install '.[postgresql]'" in capsys.readouterr().err
 
 
 def test_help_on_what_is_no_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

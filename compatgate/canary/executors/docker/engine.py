@@ -15,6 +15,7 @@ from typing import Any
 from compatgate.canary.executors.jobs import Job, explain_start_error, find_innermost_cause
 from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError, NotFound
+from compatgate.release import install_hint
 
 TIMEOUT_S = 60
 """Timeout of an engine's answer; streams (logs, pulls, builds) may be silent for longer."""
@@ -62,7 +63,7 @@ class Engine:
                 "an engine over ssh needs an additional package",
                 field="endpoint",
                 value=host.endpoint,
-                hint="run: pip install 'compatgate[ssh]'",
+                hint=install_hint("ssh"),
             )
         try:
             settings = {"base_url": host.endpoint} if host.endpoint else kwargs_from_env()

@@ -28,6 +28,18 @@ CASES = {
     "a crash": (ExecutionEnd("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
     "an error": (ExecutionEnd("exited", 1), WHOLE, "failed", "ended with status 1"),
     "no GPU found": (ExecutionEnd("exited", 77), WHOLE, "inconclusive", "found no GPU"),
+    "nothing to test": (
+        ExecutionEnd("exited", 78),
+        Report(env=ENV),
+        "inconclusive",
+        "did not report check",
+    ),
+    "nothing to test, and yet all results": (
+        ExecutionEnd("exited", 78),
+        WHOLE,
+        "inconclusive",
+        "had nothing to test",
+    ),
     "no exit status": (
         ExecutionEnd("exited", None),
         WHOLE,

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from compatgate.canary.engine.conclude import NO_GPU
+from compatgate.canary.engine.conclude import NO_GPU, NOTHING_TO_TEST
 
 Load = Callable[[str], ModuleType]
 
@@ -40,7 +40,7 @@ def test_no_gpu_and_nothing_to_test_are_a_line_each(
 
     assert program.NO_GPU == NO_GPU
     assert _ends(program, lacks(program.NoGpu)) == NO_GPU
-    assert _ends(program, lacks(program.NothingToTest)) == 0
+    assert _ends(program, lacks(program.NothingToTest)) == NOTHING_TO_TEST
     assert capsys.readouterr().out == "gemm: no GPU: why\ngemm: nothing to test: why\n"
 
 

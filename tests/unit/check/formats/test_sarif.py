@@ -47,8 +47,21 @@ def test_every_rule_is_described_with_its_documentation(passing: Json) -> None:
     for rule in rules:
         assert rule["shortDescription"]["text"]
         assert rule["help"]["text"]
-        assert rule["helpUri"].startswith("https://")
     assert rules[0]["name"] == "DriverTooOld"
+
+
+def test_links_lead_into_the_documentation_that_an_operator_serves(
+    passing: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = run(passing)["tool"]["driver"]
+    assert "informationUri" not in driver
+    assert not any("helpUri" in rule for rule in driver["rules"])
+    monkeypatch.setenv("COMPATGATE_DOCS", "https://docs.example/compatgate/")
+    driver = run(passing)["tool"]["driver"]
+    assert driver["informationUri"] == "https://docs.example/compatgate/"
+    link = "https://docs.example/compatgate/reference/rules/#cg101-driver-too-old"
+    assert driver["rules"][0]["helpUri"] == link
+    assert driver["rules"][0]["help"]["markdown"].endswith(f"[CG101]({link})")
 
 
 def test_a_result_names_its_rule_level_and_place(denied: Json) -> None:

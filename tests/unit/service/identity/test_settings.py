@@ -180,7 +180,7 @@ def test_the_secret_is_read_from_a_file(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'compatgate\[oidc\]'"):
+    with pytest.raises(BadInput, match=r"pip install '\.\[oidc\]'"):
         read(tmp_path, PEOPLE)
 
 
