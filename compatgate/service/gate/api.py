@@ -146,7 +146,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
 @route(
     "POST",
     "/what-if",
-    scope="gate",
+    scope="plan",
     tag="gate",
     targets="checked",
     body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _OVERLAYS = "COMPATGATE_COMPUTING_OVERLAYS"
 """Environment variable of the fork server: the operator's fact files, as JSON."""
-_NICE = 10
+_NICE = 3
 _LOOK_SECONDS = 0.1
 _MAX_WAITING = 8
 _MAX_SHARED = 4

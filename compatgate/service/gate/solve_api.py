@@ -16,7 +16,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 @route(
     "POST",
     "/solve",
-    scope="gate",
+    scope="plan",
     tag="gate",
     targets="checked",
     body=Body(SolveRequest, examples=SOLVE_EXAMPLES),
