@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PEER_CONNECTIONS = 512
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
-_LOOPBACK_SCOPES = "read,gate"
+_LOOPBACK_SCOPES = "read,gate,plan"
 _NO_SCOPES = ("", "none")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
@@ -320,7 +320,7 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
 
 def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:
     """Warn about scopes without a token on an address that others can reach."""
-    given = anonymous if not local else anonymous - {"read", "gate"}
+    given = anonymous if not local else anonymous - {"read", "gate", "plan"}
     if given:
         logs.tell(f"warning: {url} allows {', '.join(sorted(given))} without a token")
 

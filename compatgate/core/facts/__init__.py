@@ -366,6 +366,11 @@ class Facts:
             del new._measured[next(iter(new._measured))]
         return new
 
+    @property
+    def measured_records(self) -> tuple[Record, ...]:
+        """Return the records of all wheels that were measured on request."""
+        return tuple(record for records in self._measured.values() for record in records)
+
     def is_measured(self, record: Record) -> bool:
         """Tell whether a record was measured on request, and is not in the catalog."""
         return any(record is one for one in self._measured.get(record.package, ()))

@@ -10,6 +10,7 @@ import io
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit.http import replies
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Coroutine[Any, Any, None]]
     Fields = Mapping[bytes, bytes]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+CLIENT_GONE: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
+"""Set once the client of the present request has left; None: nobody looks."""
 
 
 class Body(NamedTuple):
@@ -48,18 +53,27 @@ class WsgiLane(Lane):
         name: of the threads.
         threads: number of requests answered at once; others wait.
         short: threads for short calls.
+        watches: notice that a client leaves before it has its answer (`CLIENT_GONE`).
     """
 
     def __init__(
-        self, app: WSGIApplication, name: str, threads: int, short: int = SHORT_THREADS
+        self,
+        app: WSGIApplication,
+        name: str,
+        threads: int,
+        short: int = SHORT_THREADS,
+        *,
+        watches: bool = False,
     ) -> None:
         super().__init__(name, threads, short)
         self._app = app
+        self._watches = watches
 
     async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:
         """Answer a request."""
         environ = make_environ(scope, body)
         exchange = _Exchange(self._app, environ, receive, send, closes=body.rest != "none")
+        watch = asyncio.create_task(exchange.watch()) if self._watches else None
         try:
             answer = await self.run(exchange.run)
         except TooBusy as error:
@@ -68,6 +82,9 @@ class WsgiLane(Lane):
             replies.complete_headers(answer.headers, given)
             if (note := note_of(environ)) is not None:
                 note.number = given
+        finally:
+            if watch is not None:
+                watch.cancel()
         if answer is not None:
             await send_whole(send, answer.status, answer.headers, answer.body)
 
@@ -96,6 +113,7 @@ class _Exchange:
 
     def run(self) -> replies.ProblemAnswer | None:
         """Return the answer; None: it was streamed."""
+        CLIENT_GONE.set(self._gone)
         pieces = self._app(self._environ, self._start)
         try:
             if self._closes:
@@ -113,7 +131,7 @@ class _Exchange:
         return None
 
     def _stream(self, pieces: Iterable[bytes]) -> None:
-        watch = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
+        watch = asyncio.run_coroutine_threadsafe(self.watch(), self._loop)
         try:
             self._wait(_start_of(self._status, self._headers))
             for piece in pieces:
@@ -127,7 +145,7 @@ class _Exchange:
     def _wait(self, message: dict[str, Any]) -> None:
         asyncio.run_coroutine_threadsafe(self._send(message), self._loop).result()
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
         """Notice that the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             pass

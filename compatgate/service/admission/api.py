@@ -65,7 +65,7 @@ class Timeout(Struct, frozen=True):
     "POST",
     "/kubernetes/validate",
     prefix=HOOKS_PREFIX,
-    scope="gate",
+    scope="admission",
     tag="hooks",
     targets="checked",
     name="validate_kubernetes",
@@ -156,7 +156,7 @@ class AdmissionDesk:
             note = note_of(environ)
             if note is not None:
                 note.identity = sender.name
-            authorize(sender, "gate")
+            authorize(sender, "admission")
         except CompatgateError as error:
             note_refusal(error, _PLACE, service)
             return _refuse(error, environ, uid)

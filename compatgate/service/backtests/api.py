@@ -22,7 +22,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 @route(
     "POST",
     "/backtests",
-    scope="read",
+    scope="plan",
     tag="matrix",
     targets="checked",
     body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES),

@@ -151,7 +151,7 @@ def backtest_snapshots(
         recorded = collect_questions(
             session, targets, since, decisions=decisions, questions=questions
         )
-    found = run_backtest(recorded.found, before, after, now)
+    found = gate.compute(run_backtest, recorded.found, before, after, now)
     remarks = [*recorded.remarks, *_list_left(found)]
     return BacktestBody(
         summary=summarise(found),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.outages import Degraded
     from compatgate.service.gate.wheels import WheelSettings
 
-_CALLER_SCOPES = ("read", "gate")
+_CALLER_SCOPES = ("read", "gate", "plan")
 _log = logging.getLogger("compatgate.far")
 
 

@@ -146,7 +146,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
 @route(
     "POST",
     "/what-if",
-    scope="gate",
+    scope="plan",
     tag="gate",
     targets="checked",
     body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),
@@ -162,7 +162,7 @@ def what_if(call: Call[NoQuery]) -> Reply:
     """
     question = call.document()
     call.principal.require_question(question, named=True)
-    found = answer(question, call.gate.snapshot(), clock.now())
+    found = call.gate.compute(answer, question, call.gate.snapshot(), clock.now())
     return Reply(_with_state(found.to_json(), call))
 
 

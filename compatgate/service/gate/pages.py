@@ -190,7 +190,7 @@ class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
         return {**parse_changes_text(self.set), **named}
 
 
-@page("/what-if", scope="gate", nav="what-if", query=WhatIfQuery)
+@page("/what-if", scope="plan", nav="what-if", query=WhatIfQuery)
 def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
     """Show every entry in use on a target, before and after a change."""
     query, snapshot = ask.query, ask.gate.snapshot()
@@ -199,7 +199,10 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
     if query.target and query.is_change:
         try:
             changes = query.changes()
-            found = what_if(snapshot, query.target, changes, clock.now(), pool=query.pool or None)
+            pool = query.pool or None
+            found = ask.gate.compute(
+                what_if, snapshot, query.target, changes, clock.now(), pool=pool
+            )
         except CompatgateError as error:
             problem = error
     target = snapshot.targets.get(query.target)

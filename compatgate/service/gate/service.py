@@ -29,6 +29,7 @@ from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.answers import AnsweringGate
+from compatgate.service.gate.computing import Compute, compute_here
 from compatgate.service.gate.decision_log import LogState
 from compatgate.service.gate.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.snapshot import seal_bundle
@@ -83,6 +84,7 @@ class Gate(AnsweringGate):
         self.deliveries = DeliveryDesk(database, self._commit)
         self.readiness = Readiness(self._check_recording)
         self._keeper: OutageKeeper | None = None
+        self.compute: Compute = compute_here
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
         """Return the backtest of edits as plain data; imported late, as it asks a gate."""

@@ -16,7 +16,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 @route(
     "POST",
     "/solve",
-    scope="gate",
+    scope="plan",
     tag="gate",
     targets="checked",
     body=Body(SolveRequest, examples=SOLVE_EXAMPLES),
@@ -35,7 +35,8 @@ def solve(call: Call[NoQuery]) -> Reply:
     question = call.document()
     call.principal.require_targets(_named_targets(question))
     snapshot = call.gate.snapshot()
-    found = answer_question(
+    found = call.gate.compute(
+        answer_question,
         question,
         snapshot.target,
         facts=snapshot.facts,

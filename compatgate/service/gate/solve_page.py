@@ -65,7 +65,7 @@ class SolveQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return link("ask", **where, stack=format_stack(stack))
 
 
-@page("/solve", scope="gate", nav="ask", query=SolveQuery)
+@page("/solve", scope="plan", nav="ask", query=SolveQuery)
 def show_solve(ask: PageRequest[SolveQuery]) -> HtmlPage:
     """Show stacks that pass, best first, or the nearest misses."""
     query, snapshot = ask.query, ask.gate.snapshot()
@@ -73,7 +73,8 @@ def show_solve(ask: PageRequest[SolveQuery]) -> HtmlPage:
     problem: CompatgateError | None = None
     if query.is_complete:
         try:
-            found = answer_question(
+            found = ask.gate.compute(
+                answer_question,
                 query.body(),
                 snapshot.target,
                 facts=snapshot.facts,

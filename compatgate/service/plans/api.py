@@ -12,7 +12,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 @route(
     "POST",
     "/targets/{name}/plan",
-    scope="gate",
+    scope="plan",
     tag="targets",
     targets="checked",
     body=Body(PlanRequest, examples=PLAN_EXAMPLES),

@@ -49,7 +49,7 @@ class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {key: value for key, value in body.items() if value}
 
 
-@page("/targets/<name>/plan", scope="gate", nav="targets", query=PlanQuery)
+@page("/targets/<name>/plan", scope="plan", nav="targets", query=PlanQuery)
 def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
     """Show what an upgrade breaks, required canary runs, and the order of pools and waves."""
     name, query, gate = ask.args["name"], ask.query, ask.gate

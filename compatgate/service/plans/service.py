@@ -20,6 +20,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
+from compatgate.service.gate.computing import Compute, compute_here
 from compatgate.service.gate.decision_counts import AskedStack, list_asked_stacks
 from compatgate.service.gate.what_if import check_changes
 from compatgate.service.nodes.comparison import NodeView, find_gpu, pools_with_gpu
@@ -73,7 +74,7 @@ def plan_upgrade(
         except CompatgateError:
             return None
 
-    return answer(body, target, snapshot, now, running, nodes, remarks, find)
+    return answer(body, target, snapshot, now, running, nodes, remarks, find, gate.compute)
 
 
 def answer(
@@ -85,6 +86,7 @@ def answer(
     nodes: Sequence[PlannedNode] = (),
     remarks: Sequence[str] = (),
     find: FindDocument = lambda _: None,
+    compute: Compute = compute_here,
 ) -> dict[str, Any]:
     """Return a plan as plain data.
 
@@ -97,6 +99,7 @@ def answer(
         nodes: of the target.
         remarks: on these.
         find: returns the document of an entry, to edit it.
+        compute: calls the function that evaluates.
 
     Raises:
         BadInput: as `plan_upgrade`.
@@ -123,7 +126,7 @@ def answer(
         tuple(_read_texts(body, "rack_labels")) or RACK_LABELS,
         (*chosen, *remarks),
     )
-    plan = make_plan(asked, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+    plan = compute(make_plan, asked, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
     return {**plan.to_json(), "entries_yaml": write_entries(plan, find)}
 
 

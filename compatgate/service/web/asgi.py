@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import connection, replies
 from compatgate.kit.http.direct import DIRECT
-from compatgate.kit.http.links import HOOKS_PREFIX, UI_PREFIX
+from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
 from compatgate.kit.http.wsgi import Body, WsgiLane, send_whole
 from compatgate.service.admission.api import DESK, MAX_BODY_BYTES
@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
+_COMPUTING_THREADS = 16
+"""Requests that wait for a process which computes; no page waits behind them."""
+_COMPUTING = frozenset(
+    f"{prefix}/{name}"
+    for prefix in (API_PREFIX, UI_PREFIX)
+    for name in ("what-if", "solve", "backtests")
+)
 _ORPHAN_SECONDS = 0.25
 _RAW_JSON = JSON.encode()
 _QUESTION_URL = QUESTION_PATH.encode()
@@ -72,6 +79,7 @@ class Front:
         self._hooks = WsgiLane(app, "hooks", threads)
         self._questions = WsgiLane(app, "questions", threads, short=1)
         self._health = WsgiLane(app, "health", _HEALTH_THREADS)
+        self._computing = WsgiLane(app, "computing", _COMPUTING_THREADS, watches=True)
         waiters = LogWaiters()
         self._asking = QuestionApp(service, self._questions, waiters)
         self._reviewing = HookApp(app.extensions[DESK], service.metrics, self._hooks, waiters)
@@ -155,6 +163,8 @@ class Front:
             return self._health, most
         if path.startswith(f"{HOOKS_PREFIX}/"):
             return self._hooks, max(most, MAX_BODY_BYTES)
+        if path in _COMPUTING or path.endswith("/plan"):
+            return self._computing, most
         return (self._questions if path.startswith(QUESTION_PATH) else self._rest), most
 
     async def _alive(self, fields: Fields, note: RequestNote, send: Send) -> None:

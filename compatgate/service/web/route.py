@@ -22,7 +22,17 @@ from compatgate.service.web import auth, browser
 from compatgate.service.web.call import Call, Service
 
 Scope = Literal[
-    "read", "gate", "deliver", "propose", "approve", "upgrade", "operate", "bless", "admin"
+    "read",
+    "admission",
+    "gate",
+    "plan",
+    "deliver",
+    "propose",
+    "approve",
+    "upgrade",
+    "operate",
+    "bless",
+    "admin",
 ]
 TargetLimit = Literal["refused", "checked", "free"]
 """What a caller that is limited to targets meets: a refusal; its handler's check of the targets

@@ -41,6 +41,7 @@ from compatgate.kit.http.connection import (
 )
 from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.batch_store import CommitMode
+from compatgate.service.gate.computing import ComputingProcess
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.outages import MAX_STALE, OutageOptions
@@ -131,6 +132,7 @@ class Prepared(Struct, frozen=True):
         gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
         gate.keep_through_outages(self.outages, self.confirmed_at)
+        gate.compute = ComputingProcess(self.overlays)
         return gate
 
 

@@ -410,7 +410,8 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
     call.principal.require_question(question, named=True)
-    answered = questions.rollout_answer(what_if(question, call.gate.snapshot(), clock.now()))
+    found = call.gate.compute(what_if, question, call.gate.snapshot(), clock.now())
+    answered = questions.rollout_answer(found)
     answered = _with_state(answered, call)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
 

@@ -1,0 +1,183 @@
+"""How long admission and health wait while clients ask what is expensive.
+
+``python bench/heavy.py [--entries 200] [--pools 10] [--clients 64] [--seconds 15]``
+
+A gate with one worker serves a target with many pools and entries. First nobody asks anything
+expensive; then so many clients ask one kind of question again and again, each with a change of its
+own. Beside them one connection sends admission reviews and another asks for ``/healthz``. Goals
+with 200 entries and 10 pools: admission under 1 s and health under 0.5 s (p99), all processes of
+the gate together under 1 GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from admission import HOOK, review
+from served import family
+
+GPUS = (
+    "A100-SXM4-80GB",
+    "H100-SXM5-80GB",
+    "L4",
+    "A100-SXM4-40GB",
+    "A10",
+    "T4",
+    "L40S",
+    "V100-SXM2-32GB",
+)
+TORCHES = ("2.2.2", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1")
+HEAD = """\
+`bench/heavy.py`: seconds (p99) of admission and health while {clients} clients ask one kind of
+expensive question, {entries} entries x {pools} pools, one worker. Goals: 1 s, 0.5 s, 1,024 MiB.
+
+| clients ask | answers | admission p99 s | health p99 s | most MiB |
+|---|---|---|---|---|"""
+KINDS: dict[str, tuple[str, Any]] = {
+    "nothing": ("", None),
+    "what-if": ("/api/v1/what-if", lambda n: {"target": "big", "set": {"driver": f"580.{n}"}}),
+    "plan": ("/api/v1/targets/big/plan", lambda n: {"set": {"driver": f"580.{n}"}}),
+    "solve": ("/api/v1/solve", lambda n: {"target": "big", "want": {"torch": f">=2.{n % 7}"}}),
+    "backtest": (
+        "/api/v1/backtests",
+        lambda n: {"delete": [{"kind": "Entry", "name": f"e{n % 100}"}]},
+    ),
+}
+
+
+def write_matrix(path: Path, entries: int, pools: int) -> None:
+    """Write a matrix with one target of many pools, and entries for it."""
+    documents: list[dict[str, Any]] = [
+        {
+            "kind": "Target",
+            "metadata": {"name": "big"},
+            "spec": {
+                "pools": [
+                    {"name": f"p{n}", "gpu": GPUS[n % len(GPUS)], "driver": f"535.{100 + n}.05"}
+                    for n in range(pools)
+                ],
+                "match": {"namespaces": ["default"]},
+            },
+        }
+    ]
+    for number in range(entries):
+        torch = TORCHES[number % len(TORCHES)]
+        components = {"torch": f"~={torch}", "cudnn": f">=8.{number % 9}", "cuda": ">=11.8,<13"}
+        spec = {
+            "targets": ["big"],
+            "components": components,
+            "status": "blessed",
+            "reason": "bench",
+        }
+        documents.append({"kind": "Entry", "metadata": {"name": f"e{number}"}, "spec": spec})
+    head = {"apiVersion": "compatgate.dev/v1"}
+    path.write_text("\n---\n".join(json.dumps({**head, **one}) for one in documents))
+
+
+class Client(threading.Thread):
+    """Sends the next request once the last one is answered, until it is stopped."""
+
+    def __init__(self, port: int, method: str, path: str, body: Any, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._port, self._method, self._path = port, method, path
+        self._body, self._stop_event = body, stop
+        self.seconds: list[float] = []
+        self.statuses: Counter[int] = Counter()
+
+    def run(self) -> None:
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=120)
+        headers = {"Content-Type": "application/json"}
+        while not self._stop_event.is_set():
+            began = time.perf_counter()
+            try:
+                connection.request(self._method, self._path, self._body(), headers)
+                answer = connection.getresponse()
+                answer.read()
+                self.statuses[answer.status] += 1
+            except (OSError, HTTPException):
+                self.statuses[0] += 1
+                connection.close()
+            self.seconds.append(time.perf_counter() - began)
+            time.sleep(0.02)
+
+
+def measure(port: int, pid: int, kind: str, clients: int, seconds: float) -> str:
+    """Return a row of the table."""
+    stop, numbers = threading.Event(), iter(range(10**9))
+    path, make = KINDS[kind]
+    reviews = (review(1, next(numbers)) for _ in iter(int, 1))
+    admission = Client(port, "POST", HOOK, lambda: next(reviews), stop)
+    health = Client(port, "GET", "/healthz", lambda: None, stop)
+    asking = [
+        Client(port, "POST", path, lambda: json.dumps(make(next(numbers) % 150 + 10)), stop)
+        for _ in range(clients if make else 0)
+    ]
+    for client in (*asking, admission, health):
+        client.start()
+    most, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        most = max(most, sum(map(resident, family(pid))))
+        time.sleep(0.2)
+    stop.set()
+    for client in (admission, health):
+        client.join(60)
+    answers = sum((client.statuses for client in asking), Counter())
+    shown = ", ".join(f"{status}: {count}" for status, count in sorted(answers.items())) or "-"
+    return (
+        f"| {kind} | {shown} | {p99(admission.seconds):.3f} | {p99(health.seconds):.3f} |"
+        f" {most / 2**20:.0f} |"
+    )
+
+
+def p99(values: list[float]) -> float:
+    """Return the 99th percentile."""
+    return sorted(values)[int(len(values) * 0.99) - 1] if values else float("nan")
+
+
+def resident(pid: int) -> int:
+    """Return the memory of a process in bytes; what several share counts in part."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=200)
+    parser.add_argument("--pools", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=15)
+    args = parser.parse_args()
+    print(HEAD.format(clients=args.clients, entries=args.entries, pools=args.pools), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        write_matrix(Path(folder, "matrix.yaml"), args.entries, args.pools)
+        command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--workers", "1"]
+        command += ["--database", f"{folder}/gate.db", "--state", folder]
+        command += ["--matrix", f"{folder}/matrix.yaml", "--unmatched", "warn"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rpartition(":")[2])
+            try:
+                for kind in KINDS:
+                    print(measure(port, process.pid, kind, args.clients, args.seconds), flush=True)
+            finally:
+                process.terminate()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Expensive questions run in a process of their own, within a budget, and end with their client."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compatgate.core.solve_question import answer_question
+from compatgate.errors import NotFound, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.http.replies import TooBusy
+from compatgate.kit.http.wsgi import CLIENT_GONE
+from compatgate.service.gate import computing
+from compatgate.service.gate.computing import Budget, ComputingProcess, OverBudget
+from compatgate.service.gate.service import Gate
+from compatgate.service.gate.what_if import answer
+from compatgate.service.plans.service import plan_upgrade
+
+WHAT_IF = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def sleep_and_note(path: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+    time.sleep(60)
+
+
+def fill() -> int:
+    return len(bytearray(4 * 1024**3))
+
+
+@pytest.fixture(scope="module")
+def process() -> ComputingProcess:
+    return ComputingProcess([])
+
+
+def test_the_answers_are_those_of_the_gate_itself(stocked: Gate, process: ComputingProcess) -> None:
+    snapshot, now = stocked.snapshot(), clock.now()
+    assert process(answer, WHAT_IF, snapshot, now) == answer(WHAT_IF, snapshot, now)
+    question = {"target": "prod-a100", "want": {"torch": ">=2.6"}}
+    known = {"facts": snapshot.facts, "matrix": snapshot.matrix, "now": now}
+    found = process(answer_question, question, snapshot.target, **known)
+    assert found == answer_question(question, snapshot.target, **known)
+    body = {"set": {"driver": "580.95.05"}}
+    here = plan_upgrade(stocked, "prod-a100", body)
+    stocked.compute = process
+    assert plan_upgrade(stocked, "prod-a100", body) == here
+
+
+def test_an_error_keeps_its_kind_and_its_words(stocked: Gate, process: ComputingProcess) -> None:
+    with pytest.raises(NotFound, match="target 'nope' does not exist") as caught:
+        process(answer, {**WHAT_IF, "target": "nope"}, stocked.snapshot(), clock.now())
+    assert caught.value.field == "target"
+
+
+@pytest.mark.parametrize("waste", [spin, fill])
+def test_a_question_ends_at_its_budget(waste: Callable[[], Any]) -> None:
+    with pytest.raises(OverBudget, match=r"the question needs more .* than one may use") as caught:
+        ComputingProcess([], Budget(seconds=1, memory=2 * 1024**3))(waste)
+    assert (caught.value.status, caught.value.slug) == (422, "over-budget")
+
+
+def test_a_question_ends_when_its_client_has_left(process: ComputingProcess, tmp_path: Any) -> None:
+    gone, path = threading.Event(), tmp_path / "pid"
+    threading.Thread(target=lambda: (_wait_for(path), gone.set())).start()
+    token = CLIENT_GONE.set(gone)
+    try:
+        with pytest.raises(Unavailable, match="the client has left"):
+            process(sleep_and_note, str(path))
+    finally:
+        CLIENT_GONE.reset(token)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(path.read_text()), 0)
+
+
+def test_few_questions_wait_and_others_are_told_so(
+    process: ComputingProcess, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computing, "_MAX_WAITING", 1)
+    gone = threading.Event()
+
+    def ask(name: str) -> None:
+        CLIENT_GONE.set(gone)
+        with pytest.raises(Unavailable):
+            process(sleep_and_note, str(tmp_path / name))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("first", "second")]
+    threads[0].start()
+    _wait_for(tmp_path / "first")
+    threads[1].start()
+    while not process._waiting:
+        time.sleep(0.01)
+    with pytest.raises(TooBusy, match="1 expensive questions wait already"):
+        process(spin)
+    gone.set()
+    for thread in threads:
+        thread.join(20)
+    assert not (tmp_path / "second").exists()
+
+
+def _wait_for(path: Any) -> None:
+    until = time.monotonic() + 30
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
