@@ -166,8 +166,9 @@ class GateDecider(Decider):
         from compatgate.check.verdicts import join_verdicts
         from compatgate.errors import DamagedContent, Unavailable
 
+        gate = self.client  # a database that cannot be opened has its own exit status
         try:
-            return join_verdicts([self._ask(body) for body in bodies])
+            return join_verdicts([self._ask(gate, body) for body in bodies])
         except (DamagedContent, Unavailable) as error:
             hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
@@ -182,12 +183,11 @@ class GateDecider(Decider):
             raise BadInput("a server accepts only one --pool", field="--pool", hint=hint)
         return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
 
-    def _ask(self, body: Body) -> dict[str, Any]:
+    def _ask(self, gate: Client, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
         from compatgate.service.gate_client import ask
 
-        gate = self.client
         if self._recorded:
             answer = ask(gate, Operations.ask, body)
         else:

@@ -26,6 +26,7 @@ from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.opening import prepare_to_serve
 from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch, Outage
 from compatgate.service.gate.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.gate.snapshot_reader import Snapshots, make_current_payload
@@ -264,7 +265,8 @@ class OutageKeeper:
     def _look(self, heard: Any) -> None:
         """Read what is new; called in the watching thread alone."""
         if not self._is_checked:
-            tables.prepare_schema(self._database)
+            if (upgrade := prepare_to_serve(self._database)) is not None:
+                _log.warning("%s", upgrade.sentence)
             self._is_checked = True
         began, moment = time.monotonic(), clock.now()
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
