@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.errors import Unavailable
+from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
@@ -140,6 +140,7 @@ class OutageKeeper:
         self._tokens = tokens
         self._max_stale = options.max_stale
         self._is_checked = options.is_checked
+        self._schema: str | None = None
         self.file = SnapshotFile(options.folder, database.shown)
         self.watch = DatabaseWatch(self._look, confirmed_at)
         self._tokens_read = float("-inf")
@@ -214,8 +215,8 @@ class OutageKeeper:
 
     @property
     def schema(self) -> str | None:
-        """Return the schema of the database; None: not known yet."""
-        return tables.expected_version() if self._is_checked else None
+        """Return the schema of the database at the latest look; None: not known yet."""
+        return self._schema
 
     def degraded(self) -> Degraded | None:
         """Return the state without the database, from memory; None: the database answers."""
@@ -269,8 +270,19 @@ class OutageKeeper:
                 _log.warning("%s", upgrade.sentence)
             self._is_checked = True
         began, moment = time.monotonic(), clock.now()
+        try:
+            self._read(began, heard)
+        except Exception as error:
+            if not isinstance(error, CompatgateError):  # a newer program's content explains it
+                tables.refuse_newer(self._database.shown, self._schema)
+            raise
+        self._keep(moment)
+
+    def _read(self, began: float, heard: Any) -> None:
+        """Bring snapshot and tokens into memory."""
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
         with self._database.reading() as session:
+            self._schema = tables.version_of(session)
             latest = evidence.latest_state(session)
             known: tuple[KnownToken, ...] | None = None
             if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
@@ -281,7 +293,6 @@ class OutageKeeper:
                 self._know(known)
                 self._tokens_read = began
             self._snapshots.take(session, *latest)
-        self._keep(moment)
 
     def _require_matrix(self, revision: int) -> None:
         """Never replace a matrix by the nothing of a database that was emptied."""
