@@ -133,7 +133,7 @@ class OutageKeeper:
         self._database = Database(database.url, patience_s=PATIENCE_SECONDS)
         if options.file is not None:
             database.file.expect(options.file)
-            self._database.file.expect(options.file)
+        self._database.file = database.file  # both see the same log
         self._database_of_gate = database
         self._ended = threading.Event()
         self._snapshots = snapshots
