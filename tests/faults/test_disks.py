@@ -114,16 +114,18 @@ def _watch_log(load: Load, log: Path, count: int) -> int:
     return largest
 
 
+@pytest.mark.parametrize("size", ["64k", "64m"], ids=["full", "without room for it"])
 def test_the_disks_of_database_and_spool_are_full_at_once(
-    disk: Path, start_server: StartServer
+    disk: Path, start_server: StartServer, size: str
 ) -> None:
+    """Nothing is answered that is not stored, and the chain of a new writer is not broken."""
     path, filler = disk / "gate.db", disk / "filler"
-    state = ("--state", str(disk / "state"), "--spool-size", "64k")
-    server = start_server(str(path), *state)
+    server = start_server(str(path), "--state", str(disk / "state"), "--spool-size", size)
     with load_on([server], threads=6) as load:
         _fill(filler)
         while load.seen.refusals["503"] < 20:
             time.sleep(0.05)
+        time.sleep(1.0)  # deliveries are tried meanwhile
         filler.unlink()
         load.wait_for_answers(degraded=False)
     server.stop()  # anchors the chain of each process
