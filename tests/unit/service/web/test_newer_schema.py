@@ -41,6 +41,7 @@ def _addresses() -> list[str]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of figures
 @pytest.mark.parametrize("change", [CONTENT, NAMES], ids=["content", "names"])
 def test_no_request_is_answered_with_500_on_a_newer_schema(
     gate: Gate, make_client: Callable[..., FlaskClient], change: str
