@@ -20,7 +20,8 @@ from unittest.mock import patch
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import LogSync, WriterTurn
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.wal import LogSync
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision

@@ -168,6 +168,7 @@ class GateDecider(Decider):
         from compatgate.check.verdicts import join_verdicts
         from compatgate.errors import DamagedContent, Unavailable
 
+        self._open()  # a database that cannot be opened has its own exit status
         try:
             return join_verdicts([self._ask(body) for body in bodies])
         except (DamagedContent, Unavailable) as error:
@@ -183,6 +184,9 @@ class GateDecider(Decider):
             hint = "leave out --server, or put the pools into a target"
             raise BadInput("a server accepts only one --pool", field="--pool", hint=hint)
         return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
+
+    def _open(self) -> None:
+        """Open what answers, if it is not open."""
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
@@ -283,10 +287,8 @@ class DatabaseDecider(GateDecider):
 
         import_without("sqlalchemy", "greenlet")  # it serves asyncio, which nothing here asks for
         from compatgate.service.gate.answers import AnsweringGate
-        from compatgate.service.gate_client import refuse_missing
 
-        refuse_missing(self._database)
-        return AnsweringGate.open(self._database, overlays=self._overlays)
+        return AnsweringGate.open(self._database, make=False, overlays=self._overlays)
 
     @cached_property
     def _local(self) -> LocalClient:
@@ -305,6 +307,9 @@ class DatabaseDecider(GateDecider):
             if records:
                 self._gate.snapshots.know(records)
             return super().decide(bodies)
+
+    def _open(self) -> None:
+        _ = self._gate
 
     def _ask(self, body: Body) -> dict[str, Any]:
         if self._moment is not None:

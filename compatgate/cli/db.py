@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_database, add_format
@@ -75,14 +76,21 @@ def run(args: argparse.Namespace) -> int:
 def _upgrade(args: argparse.Namespace) -> int:
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
+    from compatgate.kit.database.opening import upgrade_schema
 
     database = Database.open(args.database)
-    before = tables.current_version(database)
-    after = tables.migrate_schema(database)
-    report = {"database": database.shown, "before": before, "schema": after}
-    change = f"{before or 'empty'} -> {after}" if before != after else f"already at {after}"
-    _print(args, report, f"{database.shown}: {change}")
-    database.close()
+    try:
+        is_old = tables.current_version(database) not in (None, tables.EXPECTED_VERSION)
+        if is_old and not database.is_sqlite:
+            what = (
+                "note: no copy of a PostgreSQL database is made: back up with compatgate db backup"
+            )
+            print(what, file=sys.stderr)
+        done = upgrade_schema(database)
+    finally:
+        database.close()
+    report = {"database": done.database, "before": done.before, "schema": done.after}
+    _print(args, report | {"copy": done.copy}, done.sentence)
     return 0
 
 
@@ -151,19 +159,15 @@ def run_prune(args: argparse.Namespace) -> int:
     """
     from compatgate.errors import BadInput
     from compatgate.kit.cli.options import user_name
-    from compatgate.kit.database import tables
-    from compatgate.kit.database.database import Database
-    from compatgate.service.gate_client import refuse_missing
+    from compatgate.kit.database.opening import open_database
     from compatgate.service.runs.pruning import PruneAges, prune_database
 
     ages = PruneAges(**{name: _age(args, name) for name in _OPTIONS})
     if ages == PruneAges():
         options = ", ".join(option for option, _ in _OPTIONS.values())
         raise BadInput("no data to remove is selected", field="db prune", hint=f"one of {options}")
-    refuse_missing(args.database)
-    database = Database.open(args.database)
+    database = open_database(args.database)
     try:
-        tables.prepare_schema(database)
         found = prune_database(database, ages, by=user_name(), dry_run=args.dry_run)
     finally:
         database.close()

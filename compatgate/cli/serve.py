@@ -299,6 +299,8 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
 
     The first admin token is for the person who starts the service, and no line of the log.
     """
+    if prepared.upgrade is not None and prepared.upgrade.before is not None:
+        logs.tell(prepared.upgrade.sentence)
     if prepared.away is not None:
         at = prepared.confirmed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
         text = f"warning: {prepared.away}; starting with the snapshot of {at}, matrix revision"

@@ -206,49 +206,6 @@ def import_httpx() -> None:
     import_without("httpx", "click")
 
 
-def refuse_missing(named: str | None) -> None:
-    """Refuse a named database file that does not exist; only the default file is created.
-
-    Args:
-        named: the option; None: what the environment says.
-
-    Raises:
-        NotFound: the file is missing; an empty database would answer that nothing is blessed.
-        Unavailable: the file was deleted, also the default file.
-    """
-    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
-    from compatgate.kit.database.sqlite import refuse_lost_file
-
-    named = named or os.environ.get(ENVIRONMENT)
-    if named:
-        refuse_missing_file(named)
-    else:
-        refuse_lost_file(str(resolve_url().database))
-
-
-def refuse_missing_file(named: str | None) -> None:
-    """Refuse a database file that does not exist, also the default file.
-
-    Args:
-        named: as for `refuse_missing`.
-
-    Raises:
-        NotFound: the file is missing.
-        Unavailable: the file was deleted.
-    """
-    from pathlib import Path
-
-    from compatgate.errors import NotFound
-    from compatgate.kit.database.database import resolve_url
-    from compatgate.kit.database.sqlite import refuse_lost_file
-
-    url = resolve_url(named)
-    if url.drivername == "sqlite" and not Path(str(url.database)).exists():
-        refuse_lost_file(str(url.database))
-        hint = "create it with compatgate db upgrade, serve, matrix import or token create"
-        raise NotFound(f"{url.database} does not exist", field="database", value=named, hint=hint)
-
-
 @contextmanager
 def open_gate(
     args: argparse.Namespace,
@@ -271,9 +228,7 @@ def open_gate(
     """
     from compatgate.service.gate.service import Gate
 
-    if not make:
-        refuse_missing(args.database)
-    gate = Gate.open(args.database, overlays=overlays, images=images)
+    gate = Gate.open(args.database, make=make, overlays=overlays, images=images)
     try:
         yield gate
     finally:

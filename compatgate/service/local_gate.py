@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from compatgate.kit.cli.options import user_name
 from compatgate.service.gate.service import Gate
-from compatgate.service.gate_client import import_httpx, make_client, refuse_missing
+from compatgate.service.gate_client import import_httpx, make_client
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.tokens.service import Tokens
 
@@ -99,9 +99,7 @@ class LocalClient:
             NotFound: the file does not exist.
             Unavailable: it does not answer, or has another schema.
         """
-        if not make:
-            refuse_missing(database)
-        gate = LocalGate.open(database, overlays=overlays, images=images)
+        gate = LocalGate.open(database, make=make, overlays=overlays, images=images)
         try:
             tokens = gate.tokens = _Tokens(
                 gate.database, Principal(name or user_name(), frozenset({"admin"}), kind="local")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from serving import Server
@@ -26,6 +28,12 @@ _PAUSE = 0.02
 _PROBE_PAUSE = 0.2
 _PATIENCE = 90.0
 _loads = count(1)
+OUTAGE_SECONDS = float(os.environ.get("COMPATGATE_FAULT_SECONDS", "3"))
+"""How long an outage lasts."""
+_HEALTH_SECONDS = 5.0 if "PYTEST_XDIST_WORKER" in os.environ else 1.0
+"""How soon health answers; beside other tests, processors are scarce."""
+_DELIVERY_SECONDS = 40.0
+"""How long what was spooled may take to arrive once the database is back."""
 
 STACKS: dict[str, dict[str, Any]] = {
     "allowed": {"cuda": "12.4.1", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "python": "3.11"},
@@ -234,3 +242,49 @@ def wrong_answers(seen: Seen) -> list[str]:
         for answer in seen.answers
         if (answer.verdict, answer.allowed) != true[answer.stack]
     ] + [f"{count} admitted" for allowed, count in seen.admissions.items() if allowed]
+
+
+def settle(url: str, seen: Seen) -> None:
+    """Compare what was seen with the log, once everything spooled had time to arrive."""
+    deadline = time.monotonic() + _DELIVERY_SECONDS
+    while missing := missing_decisions(url, seen):
+        assert time.monotonic() < deadline, f"{len(missing)} of {len(seen.answers)} are lost"
+        time.sleep(0.5)
+    assert wrong_answers(seen) == []
+    assert max(seen.health_seconds, default=0.0) < _HEALTH_SECONDS
+    assert max(seen.admission_seconds, default=0.0) < ADMISSION_DEADLINE
+    note(seen)
+
+
+def note(seen: Seen) -> None:
+    """Print what was seen, and add it to the file that the environment names."""
+    line = figures(seen)
+    print(line)
+    if path := os.environ.get("COMPATGATE_FAULT_FIGURES"):
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition("::")[2].partition(" ")[0]
+        with Path(path).open("a") as stream:
+            stream.write(f"{test}: {line}\n")
+
+
+def figures(seen: Seen) -> str:
+    """One line of what was seen, for the table in the documentation."""
+    health, admission = (
+        max(times, default=0.0) for times in (seen.health_seconds, seen.admission_seconds)
+    )
+    return (
+        f"answered {len(seen.answers)}, degraded {sum(one.degraded for one in seen.answers)}, "
+        f"refused {sum(seen.refusals.values())}, slowest answer "
+        f"{max(one.seconds for one in seen.answers):.2f} s, health {health:.2f} s, "
+        f"admission {admission:.2f} s"
+    )
+
+
+def outage(load: Load, begin: Callable[[], object], end: Callable[[], object]) -> None:
+    """Break something for a while; answers go on meanwhile, and afterwards."""
+    begin()
+    began = time.monotonic()
+    load.wait_for_answers()  # whoever waited for the database when it went away is answered, too
+    time.sleep(max(0.0, OUTAGE_SECONDS - (time.monotonic() - began)))
+    load.wait_for_answers()
+    end()
+    load.wait_for_answers(degraded=False)

@@ -31,7 +31,8 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit.database.failures import explain_failure
-from compatgate.kit.database.sqlite import DatabaseFile, keep_private
+from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private
+from compatgate.kit.database.wal import save_log
 from compatgate.release import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
@@ -123,7 +124,7 @@ class Database:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
         file: of SQLite, and whether it is still there.
-        log_is_doubtful: a sync of SQLite's log failed in this process (`sqlite.LogSync`).
+        log_is_doubtful: a sync of SQLite's log failed in this process (`wal.LogSync`).
 
     Raises:
         Unavailable: the database does not answer (every method).
@@ -143,6 +144,7 @@ class Database:
         """Looks at once whether the database answers; returns after a moment at most."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         event.listen(self.engine, "connect", lambda made, _: self._note(made))
+        event.listen(self.engine, "close", lambda *_: self.file.note_close())
         self.log_is_doubtful = False
         self.file = DatabaseFile(url.database if self.is_sqlite else None)
         self._refused: tuple[float, Unavailable] | None = None
@@ -169,7 +171,11 @@ class Database:
         """Refuse a transaction at once while the database is known to be away."""
         if (error := self.outage()) is not None:
             raise error
-        self.file.require()
+        try:
+            self.file.require()
+        except LostLog:
+            save_log(self)
+            raise
         if writing and self._refused is not None and self._refused[0] > time.monotonic():
             raise copy.copy(self._refused[1])
 
@@ -233,6 +239,7 @@ class Database:
             raise found from error
 
     def _note(self, connection: Any) -> None:
+        self.file.note_connection()
         if not self.is_sqlite:
             self._connections.add(connection)
 
@@ -250,6 +257,7 @@ class Database:
     def forget_connections(self) -> None:
         """Forget the connections of a parent process, without closing them."""
         self._connections = weakref.WeakSet()
+        self.file.forget_connections()
         self.engine.dispose(close=False)
 
     def close(self) -> None:

@@ -1,24 +1,7 @@
-"""Keep the files of SQLite: private, the same ones, written in turns, synced and emptied.
+"""Keep the files of SQLite: private, the same ones, written in turns.
 
-Processes that write decisions to one file take turns by a file lock (`WriterTurn`). A separate
-thread moves the write-ahead log into the file (`Checkpointer`). SQLite would otherwise do that in
-the commit that makes the log too long, and callers that wait for that commit would wait for the
-disk. After a commit `LogSync` syncs the log, while the next writer already has its turn.
-
-With ``synchronous = FULL`` SQLite syncs the log inside each commit, under its lock, so the writers
-of several processes wait for the disk one after another. With ``NORMAL`` a commit only writes the
-log, and `LogSync.sync` then waits for the disk without the lock: the syncs of several processes
-overlap, and one of them may serve all.
-
-The file stays intact without these syncs. With ``NORMAL``, too, SQLite syncs the log before it
-moves pages into the file, syncs the file before it starts the log anew, and syncs the header of a
-log that it starts anew (https://www.sqlite.org/wal.html#performance_considerations). Frames have
-chained checksums, so a loss of power leaves a prefix of the commits. Nobody deletes the log while
-a connection has it open, and SQLite takes no locks on it that a further descriptor could drop.
-
-A failed sync puts the whole log in doubt: the system reports an error once, and later syncs pass
-although the disk lacks a part in the middle. Commits after that part would be lost with it. So the
-next transaction first moves all of the log into the file, and starts it anew.
+Processes that write decisions to one file take turns by a file lock (`WriterTurn`).
+`compatgate.kit.database.wal` syncs and empties the write-ahead log.
 """
 
 from __future__ import annotations
@@ -28,8 +11,8 @@ import logging
 import os
 import stat
 import threading
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from compatgate.errors import Unavailable
 
@@ -106,12 +89,20 @@ def refuse_lost_file(path: str) -> None:
 
 FileIdentity = tuple[int, int]
 """Device and inode of a file."""
+_LOG = "-wal"
+_SIDES = (_LOG, "-shm")
+"""Files next to the database that stay the same as long as a connection has them open."""
+
+
+class LostLog(Unavailable):
+    """An error: the write-ahead log was deleted or replaced while connections have it open."""
 
 
 class DatabaseFile:
-    """The file that a gate works with; it may be deleted or replaced meanwhile.
+    """The file that a gate works with, and its log; they may be deleted or replaced meanwhile.
 
-    Without a look at it, connections go on with a deleted file, and new ones make an empty one.
+    Without a look at them, connections go on with deleted files, and new ones make empty ones: what
+    was committed to a deleted log is gone with the last process that has it open.
 
     Args:
         path: of the file; None: the database has none of ours (PostgreSQL).
@@ -120,6 +111,9 @@ class DatabaseFile:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._identity: FileIdentity | None = None
+        self._sides: dict[str, FileIdentity | None] = {}
+        self._connections = 0
+        self._counting = threading.Lock()
 
     def expect(self, identity: FileIdentity | None = None) -> FileIdentity | None:
         """Refuse to work from now on when the file is deleted or replaced.
@@ -139,22 +133,54 @@ class DatabaseFile:
         """Return whether `expect` has seen the file."""
         return self._identity is not None
 
+    def note_connection(self) -> None:
+        """Note a new connection, which has the log open."""
+        with self._counting:
+            self._connections += 1
+            if self._path is not None and self._identity is not None and not self._sides:
+                self._sides = {end: _identify(self._path + end) for end in _SIDES}
+
+    def note_close(self) -> None:
+        """Note the end of a connection: SQLite removes the log with the last one."""
+        with self._counting:
+            self._connections -= 1
+            if self._connections <= 0:
+                self._connections, self._sides = 0, {}
+
+    def forget_connections(self) -> None:
+        """Forget the connections of a parent process."""
+        self._connections, self._sides = 0, {}
+
     def require(self) -> None:
-        """Check that the file is the one of `expect`.
+        """Check that the file is the one of `expect`, and its log the one that is in use.
 
         Raises:
-            Unavailable: it was deleted or replaced.
+            LostLog: the log was deleted or replaced.
+            Unavailable: the file, or the index of its log, was.
         """
         if self._path is None or self._identity is None:
             return
         found = _identify(self._path)
         if found == self._identity:
+            for end, identity in self._sides.items():
+                if identity is not None and _identify(self._path + end) != identity:
+                    raise _make_side_error(self._path, end)
             return
         what = f"the file {self._path} was {'deleted' if found is None else 'replaced'}"
         hint = "move the file back, or restore a backup to its path and restart"
         if found is not None:
             hint = "restart to use the new file, or move the old file back"
         raise Unavailable(what, field="database", value=self._path, hint=hint)
+
+
+def _make_side_error(path: str, end: str) -> Unavailable:
+    kind = LostLog if end == _LOG else Unavailable
+    return kind(
+        f"the file {path}{end} was deleted or replaced while the gate has it open",
+        field="database",
+        value=path,
+        hint="restart the gate; its answers are in the database or wait in the spool",
+    )
 
 
 def _identify(path: str) -> FileIdentity | None:
@@ -202,126 +228,6 @@ class WriterTurn:
 
     def close(self) -> None:
         """Close the lock file."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-ROWS = 2000
-"""Rows written between two checkpoints; each dirties two or three pages."""
-MAX_LOG_PAGES = 32768
-"""Pages of the log above which the writer itself checkpoints, because the thread is too slow."""
-_PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"
-
-
-class Checkpointer:
-    """Count written rows, and empty SQLite's log from time to time; do nothing for PostgreSQL."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._written = 0
-        self._running: threading.Thread | None = None
-
-    def wrote(self, rows: int) -> None:
-        """Note that rows were committed; one thread at a time may call this."""
-        if not self._database.is_sqlite:
-            return
-        self._written += rows
-        busy = self._running is not None and self._running.is_alive()
-        if self._written < ROWS or busy:
-            return
-        self._written = 0
-        self._running = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._running.start()
-
-    def _run(self) -> None:
-        """Ignore checkpoint errors; the write-ahead log stays valid."""
-        with suppress(Exception), closing(self._database.engine.raw_connection()) as connection:
-            cursor = connection.cursor()
-            cursor.execute(_PASSIVE).fetchall()  # nearly all of it, while others write
-            turn = WriterTurn(self._database)
-            try:
-                with turn:  # the rest is little; nobody adds to it, so the log starts anew
-                    cursor.execute(_PASSIVE).fetchall()
-            finally:
-                turn.close()
-
-    def forget(self) -> None:
-        """Forget the thread after a fork: it belongs to the parent."""
-        self._running = None
-
-    def wait(self) -> None:
-        """Wait until the running checkpoint has ended."""
-        if self._running is not None:
-            self._running.join()
-
-
-_RESTART = "PRAGMA wal_checkpoint(RESTART)"
-
-
-def sync_file(descriptor: int) -> None:
-    """Wait until the disk has the content of a file."""
-    os.fdatasync(descriptor)
-
-
-class LogSync:
-    """The log of one connection to SQLite; does nothing where SQLite keeps no such log.
-
-    Args:
-        database: of the connection.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._is_used = False
-        self._descriptor: int | None = None
-
-    def prepare(self, cursor: Any) -> None:
-        """Let a new connection commit without a sync; each commit needs `sync` from now on."""
-        self.close()
-        self._is_used = cursor.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        if self._is_used:
-            cursor.execute("PRAGMA synchronous = NORMAL")
-
-    def begin(self, cursor: Any) -> None:
-        """Begin a transaction that writes.
-
-        Raises:
-            Unavailable: an earlier sync failed, and readers keep the log from starting anew.
-            OSError: the log cannot be opened.
-        """
-        if self._database.log_is_doubtful:
-            self._start_anew(cursor)
-        cursor.execute("BEGIN IMMEDIATE")  # from here on SQLite has the log open
-        if self._is_used and self._descriptor is None:
-            path = f"{self._database.url.database}-wal"
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def _start_anew(self, cursor: Any) -> None:
-        is_busy = cursor.execute(_RESTART).fetchone()[0]
-        if is_busy:
-            what = "the database's log could not be synced, and readers prevent its restart"
-            raise Unavailable(
-                what, field="database", hint="check the disk of the database; the gate retries"
-            )
-        self._database.log_is_doubtful = False
-
-    def sync(self) -> None:
-        """Wait until the disk has every commit so far, of whatever process.
-
-        Raises:
-            OSError: it may lack some of them.
-        """
-        if self._descriptor is None:
-            return
-        try:
-            sync_file(self._descriptor)
-        except OSError:
-            self._database.log_is_doubtful = True
-            raise
-
-    def close(self) -> None:
-        """Close the log."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

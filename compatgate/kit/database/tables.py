@@ -3,8 +3,7 @@
 Column types mean the same on SQLite and PostgreSQL. A cursor holds the key after which the next
 page begins: rows added meanwhile do not shift it, and a late page costs as little as the first.
 
-An SQLite file belongs to one installation and is migrated when it is opened. A PostgreSQL
-database may serve several replicas; an operator decides when its schema changes.
+`compatgate.kit.database.opening` says which commands migrate.
 """
 
 from __future__ import annotations
@@ -255,9 +254,7 @@ def migrate_schema(database: Database, to: str = "head") -> str | None:
         SchemaMismatch: a newer program wrote the database.
     """
     with database.writing() as session:
-        version = version_of(session)
-        if version is not None and version > EXPECTED_VERSION:
-            raise newer_schema(database.shown, version)
+        refuse_newer(database.shown, version_of(session))
         return migrate_within(session, to)
 
 
@@ -275,8 +272,12 @@ def migrate_within(session: Session, to: str = "head") -> str | None:
     return version_of(session)
 
 
-def prepare_schema(database: Database) -> None:
-    """Migrate an SQLite file, or check the schema of another database.
+def prepare_schema(database: Database, *, make: bool = True) -> None:
+    """Check that a database has the schema of this program.
+
+    Args:
+        database: to check.
+        make: create the schema in an SQLite file that has none.
 
     Raises:
         SchemaMismatch: names the command that mends it.
@@ -284,16 +285,26 @@ def prepare_schema(database: Database) -> None:
     version = current_version(database)
     if version == EXPECTED_VERSION:
         return
-    if version is not None and version > EXPECTED_VERSION:
-        raise newer_schema(database.shown, version)
-    if database.is_sqlite:
+    refuse_newer(database.shown, version)
+    if version is None and make and database.is_sqlite:
         migrate_schema(database)
         return
+    first = "end older gates" if database.is_sqlite else "back up with compatgate db backup"
     raise SchemaMismatch(
         f"the database {database.shown} has schema {version or 'none'}, needed {EXPECTED_VERSION}",
         field="database",
-        hint=f"run: compatgate db upgrade --database {database.shown}",
+        hint=f"{first}, then run: compatgate db upgrade --database {database.shown}",
     )
+
+
+def refuse_newer(name: str, version: str | None) -> None:
+    """Refuse the schema version of a newer program.
+
+    Raises:
+        SchemaMismatch: it is newer.
+    """
+    if version is not None and version > EXPECTED_VERSION:
+        raise newer_schema(name, version)
 
 
 def newer_schema(name: str, version: str) -> SchemaMismatch:

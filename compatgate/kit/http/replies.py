@@ -359,16 +359,18 @@ def _forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def install_problems(app: Flask) -> None:
+Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
+"""Returns the error for an unexpected exception of a request with this WSGI environment."""
+
+
+def install_problems(app: Flask, explain: Explain) -> None:
     """Answer every error of an application as a problem."""
 
     def known(error: CompatgateError) -> Response:
         return _to_response(problem_answer(error, request.environ))
 
     def unexpected(error: Exception) -> Response:
-        return _to_response(
-            problem_answer(unexpected_error(error, request.environ), request.environ)
-        )
+        return _to_response(problem_answer(explain(error, request.environ), request.environ))
 
     app.register_error_handler(CompatgateError, known)
     app.register_error_handler(HTTPException, _http_problem)

@@ -181,6 +181,10 @@ class AdmissionDesk:
         answer = self._admission.decide(opened.review)
         return self._finish(opened.uid, opened.review.review, answer)
 
+    def explain(self, error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
+        """Return the error for an unexpected exception."""
+        return self._service.explain(error, environ)
+
     def known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
         """Return the sender from memory; None: `open` must look it up, or must check targets."""
         try:

@@ -129,7 +129,7 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         raw: whatever came.
 
     Returns:
-        Its uid (empty if it cannot be found), and the request or the error.
+        Its uid (empty if it has none, or one that is too long), and the request or the error.
     """
     try:
         check_collections(raw)
@@ -142,8 +142,11 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
     request = read_mapping(document.get("request"))
     uid = read_text(request.get("uid"))
-    if not 0 < len(uid) <= LONGEST_UID or not uid.isprintable():
-        hint = "send request.uid, as the API server does"
+    hint = "send request.uid, as the API server does"
+    if len(uid) > LONGEST_UID:
+        what = f"longer than {LONGEST_UID} characters"
+        return "", BadInput(what, field="request.uid", hint=hint)
+    if not uid or not uid.isprintable():
         return uid, BadInput("the request's uid is missing", field="request.uid", hint=hint)
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) != (API_VERSION, KIND):

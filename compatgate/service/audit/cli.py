@@ -189,16 +189,14 @@ def _archive(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from compatgate.errors import BadInput
-    from compatgate.kit.database import tables
-    from compatgate.kit.database.database import Database
+    from compatgate.kit.database.opening import open_database
     from compatgate.service.audit.retention import Retention
 
     folder = Path(args.to)
     if not folder.is_dir():
         raise BadInput("not a folder", field="--to", value=args.to, hint="create the folder first")
     before = _first_day(args)
-    database = Database.open(args.database)
-    tables.prepare_schema(database)
+    database = open_database(args.database)
     done = []
     try:
         for one in Retention(database, "compatgate audit archive").archive(

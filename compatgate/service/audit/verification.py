@@ -269,7 +269,7 @@ class _LinkWalk:
                 (r.writer, r.sequence): bytes(r.hash).hex() for r in self._session.execute(query)
             }
             for writer, (sequence, hashed) in some:
-                if found.get((writer, sequence)) != hashed:
+                if sequence and found.get((writer, sequence)) != hashed:  # 0: no batch yet
                     yield f"batch {sequence} of writer {writer}: changed or missing (link {seq})"
 
     def _decisions(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:

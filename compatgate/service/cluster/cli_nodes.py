@@ -161,10 +161,9 @@ def run_reconcile(args: argparse.Namespace) -> int:
 
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
-    with connect_cluster(args) as api:
+    with connect_cluster(args) as api, gate_of(args) as gate:
         nodes = [node for node in list_nodes(api) if node.has_gpus]
-        with gate_of(args) as gate:
-            found = plan_nodes(nodes, decide_nodes(gate, nodes, args.cluster, dry_run=True))
+        found = plan_nodes(nodes, decide_nodes(gate, nodes, args.cluster, dry_run=True))
         if not args.apply or exceeded_limits(found, cap):
             return print_plans(found, cap, args.format)
         return _apply(api, found, args.format)

@@ -86,9 +86,10 @@ def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> Non
 
     Args:
         session: to write with.
-        heads: last batches, by writer; writers that died before they had anchored are added.
+        heads: last batches, by writer; those that the database lacks are left out, and writers
+            that died before they had anchored are added.
     """
-    wanted = {**_find_heads(session), **heads}
+    wanted = {**_find_heads(session), **_read_back(session, heads)}
     moved = {
         writer: head for writer, head in wanted.items() if not _is_anchored(session, writer, head)
     }
@@ -106,6 +107,21 @@ def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> Non
         for writer, (sequence, hashed) in moved.items()
     ]
     session.execute(insert(WriterHead), rows)
+
+
+def _read_back(session: Session, heads: Mapping[str, tuple[int, str]]) -> Heads:
+    """Return the heads whose batch is stored; a chain that has just begun has none."""
+    found: Heads = {}
+    for writer, (sequence, hashed) in heads.items():
+        query = select(StoredBatch.hash).where(
+            StoredBatch.writer == writer, StoredBatch.sequence == sequence
+        )
+        stored = session.execute(query).scalar()
+        if stored is not None and bytes(stored).hex() == hashed:
+            found[writer] = (sequence, hashed)
+        elif sequence:
+            _log.error("batch %d of writer %s is not in the database", sequence, writer)
+    return found
 
 
 def _is_anchored(session: Session, writer: str, head: tuple[int, str]) -> bool:

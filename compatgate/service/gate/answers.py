@@ -16,8 +16,8 @@ from compatgate.core.evaluate import format_moment
 from compatgate.core.facts import Facts
 from compatgate.core.rule import Finding, Verdict
 from compatgate.kit import clock
-from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.opening import open_database
 from compatgate.service.gate import decider
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.decider import (
@@ -94,24 +94,26 @@ class AnsweringGate:
         cls,
         database: str | None = None,
         *,
+        make: bool = True,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
     ) -> Self:
         """Open a gate on a database.
 
         Args:
-            database: URL, or path of an SQLite file, which is made and migrated as needed; None:
-                ``COMPATGATE_DATABASE``, else a file in the user's data folder.
+            database: URL, or path of an SQLite file; None: ``COMPATGATE_DATABASE``, else a file in
+                the user's data folder.
+            make: create an SQLite file that is missing or empty.
             overlays: the operator's fact files.
             images: as for `Gate`.
 
         Raises:
+            NotFound: the SQLite file is missing or empty.
             Unavailable: the database does not answer, or has another schema.
         """
         from compatgate.catalog import load_facts
 
-        opened = Database.open(database)
-        tables.prepare_schema(opened)
+        opened = open_database(database, make=make)
         return cls(opened, load_facts(overlays), overlays=overlays, images=images)
 
     def snapshot(self) -> Snapshot:

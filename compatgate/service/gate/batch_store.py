@@ -6,7 +6,7 @@ Committed decisions survive the death of any process, of the gate or of the data
 power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
 with that setting the latest log records exist only in shared memory, and the death of one backend
 discards them. `DecisionWriter` can accept that. SQLite's log is synced after every commit, when the
-next writer has its turn (`compatgate.kit.database.sqlite`).
+next writer has its turn (`compatgate.kit.database.wal`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import MAX_LOG_PAGES, Checkpointer, LogSync, WriterTurn
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.wal import MAX_LOG_PAGES, Checkpointer, LogSync
 from compatgate.service.gate.batches import (
     NUMBERS,
     DecisionBatch,
@@ -170,11 +171,12 @@ class DecisionWriter:
         self._checkpointer.wrote(rows)
 
     def _commit(self, cursor: Any, turn: WriterTurn | None) -> None:
-        """Commit, let the next writer begin, and wait for the disk."""
+        """Commit, let the next writer begin, wait for the disk, and see that the log is there."""
         cursor.execute("COMMIT")
         if turn is not None:
             turn.end()
         self._log_sync.sync()
+        self._database.file.require()
 
     def rehearse(self, decision: NewDecision, turn: WriterTurn | None = None) -> None:
         """Store a decision, undo it, and commit: the log does not change.

@@ -444,11 +444,16 @@ class DecisionLog:
         The server restarted, or another program deleted verdicts that this one wrote.
         """
         self._known.clear()
-        made = attempt.made if route.writer.in_doubt else None
-        with route.turn:
-            if made is None:
-                made, _ = self._make(attempt, skip=())
-            route.writer.write([Delivery(made, attempt.batch.bodies)], route.turn)
+        in_doubt = route.writer.in_doubt
+        made = attempt.made if in_doubt else None
+        try:
+            with route.turn:
+                if made is None:
+                    made, _ = self._make(attempt, skip=())
+                route.writer.write([Delivery(made, attempt.batch.bodies)], route.turn)
+        except BaseException:
+            route.writer.in_doubt |= in_doubt  # the first commit may have stored it
+            raise
         return made
 
     def _make(

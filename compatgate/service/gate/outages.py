@@ -22,10 +22,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.errors import Unavailable
+from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.opening import prepare_to_serve
 from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch, Outage
 from compatgate.service.gate.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.gate.snapshot_reader import Snapshots, make_current_payload
@@ -132,13 +133,14 @@ class OutageKeeper:
         self._database = Database(database.url, patience_s=PATIENCE_SECONDS)
         if options.file is not None:
             database.file.expect(options.file)
-            self._database.file.expect(options.file)
+        self._database.file = database.file  # both see the same log
         self._database_of_gate = database
         self._ended = threading.Event()
         self._snapshots = snapshots
         self._tokens = tokens
         self._max_stale = options.max_stale
         self._is_checked = options.is_checked
+        self._schema: str | None = None
         self.file = SnapshotFile(options.folder, database.shown)
         self.watch = DatabaseWatch(self._look, confirmed_at)
         self._tokens_read = float("-inf")
@@ -213,8 +215,8 @@ class OutageKeeper:
 
     @property
     def schema(self) -> str | None:
-        """Return the schema of the database; None: not known yet."""
-        return tables.expected_version() if self._is_checked else None
+        """Return the schema of the database at the latest look; None: not known yet."""
+        return self._schema
 
     def degraded(self) -> Degraded | None:
         """Return the state without the database, from memory; None: the database answers."""
@@ -264,11 +266,23 @@ class OutageKeeper:
     def _look(self, heard: Any) -> None:
         """Read what is new; called in the watching thread alone."""
         if not self._is_checked:
-            tables.prepare_schema(self._database)
+            if (upgrade := prepare_to_serve(self._database)) is not None:
+                _log.warning("%s", upgrade.sentence)
             self._is_checked = True
         began, moment = time.monotonic(), clock.now()
+        try:
+            self._read(began, heard)
+        except Exception as error:
+            if not isinstance(error, CompatgateError):  # a newer program's content explains it
+                tables.refuse_newer(self._database.shown, self._schema)
+            raise
+        self._keep(moment)
+
+    def _read(self, began: float, heard: Any) -> None:
+        """Bring snapshot and tokens into memory."""
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
         with self._database.reading() as session:
+            self._schema = tables.version_of(session)
             latest = evidence.latest_state(session)
             known: tuple[KnownToken, ...] | None = None
             if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
@@ -279,7 +293,6 @@ class OutageKeeper:
                 self._know(known)
                 self._tokens_read = began
             self._snapshots.take(session, *latest)
-        self._keep(moment)
 
     def _require_matrix(self, revision: int) -> None:
         """Never replace a matrix by the nothing of a database that was emptied."""

@@ -21,6 +21,7 @@ from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
+from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
@@ -151,6 +152,16 @@ class Gate(AnsweringGate):
             body = decisions.find_verdict(session, verdict_id)
         stored: dict[str, Any] = msgspec.json.decode(body)
         return stored
+
+    def find_newer_schema(self) -> SchemaMismatch | None:
+        """Return the error if a newer program has upgraded the database meanwhile; None: no."""
+        try:
+            tables.refuse_newer(self.url, tables.current_version(self.database))
+        except SchemaMismatch as error:
+            return error
+        except CompatgateError:  # the database does not answer
+            pass
+        return None
 
     def check_ready(self) -> dict[str, Any]:
         """Check that the gate can decide, and return its state.

@@ -80,13 +80,13 @@ def run_backup(args: argparse.Namespace) -> int:
         Unavailable: the database does not answer, or is damaged.
     """
     from compatgate.kit.database.database import Database
-    from compatgate.service.gate_client import refuse_missing_file
+    from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.backup import write_backup
 
     if args.file == "-" and sys.stdout.isatty():
         what = "a backup is binary, and standard output is a terminal"
         raise BadInput(what, field="backup", hint="name a file")
-    refuse_missing_file(args.database)
+    refuse_missing(args.database)
     database = Database.open(args.database)
     try:
         report = write_backup(database, args.file)
@@ -171,7 +171,7 @@ def run_verify(args: argparse.Namespace) -> int:
         NotFound: the file does not exist.
     """
     from compatgate.kit.database.database import Database
-    from compatgate.service.gate_client import refuse_missing_file
+    from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.checks import print_checks
     from compatgate.service.recovery.restore import open_backup
     from compatgate.service.recovery.verify import verify_backup, verify_database
@@ -180,7 +180,7 @@ def run_verify(args: argparse.Namespace) -> int:
     if args.file is not None:
         open_backup(args.file).close()
         return print_checks(list(verify_backup(args.file, head=args.head)), as_json=as_json)
-    refuse_missing_file(args.database)
+    refuse_missing(args.database)
     database = Database.open(args.database)
     try:
         checks = list(verify_database(database, head=args.head))

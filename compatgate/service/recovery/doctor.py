@@ -117,9 +117,9 @@ def _check_program() -> Iterator[Check]:
 
 
 def _examine_database(subjects: Subjects) -> Iterator[Check]:
-    from compatgate.service.gate_client import refuse_missing_file
+    from compatgate.kit.database.opening import refuse_missing
 
-    refuse_missing_file(subjects.database)
+    refuse_missing(subjects.database)
     url = resolve_url(subjects.database)
     if url.drivername == "sqlite":
         yield from guarded("files", lambda: check_files(Path(str(url.database))))

@@ -141,9 +141,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         except CompatgateError as error:
             return refuse_page(error, page, principal, service)
         except Exception as error:
-            return refuse_page(
-                replies.unexpected_error(error, request.environ), page, principal, service
-            )
+            return refuse_page(service.explain(error, request.environ), page, principal, service)
 
     return view
 
@@ -317,7 +315,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
     gate.notices.options = settings.notices
-    replies.install_problems(app)
+    replies.install_problems(app, service.explain)
     metrics.install_health(app, service)
     install_short_links(app, service)
     for route in ROUTES:

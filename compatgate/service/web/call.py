@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flask import request
 from msgspec import Struct, field
 
-from compatgate.errors import Conflict, PreconditionFailed
+from compatgate.errors import CompatgateError, Conflict, PreconditionFailed
 from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.connection import CertificatePair
 from compatgate.kit.http.rate import Rate
-from compatgate.kit.http.replies import Reply, etag_with_remarks
+from compatgate.kit.http.replies import Reply, etag_with_remarks, unexpected_error
 from compatgate.kit.http.requests import REASON_HEADER as REASON
 from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
@@ -126,6 +126,10 @@ class Service(Struct, frozen=True):
     """Limits of peers and callers."""
     manifests: ManifestChecks
     """Asks admission about objects that no cluster has seen."""
+
+    def explain(self, error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
+        """Return the error for an unexpected exception: of a newer schema, else of a defect."""
+        return self.gate.find_newer_schema() or unexpected_error(error, environ)
 
 
 class Call(Struct, Generic[Q]):

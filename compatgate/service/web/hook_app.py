@@ -66,9 +66,7 @@ class HookApp:
         except CompatgateError as error:
             answer = replies.whole_problem(error, environ, number)
         except Exception as error:
-            answer = replies.whole_problem(
-                replies.unexpected_error(error, environ), environ, number
-            )
+            answer = replies.whole_problem(self._desk.explain(error, environ), environ, number)
         else:
             note.status = found.status
             answer = replies.json_answer(found.body, number, found.status, found.headers)

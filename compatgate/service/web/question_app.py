@@ -266,7 +266,7 @@ class _Question:
         if isinstance(error, CompatgateError):
             note_refusal(error, f"POST {QUESTION_PATH}", service)
         else:
-            error = replies.unexpected_error(error, environ)
+            error = service.explain(error, environ)
         answer = replies.whole_problem(error, environ, number)
         service.metrics.requested("POST", "ask", answer.status)
         self._reply(answer)

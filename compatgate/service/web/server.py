@@ -30,8 +30,8 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import clock, logs
-from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
+from compatgate.kit.database.opening import Upgrade, prepare_to_serve
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.kit.http.connection import (
     PEER_CONNECTIONS,
@@ -85,6 +85,7 @@ class Prepared(Struct, frozen=True):
         confirmed_at: when the database last confirmed the snapshot.
         away: why the database does not answer; None: it does.
         seen_revision: a later revision that this replica saw before; 0: none.
+        upgrade: of the schema; None: there was none.
     """
 
     facts: Facts
@@ -98,6 +99,7 @@ class Prepared(Struct, frozen=True):
     confirmed_at: datetime
     away: str | None = None
     seen_revision: int = 0
+    upgrade: Upgrade | None = None
 
     def open_gate(
         self,
@@ -267,7 +269,7 @@ def _prepare_with_database(
     file: SnapshotFile,
 ) -> Prepared:
     opened = Database.open(options.database)
-    tables.prepare_schema(opened)
+    upgrade = prepare_to_serve(opened)
     identity = opened.file.expect()
     gate = Gate(opened, facts, overlays=options.overlays)
     try:
@@ -290,6 +292,7 @@ def _prepare_with_database(
             gate.snapshot(),
             replace(outages, file=identity),
             clock.now(),
+            upgrade=upgrade,
         )
     finally:
         gate.close()

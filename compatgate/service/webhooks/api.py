@@ -220,7 +220,7 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
             note_refusal(error, f"{route.method} {request.path}", service)
             return _refusal(hook, error)
         except Exception as error:
-            return _refusal(hook, replies.unexpected_error(error, request.environ))
+            return _refusal(hook, service.explain(error, request.environ))
         return to_response(reply)
 
     return view

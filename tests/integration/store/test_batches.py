@@ -154,6 +154,28 @@ def _store_as_0006_does(database: Database) -> None:
             audit.append(session, at=BEGAN, actor="gate", action=action, subject="ci", detail=told)
 
 
+def test_only_what_is_stored_is_anchored(database: Database, writer: DecisionWriter) -> None:
+    chain = WriterChain()
+    _store(writer, chain, 1)
+    with database.writing() as session:
+        other, changed = ("other", (7, "ab" * 32)), (chain.writer, (chain.sequence, "cd" * 32))
+        anchors.append_anchor(session, dict([other, ("begun", (0, "0" * 64))]))
+        anchors.append_anchor(session, dict([changed]))
+    report = History(database).verify()
+    assert report.ok, report.problems
+    assert report.unanchored == 0
+
+
+def test_an_anchor_of_a_chain_that_had_just_begun_is_no_problem(database: Database) -> None:
+    """Versions before this one wrote such anchors after both disks had been full."""
+    detail = {"writers": {"begun": [0, "0" * 64]}}
+    with database.writing() as session:
+        audit.append(
+            session, at=BEGAN, actor="gate", action=anchors.ACTION, subject="x", detail=detail
+        )
+    assert History(database).verify().ok
+
+
 def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
     with closing(Database.open(empty_url)) as database:
         tables.migrate_schema(database, "0006")

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit import clock
-from compatgate.kit.database import sqlite as database_file
-from compatgate.kit.database import tables
+from compatgate.kit.database import tables, wal
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import Checkpointer, WriterTurn
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.wal import Checkpointer
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision
@@ -61,7 +61,7 @@ def pages_in_log(database: Database) -> int:
 def test_the_log_is_emptied_while_decisions_are_written(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_file, "ROWS", 400)
+    monkeypatch.setattr(wal, "ROWS", 400)
     writer = DecisionWriter(database)
     write(writer, WriterTurn(database), BATCHES)
     writer.close()
@@ -92,7 +92,7 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
         with pytest.raises(OSError, match="no room"):
             writer.write([DELIVERY])
 
-    monkeypatch.setattr(database_file, "ROWS", 1)
+    monkeypatch.setattr(wal, "ROWS", 1)
     writer, turn = DecisionWriter(database), WriterTurn(database)
     with turn:
         writer._checkpointer.wrote(1)  # its thread waits for the turn from now on
@@ -110,8 +110,8 @@ def test_a_checkpoint_that_fails_harms_nothing(
     def broken(_: WriterTurn) -> None:
         raise OSError("no locks")
 
-    monkeypatch.setattr(database_file, "ROWS", 1)
-    monkeypatch.setattr(database_file.WriterTurn, "__enter__", broken)
+    monkeypatch.setattr(wal, "ROWS", 1)
+    monkeypatch.setattr(wal.WriterTurn, "__enter__", broken)
     counting = Checkpointer(database)
     counting.wrote(1)
     counting.wait()

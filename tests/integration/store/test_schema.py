@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from compatgate.documents.specs import API_VERSION, decode
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.opening import upgrade_schema
 from compatgate.kit.database.tables import Base
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix import repository as lists
@@ -62,7 +63,7 @@ def test_migrating_what_is_current_changes_nothing(database: Database) -> None:
     )
 
 
-def test_an_embedded_database_is_migrated_when_it_is_opened(tmp_path: Path) -> None:
+def test_a_new_file_gets_the_schema_when_a_gate_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "gate.db"
     Gate.open(str(path), overlays=[]).close()
     database = Database.open(str(path))
@@ -121,12 +122,11 @@ def test_an_older_database_keeps_what_it_holds(empty_url: str) -> None:
     made = "INSERT INTO revisions VALUES (1, :at, 'someone', 'why', 'import', 1)"
     with database.writing() as session:
         session.execute(text(made), {"at": "2026-11-01T00:00:00.000000Z"})
-    if database.is_sqlite:
+    with pytest.raises(tables.SchemaMismatch, match="has schema 0001, needed"):
         tables.prepare_schema(database)
-    else:
-        with pytest.raises(tables.SchemaMismatch, match="has schema 0001, needed"):
-            tables.prepare_schema(database)
-        tables.migrate_schema(database)
+    upgrade = upgrade_schema(database)
+    assert (upgrade.before, upgrade.after) == ("0001", tables.expected_version())
+    assert (upgrade.copy is not None) == database.is_sqlite
     with database.reading() as session:
         assert session.execute(text("SELECT author FROM revisions")).scalar() == "someone"
         assert session.execute(text("SELECT count(*) FROM runs")).scalar() == 0

@@ -34,6 +34,7 @@ RELEASE = "771b089ddeb4ff7f90388693fcae22d13d16bd7e"
 """The last commit of the release before."""
 HERE = Path(__file__).parents[3]
 _PATIENCE = 30.0
+Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +162,12 @@ def _require_recorded(url: str, *replicas: _Replica) -> None:
     assert not lost
 
 
+def _migrate(url: str) -> None:
+    database = Database.open(url)
+    tables.migrate_schema(database)
+    database.close()
+
+
 class _Questions(threading.Thread):
     """Asks a replica until it is told to end."""
 
@@ -254,7 +261,33 @@ def test_an_sqlite_file_goes_to_the_new_version_and_a_backup_leads_back(
         assert again.ask(number)
     assert again.answered == old.answered
     again.stop()
+    _migrate(url)
     _require_recorded(url, old, again)
+
+
+def test_commands_that_read_leave_the_database_to_the_running_gate_of_the_older_version(
+    release: Path, run: Callable[[Path, str], _Replica], tmp_path: Path, command: Command
+) -> None:
+    url = str(tmp_path / "gate.db")
+    if _known_schema(release) == tables.expected_version():
+        pytest.skip("both versions need the same schema")
+    old = run(release, url).wait()
+    assert old.ask(0)
+    for words in (
+        ("matrix", "list"),
+        ("audit", "verify"),
+        ("audit", "decisions"),
+        ("token", "list"),
+    ):
+        assert command(*words, "--database", url)[0] == 2
+    question = ("check", "--target", "prod-a100", "--stack", "cuda=12.4")
+    assert command(*question, "--database", url)[0] == 2
+    assert command("db", "status", "--database", url)[0] == 1
+    assert command("db", "backup", str(tmp_path / "gate.backup"), "--database", url)[0] == 0
+    for number in range(10):
+        assert old.ask(number)
+    assert old.refused == 0
+    old.stop()
 
 
 def _require_refusal(replica: _Replica) -> None:

@@ -16,9 +16,10 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database import sqlite
+from compatgate.kit.database import wal
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import LogSync, WriterTurn
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.wal import LogSync
 from compatgate.service.audit.service import History
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
@@ -53,7 +54,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(sqlite, "sync_file", made.sync)
+    monkeypatch.setattr(wal, "sync_file", made.sync)
     return made
 
 

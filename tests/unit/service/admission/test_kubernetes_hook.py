@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from api_objects import Objects
 from api_server import kubeconfig, serving
@@ -23,7 +24,7 @@ from compatgate.kit import clock
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.review import parse_timeout
-from compatgate.service.admission.schemas import EXAMPLES
+from compatgate.service.admission.schemas import EXAMPLES, AdmissionReviewAnswer
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
@@ -77,6 +78,22 @@ def test_a_token_is_needed_where_nobody_may_ask_and_the_uid_is_answered_all_the_
     forbidden = client.post(PATH, json=REVIEW, headers={"Authorization": f"Bearer {reader}"})
     assert forbidden.status_code == 403
     assert forbidden.get_json()["response"]["uid"] == UID
+
+
+@pytest.mark.parametrize(("length", "status"), [(256, 200), (257, 400)])
+def test_a_uid_that_is_longer_than_the_schema_says_is_refused(
+    client: FlaskClient, length: int, status: int
+) -> None:
+    review = copy.deepcopy(REVIEW)
+    review["request"]["uid"] = "u" * length
+    sent = client.post(PATH, json=review)
+    assert sent.status_code == status
+    body = msgspec.convert(sent.get_json(), AdmissionReviewAnswer)
+    assert body.response.uid == ("u" * length if status == 200 else "")
+    if status == 400:
+        assert not body.response.allowed
+        assert body.response.status is not None
+        assert "request.uid: longer than 256 characters" in body.response.status.message
 
 
 def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(

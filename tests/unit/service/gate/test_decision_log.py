@@ -309,15 +309,17 @@ def test_a_batch_that_is_certainly_not_stored_leaves_its_number_to_the_next(
     ]
 
 
+@pytest.mark.parametrize("commits", [2, 1])
 def test_a_batch_in_doubt_is_written_again_as_it_is_and_never_replaced(
-    log: DecisionLog, writer: _Writer, monkeypatch: pytest.MonkeyPatch
+    log: DecisionLog, writer: _Writer, monkeypatch: pytest.MonkeyPatch, commits: int
 ) -> None:
+    """Also if the second attempt fails before its COMMIT: the first one may have stored it."""
     log.record(_decision("a"), "{}")
     tried: list[DecisionBatch] = []
 
     def lose_answer(deliveries: Sequence[Delivery], turn: object) -> None:
         tried.append(deliveries[0].batch)
-        writer.in_doubt = True
+        writer.in_doubt = len(tried) <= commits
         raise OSError("connection lost in COMMIT")
 
     with monkeypatch.context() as patch:

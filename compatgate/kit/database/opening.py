@@ -1,0 +1,173 @@
+"""Open the database that a command names, and upgrade its schema where that was asked for.
+
+Commands refuse another schema: a gate of an older version may be using the database. Only `serve`
+(an SQLite file) and ``db upgrade`` migrate. Before that they copy an SQLite file: the older version
+refuses the newer schema, and the copy is the way back.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from compatgate.errors import NotFound, Unavailable
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database, resolve_url, unavailable
+from compatgate.kit.database.sqlite import keep_private, refuse_lost_file
+from compatgate.kit.files import sync_folder
+
+COPY_RESERVE = 16 * 2**20
+"""Bytes that must stay free next to a copy, for the log of the migration."""
+
+
+def open_database(named: str | None, *, make: bool = False) -> Database:
+    """Open the database that a command names, with the schema of this program.
+
+    Args:
+        named: as of `resolve_url`.
+        make: the command writes first: create an SQLite file that is missing or empty.
+
+    Raises:
+        NotFound: the SQLite file is missing or empty; it would answer that nothing is blessed.
+        SchemaMismatch: another version of compatgate wrote the database.
+        Unavailable: the database does not answer, or its file was deleted.
+    """
+    if not make:
+        refuse_missing(named)
+    database = Database.open(named)
+    try:
+        tables.prepare_schema(database, make=make)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def refuse_missing(named: str | None) -> None:
+    """Refuse an SQLite file that is missing or empty.
+
+    Args:
+        named: as of `resolve_url`.
+
+    Raises:
+        NotFound: it is.
+        Unavailable: the file was deleted.
+    """
+    url = resolve_url(named)
+    if url.drivername != "sqlite":
+        return
+    path = Path(str(url.database))
+    with suppress(OSError):
+        if path.stat().st_size:
+            return
+    refuse_lost_file(str(path))
+    what = "is empty" if path.exists() else "does not exist"
+    hint = "create it with compatgate db upgrade, serve, matrix import or token create"
+    raise NotFound(f"{path} {what}", field="database", value=named, hint=hint)
+
+
+class Upgrade(Struct, frozen=True):
+    """The upgrade of a schema.
+
+    Attributes:
+        before: schema version; None: the database was empty.
+        after: schema version.
+        copy: the SQLite file as it was; None: the database was empty, or is not SQLite.
+    """
+
+    database: str
+    before: str | None
+    after: str | None
+    copy: str | None
+
+    @property
+    def sentence(self) -> str:
+        """Return the upgrade as a line for people."""
+        if self.before == self.after:
+            return f"{self.database}: already at {self.after}"
+        kept = f"; the database before the upgrade is in {self.copy}" if self.copy else ""
+        return f"{self.database}: schema {self.before or 'empty'} -> {self.after}{kept}"
+
+
+def upgrade_schema(database: Database) -> Upgrade:
+    """Migrate a database to the schema of this program; copy an SQLite file first.
+
+    Nobody writes between copy and migration. If the migration fails, nothing has changed, and the
+    copy is removed.
+
+    Raises:
+        SchemaMismatch: a newer program wrote the database.
+        Unavailable: the disk has no room for the copy, or the database does not answer.
+    """
+    copy = None
+    try:
+        with database.writing() as session:
+            before = tables.version_of(session)
+            tables.refuse_newer(database.shown, before)
+            if before and before != tables.EXPECTED_VERSION and database.is_sqlite:
+                copy = _copy_file(database, before)
+            after = tables.migrate_within(session)
+    except BaseException:
+        if copy is not None:
+            with suppress(OSError):
+                os.unlink(copy)
+        raise
+    return Upgrade(database.shown, before, after, copy)
+
+
+def prepare_to_serve(database: Database) -> Upgrade | None:
+    """Migrate an SQLite file, or check the schema of another database.
+
+    An SQLite file belongs to one installation. A PostgreSQL database may serve several replicas; an
+    operator decides when its schema changes.
+
+    Returns:
+        The upgrade; None: the schema is that of this program.
+
+    Raises:
+        SchemaMismatch: a newer program wrote the database, or an operator must upgrade it.
+        Unavailable: as of `upgrade_schema`.
+    """
+    if database.is_sqlite and tables.current_version(database) != tables.EXPECTED_VERSION:
+        return upgrade_schema(database)
+    tables.prepare_schema(database)
+    return None
+
+
+def _copy_file(database: Database, version: str) -> str:
+    """Copy an SQLite file in use, and return the path; a copy of the same version is replaced.
+
+    Raises:
+        Unavailable: its disk has no room, or the copy cannot be written.
+    """
+    path = str(database.url.database)
+    copy, part = f"{path}.schema-{version}", f"{path}.schema-{version}.part"
+    try:
+        with closing(sqlite3.connect(path)) as source:
+            _require_room(source, copy)
+            keep_private(part)
+            with closing(sqlite3.connect(part)) as target:
+                source.backup(target)
+        os.replace(part, copy)
+        sync_folder(Path(copy).parent)
+    except (OSError, sqlite3.Error) as error:
+        raise unavailable(database, error) from error
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+    return copy
+
+
+def _require_room(source: sqlite3.Connection, copy: str) -> None:
+    pages, size = (source.execute(f"PRAGMA page_{n}").fetchone()[0] for n in ("count", "size"))
+    needed, disk = pages * size + COPY_RESERVE, os.statvfs(Path(copy).parent)
+    if disk.f_bavail * disk.f_frsize < needed:
+        raise Unavailable(
+            f"no room for {copy}, the copy before the upgrade: it needs {needed / 2**20:.0f} MiB",
+            field="database",
+            hint="free space, or move the database to a larger disk; nothing was changed",
+        )
