@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 
 if TYPE_CHECKING:
     from compatgate.kit.cli.parser import Parser
@@ -271,7 +271,7 @@ def _encodable(text: str) -> str:
 def _report_unexpected(error: Exception) -> int:
     if _is_debugging():
         raise error
-    text = " ".join(str(error).split()) or "no message"
+    text = quote_error(error)
     print(
         f"error: unexpected {type(error).__name__}: {_encodable(text)} "
         "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",

@@ -36,7 +36,7 @@ from compatgate.discovery.sbom.interface import (
     read_json,
     read_xml,
 )
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 _CYCLONEDX_XML = re.compile(
     r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S
@@ -134,7 +134,7 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
             raise ValueError(f"{unknown or sorted(rest)} in the stack")
     except (msgspec.DecodeError, ValueError) as error:
         raise BadInput(
-            f"has a malformed property: {error}", field=f"{name}: {STACK_PROPERTY}"
+            f"has a malformed property: {quote_error(error)}", field=f"{name}: {STACK_PROPERTY}"
         ) from None
     return rest
 
@@ -162,7 +162,7 @@ def _cyclonedx_bill(title: str, deserialise: Any, name: str, *, listed: bool | N
     except BadInput:
         raise
     except Exception as error:  # the library raises errors of many types for malformed documents
-        problem = f"is not a CycloneDX document: {type(error).__name__}: {str(error)[:200]}"
+        problem = f"is not a CycloneDX document: {type(error).__name__}: {quote_error(error)}"
         raise BadInput(problem, field=name) from None
     if len(parts) > MAX_PARTS:
         raise BadInput(f"has more than {MAX_PARTS} components", field=name)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.performance import sha256
-from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
 from compatgate.kit.database.sqlite import WriterTurn
@@ -355,7 +355,7 @@ def _read_verdict(key: str, body: str, field: str) -> _Statement:
     try:
         found = msgspec.json.decode(body, type=_Statement)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BadInput(f"is not a verdict: {error}", field=place) from None
+        raise BadInput(f"is not a verdict: {quote_error(error)}", field=place) from None
     if found.id != key:
         raise BadInput("does not match the id of the verdict", field=place, value=found.id)
     return found

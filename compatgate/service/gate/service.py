@@ -21,7 +21,7 @@ import msgspec
 from compatgate.core.evaluate import format_moment
 from compatgate.core.facts import Facts
 from compatgate.core.rule import Finding, Verdict
-from compatgate.errors import CompatgateError, Unavailable
+from compatgate.errors import CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
@@ -492,7 +492,7 @@ class _ReadinessCheck:
         except CompatgateError as error:
             self.error = error
         except Exception as error:
-            self.error = Unavailable(f"the gate cannot decide: {error}")
+            self.error = Unavailable(f"the gate cannot decide: {quote_error(error)}")
         self.ended = time.monotonic()
         self.over.set()
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compatgate import __version__
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.service.recovery.checks import Check, failed, guarded
 
@@ -81,7 +81,9 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
         ):
             found: Any = secure.getpeercert()
     except ssl.SSLCertVerificationError as error:
-        what = f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
+        what = (
+            f"the certificate of {host}:{port} is not trusted: {quote_error(error.verify_message)}"
+        )
         fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
         yield Check("server TLS", "fail", what, fix)
         return
@@ -132,7 +134,7 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
     try:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = quote_error(error)
         hint = "check the address, and that the server runs"
         raise Unavailable(f"{url} does not answer: {reason}", hint=hint) from None
     try:
