@@ -163,9 +163,9 @@ def _run(argv: list[str]) -> int:
         print(_overview())
         return 0
     if name in ("-V", "--version"):
-        from compatgate import __version__
+        from compatgate import version
 
-        print(f"{PROG} {__version__}")
+        print(f"{PROG} {version()}")
         return 0
     if name not in COMMANDS:
         return _usage(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.errors import BadInput, quote_error
 from compatgate.service.web.metric_table import SPECS
 
@@ -58,5 +58,5 @@ class WorkerCollector:
         yield from (hosts, done)
         yield SPECS["worker_queue_answered_timestamp_seconds"].gauge(state.polled)
         build = SPECS["build_info"].gauge()
-        build.add_metric([__version__], 1)
+        build.add_metric([version()], 1)
         yield build

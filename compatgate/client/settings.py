@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.client.request import PREFIX, Request
 from compatgate.errors import BadInput, quote_error
 
@@ -119,7 +119,7 @@ def make_settings(
         _token(token or environment.get(TOKEN) or None),
         _seconds(timeout_s),
         Retries(retries) if isinstance(retries, int) else retries,
-        " ".join(part for part in (user_agent, f"compatgate/{__version__}") if part),
+        " ".join(part for part in (user_agent, f"compatgate/{version()}") if part),
     )
 
 

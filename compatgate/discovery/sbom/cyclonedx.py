@@ -21,7 +21,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
 from compatgate.core.stack_values import SPECIAL_KEYS
 from compatgate.core.vocabulary import NEEDS_URL
@@ -213,9 +213,7 @@ def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
         "version": 1,
         "metadata": {
             "tools": {
-                "components": [
-                    {"type": "application", "name": "compatgate", "version": __version__}
-                ]
+                "components": [{"type": "application", "name": "compatgate", "version": version()}]
             },
             # With a suffix, a folder "torch" does not become a component when the document is read.
             "component": {

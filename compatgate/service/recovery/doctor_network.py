@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.service.recovery.checks import Check, failed, guarded
@@ -128,7 +128,7 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
     import_httpx()
     import httpx
 
-    headers = {"User-Agent": f"compatgate/{__version__}"}
+    headers = {"User-Agent": f"compatgate/{version()}"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     try:
