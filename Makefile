@@ -12,7 +12,7 @@ PYTEST  := $(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/pyth
 LOCKED  := --quiet --no-deps --require-hashes --only-binary :all: --requirement
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary lock clean
+.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary lock newest clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
@@ -76,6 +76,9 @@ lock:  ## uv.lock and requirements-dev.txt, from pyproject.toml; UPGRADE=--upgra
 	$(BIN)/uv lock --quiet $(UPGRADE)
 	$(BIN)/uv export --quiet --frozen --no-emit-project --no-header --no-annotate --output-file requirements-dev.txt
 
+newest: $(VENV)/.installed  ## tests with the newest of everything in .venv-newest; prints what differs from the lock, and what fails
+	UV=$(BIN)/uv $(PYTHON) scripts/newest.py $(TESTS)
+
 # by uv, in a third of the time that pip takes; by pip where uv cannot be had
 $(VENV)/.installed: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -87,4 +90,4 @@ $(VENV)/.installed: pyproject.toml requirements-dev.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-newest $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
