@@ -79,7 +79,7 @@ lock:  ## uv.lock and requirements-dev.txt, from pyproject.toml; UPGRADE=--upgra
 newest: $(VENV)/.installed  ## tests with the newest of everything in .venv-newest; prints what differs from the lock, and what fails
 	UV=$(BIN)/uv $(PYTHON) scripts/newest.py $(TESTS)
 
-# by uv, in a third of the time that pip takes; by pip where uv cannot be had
+# by uv, in a fifth of the time that pip takes; by pip where uv cannot be had
 $(VENV)/.installed: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt | $(BIN)/python -m pip install $(LOCKED) /dev/stdin \
