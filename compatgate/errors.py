@@ -5,13 +5,47 @@ The command line, the REST API (RFC 9457 problem+json) and the UI render the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 _MAX_SHOWN = 60
 """Longest value, in characters, that a sentence repeats."""
+_MAX_QUOTED = 300
+_NAMED_KEY = re.compile(r"field `([^`]+)`")
+"""How msgspec names a key that is missing or unknown."""
 _VERBS = ("is ", "does not ", "must ", "cannot be ", "has ", "names ", "holds ", "belongs ")
 """Verbs whose subject is the value."""
+
+
+def quote_error(error: object) -> str:
+    """Return the words of a library or of the system, for the end of a message.
+
+    Another release words the same error differently: say first what is wrong and which field, and
+    let no test compare these words.
+
+    Args:
+        error: of another library, or the words that it holds.
+    """
+    if isinstance(error, CompatgateError):
+        return str(error)
+    words = " ".join(str(getattr(error, "strerror", None) or error).split())
+    return words.replace("`", "'")[:_MAX_QUOTED] or type(error).__name__
+
+
+def locate_error(error: Exception) -> tuple[str, str]:
+    """Return the field and the words of an error of msgspec, which ends with the path."""
+    words, _, path = str(error).partition(" - at `$")
+    field = path.rstrip("`").replace("[...]", "[0]")
+    if key := _NAMED_KEY.search(words):
+        field += f".{key[1]}"
+    return field.strip("."), quote_error(words)
+
+
+def explain_form(error: Exception, whole: str = "") -> str:
+    """Return the message for an error of msgspec: the field, or the whole, has the wrong form."""
+    field, words = locate_error(error)
+    return f"{field or whole} has the wrong form: {words}".strip()
 
 
 class CompatgateError(Exception):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from compatgate.documents import validation
 from compatgate.documents.sources import DocumentProblem, Problems, Source
 from compatgate.documents.text import RawDocument
-from compatgate.errors import BadInput, ManyProblems, NotFound
+from compatgate.errors import BadInput, ManyProblems, NotFound, explain_form, quote_error
 
 T = TypeVar("T")
 _MAX_BYTES = 1 << 20
@@ -40,7 +40,9 @@ def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
     try:
         return msgspec.convert(raw.value, shape), raw
     except msgspec.ValidationError as error:
-        found = list(validation.explain_mistakes(raw, kind)) or [raw.problem((), str(error))]
+        found = list(validation.explain_mistakes(raw, kind)) or [
+            raw.problem((), explain_form(error, "the document"))
+        ]
         raise make_file_error(path, found) from None
 
 
@@ -65,7 +67,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise _syntax_error(path, f"not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(path, str(error)) from None
+        raise _syntax_error(path, quote_error(error)) from None
     except RecursionError:
         raise _syntax_error(path, "nested too deeply") from None
 
@@ -105,7 +107,7 @@ class Record(Struct, frozen=True):
         except msgspec.ValidationError as error:
             raw = RawDocument(self.file, self.body)
             for found in list(validation.explain_mistakes(raw, kind)) or [
-                raw.problem((), str(error))
+                raw.problem((), explain_form(error, "the document"))
             ]:
                 problems.add(self._here(found))
             return None

@@ -19,7 +19,7 @@ import msgspec
 from compatgate.catalog import build, sources
 from compatgate.catalog.sources import file_digest
 from compatgate.core.performance import combine_digests
-from compatgate.errors import CatalogError, CompatgateError
+from compatgate.errors import CatalogError, CompatgateError, quote_error
 
 SCHEMA = 1
 """Version of the compiled format; other versions are not read."""
@@ -78,7 +78,7 @@ def compile_table(
         raise error.at(build.table(name).source) from error
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise CatalogError(
-            f"cannot be read into its table: {type(error).__name__} {error}",
+            f"cannot be read into its table: {type(error).__name__} {quote_error(error)}",
             field=build.table(name).source,
             hint="run: compatgate facts verify",
         ) from error

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from compatgate.catalog import sources
 from compatgate.core.facts.records import Record
-from compatgate.errors import CatalogError
+from compatgate.errors import CatalogError, quote_error
 
 SCHEMA = "packages"
 VERSION = "facts/packages/v1"
@@ -57,7 +57,9 @@ def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Recor
         found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
-        raise CatalogError(str(error), field=path, value=path) from None
+        raise CatalogError(
+            f"holds no records: {quote_error(error)}", field=path, value=path
+        ) from None
 
 
 def _document(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from compatgate import resources
 from compatgate.core.performance import sha256
-from compatgate.errors import CatalogError
+from compatgate.errors import CatalogError, quote_error
 
 SUFFIX = ".yaml"
 FOLDERS = {"frameworks": "framework", "packages": "packages"}
@@ -138,7 +138,9 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
         raise CatalogError(
-            f"not YAML: {getattr(error, 'problem', None) or error}", field=where, value=path
+            f"not YAML: {quote_error(getattr(error, 'problem', None) or error)}",
+            field=where,
+            value=path,
         ) from error
     if not isinstance(document, dict):
         hint = "start the file with schema: facts/NAME/v1"
@@ -291,5 +293,12 @@ def _reason(error: Any) -> str:
         return f"{error.instance!r} is a number in YAML; quote the text (12.10 becomes 12.1)"
     if wanted and error.validator in ("pattern", "type"):
         return f"{error.instance!r} is not {wanted}"
-    message: str = error.message
-    return message if len(message) < 200 else f"{message[:200]}..."
+    if error.validator == "required":
+        absent = (repr(name) for name in error.validator_value if name not in error.instance)
+        return f"{next((name for name in absent if name in error.message), 'a key')} is missing"
+    if error.validator == "additionalProperties":
+        known = error.schema.get("properties", ())
+        return f"unknown key {', '.join(repr(k) for k in error.instance if k not in known)}"
+    if error.validator == "type":
+        return f"{error.instance!r} is not of the type {error.validator_value}"
+    return f"has the wrong form: {quote_error(error.message)}"

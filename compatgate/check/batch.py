@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
             body = decode(line)
         except DECODE_ERRORS as error:
             hint = 'one JSON object per line, like {"pool": {...}, "stack": {...}}'
-            raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
+            raise BadInput(f"the line is not JSON: {quote_error(error)}", hint=hint) from None
         if not isinstance(body, dict):
             raise BadInput("must be a JSON object", value=body)
         verdict = decider.decide([body])

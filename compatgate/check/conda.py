@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compatgate.check.project import ProjectFile, read_project_text, select_parts
-from compatgate.check.resolver import Pins, Resolved, shorten_words
+from compatgate.check.resolver import Pins, Resolved
 from compatgate.core.components import COMPONENTS
 from compatgate.core.matrix import parse_constraint
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.release import install_hint
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class CondaEnvironment:
         try:
             return str(self._rattler.MatchSpec(spec).version or "")
         except Exception as error:
-            what = f"is not a conda dependency: {error}"
+            what = f"is not a conda dependency: {quote_error(error)}"
             raise BadInput(what, field=self._path, value=spec) from None
 
     def _bound(self, part: str, name: str, wanted: str) -> str:
@@ -184,7 +184,7 @@ class CondaEnvironment:
         try:
             records = self._run(ask())
         except rattler.exceptions.SolverError as error:
-            return Resolved(b"", shorten_words(str(error)))
+            return Resolved(b"", quote_error(error))
         return Resolved(self._write(records).encode())
 
     def _write(self, records: Sequence[Any]) -> str:
@@ -226,7 +226,7 @@ class CondaEnvironment:
         try:
             return asyncio.run(asked)
         except (exceptions.FetchRepoDataError, exceptions.GatewayError) as error:
-            what = f"a channel cannot be read: {shorten_words(str(error))}"
+            what = f"a channel cannot be read: {quote_error(error)}"
             raise Unavailable(what, field="--channel", value=", ".join(self._channels)) from None
 
 

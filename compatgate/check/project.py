@@ -13,7 +13,7 @@ from msgspec import Struct
 from compatgate.core.components import find_component
 from compatgate.core.matrix import parse_constraint
 from compatgate.core.stack import canonical_key
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -167,7 +167,7 @@ def _read_requirement(text: str, path: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        what = f"{text!r} is not a requirement: {str(error).splitlines()[0]}"
+        what = f"{text!r} is not a requirement: {quote_error(error)}"
         raise BadInput(what, field="--in", value=path, hint="for example torch>=2.6") from None
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.rule import OUTCOME_RANK, FindingOutcome, Outcome
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 
 
 class _Fix(Struct):
@@ -77,7 +77,7 @@ def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
     try:
         msgspec.convert(answer, _Verdict)
     except msgspec.ValidationError as error:
-        problem = f"the answer of the gate is not a verdict: {error}"
+        problem = f"the answer of the gate is not a verdict: {quote_error(error)}"
         raise Unavailable(
             problem, field=server, hint="check that the URL belongs to a gate"
         ) from None

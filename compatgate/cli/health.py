@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import health_report
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
@@ -150,7 +150,10 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
             return read_log(stream, facts.xid, driver, facts.error_signatures)
     except OSError as error:
         raise BadInput(
-            f"cannot read '{path}'", field="--dmesg", value=path, hint=error.strerror or str(error)
+            f"cannot read '{path}'",
+            field="--dmesg",
+            value=path,
+            hint=quote_error(error),
         ) from None
 
 

@@ -6,7 +6,7 @@ import socket
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 
 if TYPE_CHECKING:
     import argparse
@@ -175,7 +175,7 @@ def _read_records(path: str | None) -> Iterable[Record]:
             with open(path, "rb") as stream:
                 found = list(reader.read(stream))
     except OSError as error:
-        hint = error.strerror or str(error)
+        hint = quote_error(error)
         raise BadInput(f"cannot read '{path}'", field="--dmesg", value=path, hint=hint) from None
     if not reader.seen:
         raise Unavailable("the log is empty; nothing was reported", field="--dmesg")

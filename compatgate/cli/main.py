@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 
 if TYPE_CHECKING:
     from compatgate.kit.cli.parser import Parser
@@ -162,9 +162,9 @@ def _run(argv: list[str]) -> int:
         print(_overview())
         return 0
     if name in ("-V", "--version"):
-        from compatgate import __version__
+        from compatgate import version
 
-        print(f"{PROG} {__version__}")
+        print(f"{PROG} {version()}")
         return 0
     if name not in COMMANDS:
         return _usage(name)
@@ -258,7 +258,7 @@ def _encodable(text: str) -> str:
 def _report_unexpected(error: Exception) -> int:
     if _is_debugging():
         raise error
-    text = " ".join(str(error).split()) or "no message"
+    text = quote_error(error)
     print(
         f"error: unexpected {type(error).__name__}: {_encodable(text)} "
         "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",

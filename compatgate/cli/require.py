@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, explain_form, quote_error
 from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
@@ -113,7 +113,10 @@ def _lines(path: str) -> Iterator[bytes]:
             yield from file
     except OSError as error:
         raise BadInput(
-            f"cannot read '{path}'", field="--batch", value=path, hint=error.strerror or str(error)
+            f"cannot read '{path}'",
+            field="--batch",
+            value=path,
+            hint=quote_error(error),
         ) from error
 
 
@@ -128,7 +131,7 @@ def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
         try:
             question = decode(line)
         except ValueError as error:  # errors of msgspec, and of invalid UTF-8
-            yield {"error": f"malformed line: {error}"}
+            yield {"error": f"malformed line: {explain_form(error, 'it')}"}
             continue
         try:
             yield _result(question.answer(impl))

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 if TYPE_CHECKING:
     import argparse
@@ -108,7 +108,7 @@ def _check_network(text: str) -> str:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        what = f"{text!r} is not a network: {error}"
+        what = f"{text!r} is not a network: {quote_error(error)}"
         raise BadInput(what, field="--trusted-proxy", value=text, hint=hint) from None
     if network.prefixlen == 0:
         what = "every client could then state its own address"

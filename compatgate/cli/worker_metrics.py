@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from compatgate import __version__
-from compatgate.errors import BadInput
+from compatgate import version
+from compatgate.errors import BadInput, quote_error
 from compatgate.service.web.metric_table import SPECS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def serve_metrics(worker: Worker, host: str, port: int) -> int:
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        what = f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        what = f"cannot listen on {host}, port {port}: {quote_error(error)}"
         raise BadInput(what, field="--metrics-port") from None
     logging.info("metrics are at http://%s:%d/metrics", host, server.server_port)
     return server.server_port
@@ -58,5 +58,5 @@ class WorkerCollector:
         yield from (hosts, done)
         yield SPECS["worker_queue_answered_timestamp_seconds"].gauge(state.polled)
         build = SPECS["build_info"].gauge()
-        build.add_metric([__version__], 1)
+        build.add_metric([version()], 1)
         yield build

@@ -16,7 +16,14 @@ from msgspec import Struct, inspect
 from compatgate import errors
 from compatgate.client.request import Request
 from compatgate.documents.sources import DocumentProblem
-from compatgate.errors import BadInput, CompatgateError, ManyProblems, RequestTooLarge, Unavailable
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    ManyProblems,
+    RequestTooLarge,
+    Unavailable,
+    quote_error,
+)
 from compatgate.strict_json import DECODE_ERRORS
 
 A = TypeVar("A")
@@ -108,7 +115,7 @@ def read(request: Request[A], received: RawResponse, base: str, *, token: bool) 
 def _unreadable_answer(error: Exception, base: str) -> Unavailable:
     """Return the error for an unreadable response."""
     if isinstance(error, msgspec.ValidationError):
-        problem = f"the client does not understand the gate's answer: {error}"
+        problem = f"the client does not understand the gate's answer: {quote_error(error)}"
         return Unavailable(
             problem, field=base, hint="if the gate is newer than this client, update compatgate"
         )

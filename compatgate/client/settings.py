@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.client.request import PREFIX, Request
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 SERVER = "COMPATGATE_SERVER"
 TOKEN = "COMPATGATE_TOKEN"  # noqa: S105 - the name of a variable
@@ -119,7 +119,7 @@ def make_settings(
         _token(token or environment.get(TOKEN) or None),
         _seconds(timeout_s),
         Retries(retries) if isinstance(retries, int) else retries,
-        " ".join(part for part in (user_agent, f"compatgate/{__version__}") if part),
+        " ".join(part for part in (user_agent, f"compatgate/{version()}") if part),
     )
 
 
@@ -167,7 +167,7 @@ def tls(base: str, verify: Verify) -> ssl.SSLContext | bool:
             return ssl.create_default_context(capath=place)
         return ssl.create_default_context(cafile=place)
     except OSError as error:
-        problem = f"cannot read the authorities in {place}: {error.strerror or error}"
+        problem = f"cannot read the authorities in {place}: {quote_error(error)}"
         raise BadInput(problem, field="verify", value=place, hint="a file in PEM form") from None
 
 

@@ -22,6 +22,7 @@ from compatgate.errors import (
     RegistryTimeout,
     RequestTooLarge,
     Unavailable,
+    quote_error,
 )
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -95,7 +96,7 @@ def make_http_client(
     try:
         return kind(verify=context, transport=transport, follow_redirects=False)
     except (ImportError, ValueError) as error:
-        raise BadInput(f"the proxy cannot be used: {error}", field="proxy") from None
+        raise BadInput(f"the proxy cannot be used: {quote_error(error)}", field="proxy") from None
 
 
 @contextmanager
@@ -111,17 +112,19 @@ def translate_errors(base: str) -> Iterator[None]:
     except httpx.HTTPError as error:
         raise _translate_error(error, base) from None
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise BadInput(f"the request cannot be sent: {error}", field=base) from None
+        raise BadInput(f"the request cannot be sent: {quote_error(error)}", field=base) from None
     except httpx.StreamError as error:
-        raise Unavailable(f"the gate does not answer: {error}", field=base, hint=_HINT) from None
+        raise Unavailable(
+            f"the gate does not answer: {quote_error(error)}", field=base, hint=_HINT
+        ) from None
 
 
 def _translate_error(error: httpx.HTTPError, base: str) -> BadInput | Unavailable:
     if isinstance(error, httpx.TimeoutException):
         return RegistryTimeout("the gate does not answer: timed out", field=base, hint=_HINT)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        return BadInput(f"the request cannot be sent: {error}", field=base)
-    reason = str(error) or type(error).__name__
+        return BadInput(f"the request cannot be sent: {quote_error(error)}", field=base)
+    reason = quote_error(error)
     return Unavailable(f"the gate does not answer: {reason}", field=base, hint=_HINT)
 
 

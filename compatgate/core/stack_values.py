@@ -24,7 +24,7 @@ from compatgate.core.components import (
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.needs import parse_needs
 from compatgate.core.versions import Version, parse_version
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, locate_error
 
 if TYPE_CHECKING:
     from compatgate.core.facts.records import Record
@@ -196,8 +196,7 @@ def _read_record(name: str, value: Any) -> Record:
     try:
         record = convert({"wheel": "", **value, "package": name, "version": ""}, Record)
     except ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        at = where.strip("`").removeprefix("$.")
+        at, what = locate_error(error)
         field = f"{field}.{at}" if at else field
         raise BadInput(f"is not a record: {what}", field=field, hint=_RECORD_HINT) from None
     check_count(len(record.libraries), MAX_LIBRARIES, "libraries", f"{field}.libraries")

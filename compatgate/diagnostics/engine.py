@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable, quote_error
 
 TIMEOUT_S = 60
 """Timeout of the engine in seconds."""
@@ -149,7 +149,7 @@ def _translate_errors(reference: str) -> Iterator[None]:
 
 
 def _no_answer_error(error: Exception) -> Unavailable:
-    why = getattr(error, "explanation", None) or str(error)
+    why = quote_error(getattr(error, "explanation", None) or error)
     return Unavailable(
         f"the container engine does not answer: {' '.join(str(why).split())[:300]}",
         field=_FIELD,

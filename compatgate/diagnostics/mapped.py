@@ -35,7 +35,7 @@ from compatgate.discovery.local import LARGEST_METADATA, find_in_file, read_name
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.wheels.names import is_library
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, quote_error
 
 _MAX_LINKS = 40
 
@@ -283,7 +283,7 @@ class Reader:
         try:
             return nccl_version(self._reach(file))
         except (OSError, BadInput) as error:
-            self.notes.append(f"{json_text(file.path)} cannot be read: {error}")
+            self.notes.append(f"{json_text(file.path)} cannot be read: {quote_error(error)}")
             return None
 
     def _add_code(self, file: MappedFile, owner: str, found: Findings) -> None:

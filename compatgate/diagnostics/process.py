@@ -34,7 +34,7 @@ from compatgate.discovery.probe import (
     local_pools,
     probe_gpus,
 )
-from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
 _LARGEST_ENVIRON = 4 * 1024 * 1024
 
@@ -109,7 +109,9 @@ def _translate_errors(pid: int) -> Iterator[None]:
     except CompatgateError:
         raise
     except OSError as error:
-        raise BadInput(f"process {pid} cannot be read: {error}", field=field, value=pid) from None
+        raise BadInput(
+            f"process {pid} cannot be read: {quote_error(error)}", field=field, value=pid
+        ) from None
 
 
 def _start_time(folder: str) -> str:

@@ -41,7 +41,7 @@ from compatgate.discovery.wheels.archive import ZIP_ERRORS
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.discovery.wheels.members import describe_code_file, read_open_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
-from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
 
 def inspect_path(
@@ -71,7 +71,7 @@ def find_in_path(
     except FileNotFoundError:
         raise NotFound("the file or folder does not exist", field=path) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot be read: {error}", field=path) from None
+        raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
     if stat.S_ISDIR(mode):
         return find_in_folder(path, known, facts)
     if not stat.S_ISREG(mode):
@@ -171,9 +171,11 @@ def _wheel_errors(path: str) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise BadInput(f"is not a wheel, or a damaged one: {error}", field=path) from None
+        raise BadInput(
+            f"is not a wheel, or a damaged one: {quote_error(error)}", field=path
+        ) from None
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
+        raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
 
 
 MAX_FILES = 1_000_000

@@ -32,7 +32,7 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 LARGEST = 512 * 1024 * 1024
 """Bytes of the largest accepted file; 5,000 nodes with their images are 150 MB of JSON."""
@@ -107,7 +107,7 @@ def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
         except msgspec.ValidationError:
             return tuple(_parse_document(msgspec.json.decode(text), origin))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"is not JSON: {error}", field=origin, hint=_HINT) from None
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=origin, hint=_HINT) from None
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
@@ -136,7 +136,7 @@ def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
         for document in load_plain_yaml(text):
             yield from _parse_document(document, origin)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = " ".join(str(error).split())[:200]
+        where = quote_error(error)
         raise BadInput(f"is neither YAML nor labels: {where}", field=origin, hint=_HINT) from None
 
 
@@ -175,7 +175,9 @@ def _parse_document(document: Any, origin: str) -> Iterator[Node]:
         try:
             yield from _nodes(msgspec.convert(document, _Object, strict=False), origin)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise BadInput(f"is not a node: {error}", field=origin, hint=_HINT) from None
+            raise BadInput(
+                f"is not a node: {quote_error(error)}", field=origin, hint=_HINT
+            ) from None
         return
     labels = document.get("labels", document)
     if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):

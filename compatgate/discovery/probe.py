@@ -43,7 +43,7 @@ from compatgate.discovery.tegra import (
     parse_board,
     read_board,
 )
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 SCHEMA = "probe/v1"
@@ -159,7 +159,7 @@ def _run_nvidia_smi(notes: list[str]) -> Report | None:
             except FileNotFoundError:
                 continue
             except (OSError, subprocess.TimeoutExpired) as error:
-                notes.append(f"{command} did not answer: {error}")
+                notes.append(f"{command} did not answer: {quote_error(error)}")
                 return None
             outputs.append((result.stdout + result.stderr).decode("utf-8", "replace"))
             break
@@ -250,7 +250,7 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     try:
         document = msgspec.json.decode(text)
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not JSON: {error}", field=origin) from None
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=origin) from None
     hint = "write it with compatgate probe --format json"
     if not isinstance(document, Mapping) or document.get("compatgate") != SCHEMA:
         raise BadInput(f"is not a probe document ({SCHEMA})", field=origin, hint=hint)

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.performance import near_names
-from compatgate.errors import BadInput, ManyProblems
+from compatgate.errors import BadInput, ManyProblems, quote_error
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_SIZE = 256 * 1024 * 1024
@@ -71,7 +71,7 @@ def _read_file(path: Path) -> Source:
         with path.open("rb") as stream:
             return Source(str(path), _decode(str(path), stream.read(MAX_FILE_SIZE + 1)))
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path}: {reason}", field="file", value=str(path)) from None
 
 

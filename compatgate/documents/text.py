@@ -17,6 +17,7 @@ from yaml.events import CollectionEndEvent, CollectionStartEvent, StreamEndEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from compatgate.documents.sources import DocumentProblem, FieldPath, Problems, Source
+from compatgate.errors import quote_error
 
 _FREE_VISITS = 100_000
 _TAG = "tag:yaml.org,2002:"
@@ -108,12 +109,14 @@ def read_nodes(
         what = " ".join(filter(None, (error.context, error.problem)))
         line = mark.line + 1 if mark else None
         reader.report(
-            line, f"not valid YAML: {what}", hint=_explain_syntax_error(source.text, error)
+            line,
+            f"not valid YAML: {quote_error(what)}",
+            hint=_explain_syntax_error(source.text, error),
         )
     except yaml.reader.ReaderError as error:
         reader.report(*_describe_character(source.text, error))
     except yaml.YAMLError as error:
-        reader.report(None, f"not valid YAML: {error}")
+        reader.report(None, f"not valid YAML: {quote_error(error)}")
     except TextTooComplexError as error:
         reader.report(error.line, error.problem)
     except TooManyMistakesError:

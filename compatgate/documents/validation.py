@@ -27,7 +27,7 @@ from compatgate.documents.sources import (
 )
 from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, make_explicit
 from compatgate.documents.text import RawDocument, read_nodes
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, explain_form, quote_error
 from compatgate.resources import matrix_dir
 
 ParsedDocuments = Sequence[tuple[RawDocument, Document]]
@@ -196,7 +196,7 @@ def _convert_document(
         before, known = len(problems), {problem.field for problem in found}
         problems.extend(p for p in explain_mistakes(raw, kind) if p.field not in known)
         if len(problems) == before and not found:
-            problems.add(raw.problem((), str(error)))
+            problems.add(raw.problem((), explain_form(error, "the document")))
         return []
 
 
@@ -295,7 +295,8 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
     known = list(error.schema.get("properties", ())) if isinstance(error.schema, dict) else []
     match error.validator:
         case "required":
-            missing = error.message.split("'")[1]
+            absent = (name for name in wanted if name not in value)
+            missing = next((name for name in absent if f"'{name}'" in error.message), "a key")
             yield raw.problem(path, f"{missing} is missing", hint=_required_hint(wanted))
         case "additionalProperties":
             for key in (k for k in value if k not in known):
@@ -323,7 +324,9 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "maxLength":
             yield raw.problem(path, f"is longer than {wanted} characters")
         case _:
-            yield raw.problem(path, error.message, value=value)
+            yield raw.problem(
+                path, f"has the wrong form: {quote_error(error.message)}", value=value
+            )
 
 
 def _explain_pattern(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProblem:

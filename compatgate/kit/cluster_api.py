@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError
+from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError, quote_error
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
     RETRY_HINT,
@@ -179,7 +179,7 @@ def _translate_errors() -> Iterator[None]:
     except refused as error:
         raise _refusal(error) from error
     except (HTTPError, OSError, EOFError, *DECODE_ERRORS) as error:
-        what = " ".join(str(error).split()) or type(error).__name__
+        what = quote_error(error)
         hint = "check that its API server runs and is reachable from here"
         raise ServerBusy(f"the cluster does not answer: {what}", hint=hint) from error
 
@@ -204,7 +204,9 @@ def _refusal(error: Any) -> CompatgateError:
             )
             return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
         case 0:
-            return CompatgateError(f"the cluster's certificate is not trusted: {error.reason}")
+            return CompatgateError(
+                f"the cluster's certificate is not trusted: {quote_error(error.reason)}"
+            )
         case status if status in RETRY_HINT:
             return busy_error(f"the cluster failed: {what}", error)
         case status if status < 500:

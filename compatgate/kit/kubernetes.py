@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
+from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound, quote_error
 from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -67,7 +67,7 @@ def api_client(
                 persist_config=False,
             )
     except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-        raise refused(" ".join(str(error).split())) from None
+        raise refused(quote_error(error)) from None
     # What is tried again, and for how long, is decided in `retry_request`.
     configuration.retries = Retry(total=0, respect_retry_after_header=False)
     if connections is not None:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -64,7 +64,7 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        what = f"cannot use the state folder {folder}: {error.strerror or error}"
+        what = f"cannot use the state folder {folder}: {quote_error(error)}"
         hint = f"name another with {OPTION}, or in {ENVIRONMENT}"
         if given or os.environ.get(ENVIRONMENT):
             raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None

@@ -74,12 +74,12 @@ def _start(service: str) -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from compatgate import __version__
+    from compatgate import version
 
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: service}
-    _provider = TracerProvider(resource=Resource.create({SERVICE_VERSION: __version__, **named}))
+    _provider = TracerProvider(resource=Resource.create({SERVICE_VERSION: version(), **named}))
     _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    _tracer = _provider.get_tracer("compatgate", __version__)
+    _tracer = _provider.get_tracer("compatgate", version())
 
 
 def stop() -> None:

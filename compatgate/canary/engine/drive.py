@@ -51,7 +51,7 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
-from compatgate.errors import CompatgateError, InfrastructureError, Unavailable
+from compatgate.errors import CompatgateError, InfrastructureError, Unavailable, quote_error
 from compatgate.kit import tracing
 
 _log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def drive(
         _end_run(
             lease,
             context,
-            Conclusion("error", f"unexpected error: {type(error).__name__}: {error}"),
+            Conclusion("error", f"unexpected error: {type(error).__name__}: {quote_error(error)}"),
         )
     return not failed
 

@@ -21,7 +21,14 @@ from msgspec import Struct
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Workload
 from compatgate.discovery.registry.image_spec import parse_reference
-from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound, Unavailable
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    InfrastructureError,
+    NotFound,
+    Unavailable,
+    quote_error,
+)
 
 Progress = Callable[[str, float | None], None]
 """Callback with the current activity and, if known, its progress from 0 to 1."""
@@ -347,4 +354,4 @@ def find_innermost_cause(error: BaseException) -> str:
     while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
         seen.add(id(inner))
         error = inner
-    return " ".join(str(error).split()) or type(error).__name__
+    return quote_error(error)

@@ -23,7 +23,7 @@ from compatgate.canary.health.records import CLOCK_ORDER, Record, RecordReader, 
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 
 KMSG = "/dev/kmsg"
 _RECORD = 1 << 14
@@ -83,7 +83,7 @@ def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[lis
         try:
             records = [record for line in lines() for record in reader.feed(line)]
         except OSError as error:
-            tried.append(f"{name}: {error.strerror or error}")
+            tried.append(f"{name}: {quote_error(error)}")
             continue
         if reader.seen:
             return records, name
@@ -125,7 +125,7 @@ class KernelLog:
             for _ in _read_output((*_JOURNAL, "-n", "1")):
                 self._journal = True
         except OSError as error:
-            reason += f"; journalctl -k: {error.strerror or error}"
+            reason += f"; journalctl -k: {quote_error(error)}"
         if not self._journal:
             self.problem = f"new kernel messages cannot be read ({reason})"
 
@@ -139,7 +139,7 @@ class KernelLog:
                 for line in _read_output((*_JOURNAL, f"--since=@{self._since:.6f}")):
                     collect_errors(self._reader.feed(line), self._errors)
         except OSError as error:
-            self.problem = f"new kernel messages cannot be read ({error.strerror or error})"
+            self.problem = f"new kernel messages cannot be read ({quote_error(error)})"
         return self._errors.events()
 
     def _overwritten(self) -> None:

@@ -10,6 +10,7 @@ from xml.parsers import expat
 
 from compatgate.canary.health.gpu_errors import parse_device
 from compatgate.canary.health.snapshot import Gpu, Process, Snapshot
+from compatgate.errors import quote_error
 
 PROGRAM = "nvidia-smi"
 _PATIENCE_S = 30
@@ -54,7 +55,7 @@ def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
     except subprocess.TimeoutExpired:
         return SmiAnswer(None, f"{program} did not answer in {_PATIENCE_S} s")
     except OSError as error:
-        return SmiAnswer(None, f"{program}: {error.strerror or error}")
+        return SmiAnswer(None, f"{program}: {quote_error(error)}")
     text = done.stdout[:_LONGEST_TEXT].decode("utf-8", "replace")
     found = parse_smi(text)
     if found is not None and found.gpus:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.run import Report
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 PartOutcome = Literal["passed", "failed", "inconclusive"]
 MAX_BYTES = 8 << 20
@@ -211,7 +211,7 @@ def parse_json(text: str, path: str = "") -> Node:
         return Node(msgspec.json.decode(text), path)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(
-            f"is not JSON: {error}", field=path or "file", value=text[:_SHOWN].strip()
+            f"is not JSON: {quote_error(error)}", field=path or "file", value=text[:_SHOWN].strip()
         ) from None
 
 

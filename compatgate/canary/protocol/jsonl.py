@@ -21,7 +21,7 @@ from compatgate.canary.run import Check, Conditions, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.components import COMPONENTS, find_component
 from compatgate.core.versions import parse_version
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, explain_form, quote_error
 
 MAX_LINE = 1 << 20
 """Maximum bytes of a line; the rest of a longer one is skipped."""
@@ -302,18 +302,18 @@ def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     meant = is_protocol_like(content)
     try:
         body = msgspec.json.decode(content)
-    except UnicodeDecodeError:
-        reason = "not UTF-8"
     except RecursionError:
         reason = "nested too deeply"
-    except msgspec.MsgspecError as error:
-        reason = str(error).removeprefix("JSON is malformed: ")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = f"not JSON: {quote_error(error)}"
         if re.search(rb"\b(NaN|-?Infinity)\b", content):
             reason = "NaN and Infinity are not JSON"
         elif line.too_long:
             reason = f"longer than {MAX_LINE} bytes"
         elif not line.complete:
             reason = "the line is cut off"
+        elif content.decode(errors="replace").encode() != content:
+            reason = "not UTF-8"
     else:
         return body if isinstance(body, dict) and "type" in body else None
     if meant:
@@ -345,7 +345,7 @@ def read_conditions(value: object, values: int) -> Conditions:
     try:
         found = msgspec.convert(value, Conditions)
     except msgspec.ValidationError as error:
-        raise BrokenLine(f"conditions: {error}") from None
+        raise BrokenLine(f"conditions: {explain_form(error)}") from None
     for name in ("sm_mhz", "watts", "celsius", "limits"):
         if len(getattr(found, name)) not in (0, values):
             raise BrokenLine(f"conditions.{name} must have one entry for each of {values} values")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.baseline import Baseline, RunValues, SampleSource
@@ -112,7 +112,7 @@ class ExportedBaseline(_Strict, frozen=True):
 
 def make_head_line(exported_at: str) -> dict[str, Any]:
     """Return the first line, as plain data."""
-    return {"type": "baselines", "compatgate": __version__, "exported_at": exported_at}
+    return {"type": "baselines", "compatgate": version(), "exported_at": exported_at}
 
 
 def make_baseline_line(baseline: Baseline, *, approved_by: str, approved_at: str) -> dict[str, Any]:

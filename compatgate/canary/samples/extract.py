@@ -9,7 +9,7 @@ from datetime import UTC
 import msgspec
 from msgspec import Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.canary import protocol
 from compatgate.canary.engine.baseline_judge import (
     NO_GPU_SKU,
@@ -222,7 +222,7 @@ def _make_sample(
         measured_at=measured_at,
         executor=result.origin.executor,
         development=result.origin.development,
-        compatgate=__version__,
+        compatgate=version(),
         run=run,
         step=result.name,
         note=note,

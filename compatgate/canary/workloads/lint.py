@@ -27,7 +27,7 @@ from compatgate.canary.workloads.library import find_contents
 from compatgate.canary.workloads.manifest import MANIFEST, read_suites, read_workload
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Problems, Source, read_paths
-from compatgate.errors import CompatgateError, ManyProblems
+from compatgate.errors import CompatgateError, ManyProblems, quote_error
 
 Severity = Literal["error", "warning"]
 LintMessage = tuple[Severity, str]
@@ -144,9 +144,9 @@ def _find_compile_error(file: PackedFile) -> str:
     try:
         compile(file.content, file.path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
+        return f"line {error.lineno} is not Python: {quote_error(error.msg)}"
     except ValueError as error:
-        return str(error)
+        return f"is not Python: {quote_error(error)}"
     return ""
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.check.formats import ci, text
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.rule import Rule
@@ -74,8 +74,8 @@ def _verdict(verdict: Json) -> dict[str, Any]:
 def _driver() -> dict[str, Any]:
     driver = {
         "name": "compatgate",
-        "version": __version__,
-        "semanticVersion": __version__,
+        "version": version(),
+        "semanticVersion": version().replace(".dev", "-dev."),
         "rules": [_rule(rule) for rule in RULES],
     }
     return {**driver, "informationUri": home} if (home := docs_link()) else driver

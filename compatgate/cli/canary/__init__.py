@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
@@ -250,7 +250,7 @@ def _content(side: str, path: str) -> bytes:
             f"cannot read '{path}'",
             field=side.upper(),
             value=path,
-            hint=error.strerror or str(error),
+            hint=quote_error(error),
         ) from None
 
 

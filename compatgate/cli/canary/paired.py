@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -134,7 +134,10 @@ def _read(path: str, field: str) -> PairedFile:
             return read_pairs(file.read(MAX_BYTES + 1), source=path)
     except OSError as error:
         raise BadInput(
-            f"cannot read '{path}'", field=field, value=path, hint=error.strerror or str(error)
+            f"cannot read '{path}'",
+            field=field,
+            value=path,
+            hint=quote_error(error),
         ) from None
 
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from compatgate.discovery.gpucode.source import Source, damaged_error
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -181,7 +181,9 @@ def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
     except Exception as error:
         if getattr(view, "missed", False):
             raise _NoSectionHeaders from None
-        raise damaged_error(name, base, f"its ELF header cannot be read ({error})") from None
+        raise damaged_error(
+            name, base, f"its ELF header cannot be read ({quote_error(error)})"
+        ) from None
 
 
 def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
@@ -200,7 +202,7 @@ def _call_elftools(
     except Exception as error:
         if view.missed:
             raise _NoSectionHeaders from None
-        what = f"its section headers cannot be read ({error or type(error).__name__})"
+        what = f"its section headers cannot be read ({quote_error(error)})"
         raise damaged_error(source.name, base, what) from None
 
 

@@ -25,7 +25,7 @@ from msgspec import Struct
 from compatgate.discovery.image.tar import ByteFeed, Member
 from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, quote_error
 
 
 class Layer(Struct, frozen=True):
@@ -267,7 +267,7 @@ def _gunzip(source: ByteReader) -> Iterator[bytes]:
                 data = member.unused_data if member.eof else member.unconsumed_tail
         yield member.flush()
     except zlib.error as error:
-        raise damaged_error(f"a layer's gzip data are damaged: {error}") from None
+        raise damaged_error(f"a layer's gzip data are damaged: {quote_error(error)}") from None
     if not member.eof:
         raise damaged_error("a layer's gzip data end early")
 
@@ -285,10 +285,10 @@ def _unzstd(source: ByteReader, window: int) -> Iterator[bytes]:
             while piece := reader.read(PIECE):
                 yield piece
     except zstandard.ZstdError as error:
-        if "too much memory" in str(error).lower():
+        if "too much memory" in quote_error(error).lower():
             what = f"a layer is compressed with a zstd window larger than {window} bytes"
             raise too_large_error(what) from None
-        raise damaged_error(f"a layer's zstd data are damaged: {error}") from None
+        raise damaged_error(f"a layer's zstd data are damaged: {quote_error(error)}") from None
 
 
 _WHITEOUT = ".wh."

@@ -34,7 +34,7 @@ from compatgate.discovery.signals import Signals
 from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.discovery.wheels.stream_windows import MissedBytes
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
 _MAX_NOTES = 200
@@ -334,7 +334,9 @@ class LayerScan:
                 kind, content, origin, self._signals, self._check
             )
         except ValueError as error:
-            self.seen.note(f"the package database {origin} was not read: {error}; {_LIBRARY_HELP}")
+            self.seen.note(
+                f"the package database {origin} was not read: {quote_error(error)}; {_LIBRARY_HELP}"
+            )
         else:
             self.seen.add(WitnessKind.PACKAGE, found)
             for sentence in left:

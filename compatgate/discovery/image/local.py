@@ -45,7 +45,7 @@ from compatgate.discovery.registry.image_spec import (
 )
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
-from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 LAYOUT, LAYOUT_ARCHIVE, SAVED = "oci", "oci-archive", "docker-archive"
@@ -146,7 +146,7 @@ def _file_errors(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise NotFound("the file or folder does not exist", field=path) from None
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
+        raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
     except CompatgateError as error:
         if error.field == "image":
             error.field = path

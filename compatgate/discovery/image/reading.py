@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.discovery import cache
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.discovery.registry.image_spec import Platform
@@ -147,7 +147,7 @@ class ReadingCache:
     def _common(self) -> dict[str, Any]:
         """Return everything that determines a reading, except its digest and needs."""
         return {
-            "version": __version__,
+            "version": version(),
             "platform": str(self._platform),
             "signals": cache.entry_key("", self._signals),
             "layers": self._options.layers,

@@ -40,6 +40,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from compatgate.errors import quote_error
+
 _NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
 _STRING_TYPES = (6, 9)
 _MAX_HEADER_ENTRIES = 65536
@@ -118,7 +120,7 @@ def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes
     except (sqlite3.Error, MemoryError) as error:
         if failure:
             raise failure[0] from None
-        raise ValueError(str(error)) from None
+        raise ValueError(quote_error(error)) from None
     finally:
         connection.close()
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from compatgate.discovery.image.layer import Budget
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.registry.limits import damaged_error, too_large_error
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.release import install_hint
 
 MAGIC = b"hsqs"
@@ -252,7 +252,7 @@ class SquashFs:
             except BadInput:
                 raise
             except Exception as error:  # each library has its own errors, for damaged data alone
-                problem = f"a block of the SquashFS image is damaged: {str(error)[:200]}"
+                problem = f"a block of the SquashFS image is damaged: {quote_error(error)}"
                 raise damaged_error(problem) from None
         if len(data) > largest:
             raise damaged_error("a block of the SquashFS image is larger than its blocks")
@@ -377,4 +377,4 @@ def _guarded(decompress: Callable[[], bytes]) -> bytes:
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__module__ != "pyo3_runtime":
             raise
-        raise ValueError(str(error)) from None
+        raise ValueError(quote_error(error)) from None

@@ -28,7 +28,7 @@ from compatgate.discovery.registry.image_spec import (
 )
 from compatgate.discovery.registry.limits import damaged_error
 from compatgate.discovery.registry.transport import Response
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 _DEEPEST_INDEX = 4
@@ -282,4 +282,4 @@ def _decode(data: bytes, kind: type[_T], what: str) -> _T:
     try:
         return msgspec.json.decode(data, type=kind)
     except DECODE_ERRORS as error:
-        raise damaged_error(f"{what} cannot be read: {error}") from None
+        raise damaged_error(f"{what} cannot be read: {quote_error(error)}") from None

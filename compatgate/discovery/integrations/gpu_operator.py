@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.discovery.node_labels import load_plain_yaml
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 Body = dict[str, Any]
@@ -56,7 +56,9 @@ def _parse_json(text: str, origin: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not JSON: {error}", field=origin, hint=_OBJECTS_HINT) from None
+        raise BadInput(
+            f"is not JSON: {quote_error(error)}", field=origin, hint=_OBJECTS_HINT
+        ) from None
 
 
 def _parse_yaml(text: str, origin: str) -> list[Any]:
@@ -67,7 +69,7 @@ def _parse_yaml(text: str, origin: str) -> list[Any]:
     try:
         return load_plain_yaml(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = " ".join(str(error).split())[:200]
+        where = quote_error(error)
         raise BadInput(f"is not YAML: {where}", field=origin, hint=_OBJECTS_HINT) from None
 
 

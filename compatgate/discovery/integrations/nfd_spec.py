@@ -33,7 +33,7 @@ from compatgate.core.packages import GpuPackage, library_modes
 from compatgate.core.stack import Stack, complete_stack
 from compatgate.core.versions import format_parts
 from compatgate.discovery.integrations.gpu_operator import read_objects
-from compatgate.errors import BadInput, InconclusiveInput
+from compatgate.errors import BadInput, InconclusiveInput, quote_error
 from compatgate.resources import locate
 
 VERSION = "v1alpha1"
@@ -113,7 +113,7 @@ def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
     try:
         spec = msgspec.convert(_drop_empty_values(bodies[0]), Spec, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
-        problem = f"is not an image-compatibility spec: {error}"
+        problem = f"is not an image-compatibility spec: {quote_error(error)}"
         raise BadInput(problem, field=origin, hint=_HINT) from None
     if sum(len(one.rules) for one in spec.compatibilities) > MAX_RULES:
         raise BadInput(f"has more than {MAX_RULES} rules", field=origin)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from compatgate.errors import BadInput, InconclusiveInput
+from compatgate.errors import BadInput, InconclusiveInput, quote_error
 
 LARGEST_FILE = 32 * 1024 * 1024
 """In bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
@@ -91,9 +91,9 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        at = re.search(r"\(at line (\d+), column \d+\)", quote_error(error))
         field = f"{name}:{at[1]}" if at else name
-        problem = str(error)[: at.start() if at else None].strip()
+        problem = quote_error(error)[: at.start() if at else None].strip()
         raise BadInput(f"is not valid TOML: {problem[:200]}", field=field) from None
     except (RecursionError, ValueError):
         raise BadInput("is not valid TOML", field=name) from None
@@ -112,7 +112,7 @@ def read_yaml(text: str, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         field = f"{name}:{mark.line + 1}" if mark else name
-        problem = error.problem or error.context or "malformed"
+        problem = quote_error(error.problem or error.context or "malformed")
         raise BadInput(f"is not valid YAML: {problem}", field=field) from None
     except (yaml.YAMLError, RecursionError, ValueError, UnboundLocalError):
         raise BadInput("is not valid YAML", field=name) from None

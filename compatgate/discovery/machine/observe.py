@@ -19,7 +19,7 @@ from compatgate.discovery.machine.files import Root, is_container, observe_files
 from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 
 
 class ObservedMachine(Struct, frozen=True):
@@ -188,7 +188,7 @@ def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
         end = time.monotonic() + _RPM_SECONDS
         yield from ((*one, path) for one in rpm_packages(data, lambda: _check_time(end)))
     except (ValueError, TimeoutError, CompatgateError) as error:
-        notes.append(f"the package database {path} cannot be read: {error}")
+        notes.append(f"the package database {path} cannot be read: {quote_error(error)}")
 
 
 def _check_time(end: float) -> None:

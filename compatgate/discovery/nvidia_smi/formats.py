@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from compatgate.discovery.nvidia_smi.node_parts import read_part
 from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, parse_mib, read_value
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
@@ -43,7 +43,8 @@ def parse_xml(text: str) -> Report | None:
         parser.Parse(document, True)
     except expat.ExpatError as error:
         raise BadInput(
-            f"the XML of nvidia-smi is incomplete: {error}", hint="run nvidia-smi -q -x again"
+            f"the XML of nvidia-smi is incomplete: {quote_error(error)}",
+            hint="run nvidia-smi -q -x again",
         ) from None
     windows = any(model in ("WDDM", "TCC", "MCDM") for model in reader.models)
     return Report(

@@ -38,7 +38,7 @@ from compatgate.discovery.registry.image_spec import (
 from compatgate.discovery.registry.image_spec import Descriptor as Blob
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged_error
 from compatgate.discovery.registry.transport import Response, Transport
-from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable
+from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 DEADLINE_S = 60.0
@@ -252,7 +252,7 @@ def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except DECODE_ERRORS as error:
-        raise damaged_error(f"{what} cannot be read: {error}") from None
+        raise damaged_error(f"{what} cannot be read: {quote_error(error)}") from None
 
 
 def filter_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from compatgate.discovery.registry.image_spec import DOCKER_HUB, Reference, is_loopback
 from compatgate.discovery.registry.limits import Deadline
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 _HUB_KEY = "https://index.docker.io/v1/"
@@ -109,7 +109,7 @@ def _read_file(path: str) -> dict[str, Any] | None:
     try:
         document = msgspec.json.decode(data) if data.strip() else {}
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not JSON: {error}", field=path) from None
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=path) from None
     if not isinstance(document, dict):
         raise BadInput("is not an object", field=path)
     return document

@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, DamagedContent
+from compatgate.errors import BadInput, DamagedContent, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 DOCKER_HUB = "docker.io"
@@ -325,7 +325,9 @@ def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
         return msgspec.json.decode(data, type=kind)
     except DECODE_ERRORS as error:
-        raise DamagedContent(f"{what} cannot be read: {error}", field="image") from None
+        raise DamagedContent(
+            f"{what} cannot be read: {quote_error(error)}", field="image"
+        ) from None
 
 
 def _not_image_error(name: str, why: str) -> BadInput:

@@ -18,7 +18,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Timeout
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.discovery.registry.addresses import AddressGuard
 from compatgate.discovery.registry.image_spec import is_loopback
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
@@ -190,7 +190,7 @@ class Transport:
         address: str,
     ) -> Response:
         left = self.deadline.left
-        own = {"User-Agent": f"compatgate/{__version__}"}
+        own = {"User-Agent": f"compatgate/{version()}"}
         if address:
             own["Host"] = _host(url).rpartition("@")[2]
         raw = self._manager(url, proxy, pinned=bool(address)).request(

@@ -21,7 +21,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
 from compatgate.core.stack_values import SPECIAL_KEYS
 from compatgate.core.vocabulary import NEEDS_URL
@@ -36,7 +36,7 @@ from compatgate.discovery.sbom.interface import (
     read_json,
     read_xml,
 )
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 _CYCLONEDX_XML = re.compile(
     r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S
@@ -134,7 +134,7 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
             raise ValueError(f"{unknown or sorted(rest)} in the stack")
     except (msgspec.DecodeError, ValueError) as error:
         raise BadInput(
-            f"has a malformed property: {error}", field=f"{name}: {STACK_PROPERTY}"
+            f"has a malformed property: {quote_error(error)}", field=f"{name}: {STACK_PROPERTY}"
         ) from None
     return rest
 
@@ -162,7 +162,7 @@ def _cyclonedx_bill(title: str, deserialise: Any, name: str, *, listed: bool | N
     except BadInput:
         raise
     except Exception as error:  # the library raises errors of many types for malformed documents
-        problem = f"is not a CycloneDX document: {type(error).__name__}: {str(error)[:200]}"
+        problem = f"is not a CycloneDX document: {type(error).__name__}: {quote_error(error)}"
         raise BadInput(problem, field=name) from None
     if len(parts) > MAX_PARTS:
         raise BadInput(f"has more than {MAX_PARTS} components", field=name)
@@ -213,9 +213,7 @@ def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
         "version": 1,
         "metadata": {
             "tools": {
-                "components": [
-                    {"type": "application", "name": "compatgate", "version": __version__}
-                ]
+                "components": [{"type": "application", "name": "compatgate", "version": version()}]
             },
             # With a suffix, a folder "torch" does not become a component when the document is read.
             "component": {

@@ -16,7 +16,7 @@ from msgspec import Struct
 from compatgate.core.components import component_pattern
 from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.observations import Conflict, Observation
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -119,7 +119,7 @@ def read_json(text: str, name: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(text)
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not valid JSON: {error}", field=name) from None
+        raise BadInput(f"is not valid JSON: {quote_error(error)}", field=name) from None
     if not isinstance(document, dict):
         raise BadInput("must be a JSON object", field=name)
     check_depth(document, name)
@@ -160,7 +160,7 @@ def read_xml(text: str, name: str) -> Any:
         problem = "declares a document type or entities, which are not read"
         raise BadInput(problem, field=name) from None
     except (parser.ParseError, ValueError, LookupError, RecursionError) as error:
-        raise BadInput(f"is not valid XML: {error}", field=name) from None
+        raise BadInput(f"is not valid XML: {quote_error(error)}", field=name) from None
     level, depth = [root], 0
     while level:
         depth += 1

@@ -29,7 +29,7 @@ from compatgate.discovery.sbom.interface import (
     read_json,
     read_xml,
 )
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 _SPDX_JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
 _SPDX3 = re.compile(r'"@context"\s*:[^,]*spdx\.org/rdf/3')
@@ -221,10 +221,10 @@ def _spdx_bill(parse: Callable[[], Any], name: str) -> Bill:
         parts = tuple(map(_spdx_part, document.packages))
         version = str(document.creation_info.spdx_version).replace("-", " ")
     except error_class as error:
-        problem = f"is not an SPDX document: {'; '.join(error.get_messages())[:300]}"
+        problem = f"is not an SPDX document: {quote_error('; '.join(error.get_messages()))}"
         raise BadInput(problem, field=name) from None
     except Exception as error:  # the library raises errors of many types for malformed documents
-        problem = f"is not an SPDX document: {type(error).__name__}: {str(error)[:200]}"
+        problem = f"is not an SPDX document: {type(error).__name__}: {quote_error(error)}"
         raise BadInput(problem, field=name) from None
     if len(parts) > MAX_PARTS:
         raise BadInput(f"has more than {MAX_PARTS} packages", field=name)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from compatgate.discovery.wheels.byte_files import ByteFile
-from compatgate.errors import BadInput, DamagedContent
+from compatgate.errors import BadInput, DamagedContent, quote_error
 
 ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -262,9 +262,11 @@ def wheel_errors(label: str) -> Iterator[None]:
     try:
         yield
     except ZIP_ERRORS as error:
-        raise BadInput(f"is not a wheel, or a damaged one: {error}", field=label) from None
+        raise BadInput(
+            f"is not a wheel, or a damaged one: {quote_error(error)}", field=label
+        ) from None
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror or error}", field=label) from None
+        raise BadInput(f"cannot be read: {quote_error(error)}", field=label) from None
 
 
 def _in_dist_info(path: str, name: str) -> bool:

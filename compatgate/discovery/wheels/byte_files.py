@@ -17,7 +17,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from compatgate.discovery.registry.transport import CHUNK, Response, Transport
-from compatgate.errors import BadInput, CompatgateError, DamagedContent, NotFound, Unavailable
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    DamagedContent,
+    NotFound,
+    Unavailable,
+    quote_error,
+)
 
 HASHED_CHUNK = 256 * 1024
 LARGEST_READ = 64 * 1024 * 1024
@@ -104,7 +111,7 @@ class LocalFile(SeekableFile):
         except FileNotFoundError:
             raise NotFound("the file does not exist", field=path) from None
         except OSError as error:
-            raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
+            raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
         self.size = self._file.seek(0, SEEK_END)
 
     def read(self, size: int = -1, /) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,7 +97,7 @@ def write_output(path: str, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="--output", value=path) from None
 
 

@@ -29,7 +29,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit.database.failures import explain_failure
 from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private
 from compatgate.kit.database.wal import save_log
@@ -231,7 +231,9 @@ class Database:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise BadInput(f"the database cannot store this value: {reason}") from error
         except IntegrityError as error:
-            raise Conflict(f"the change conflicts with stored data: {error.orig}") from error
+            raise Conflict(
+                f"the change conflicts with stored data: {quote_error(error.orig)}"
+            ) from error
         except (DBAPIError, PoolTimeoutError, OSError) as error:
             found = unavailable(self, error)
             if writing and time.monotonic() - began > _LONG_SECONDS:
@@ -267,11 +269,11 @@ class Database:
 
 def unavailable(database: Database, error: BaseException) -> Unavailable:
     """Return the error for a database that does not answer, or answers with a refusal."""
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     database.on_error(refused=isinstance(error, ProgrammingError))
     failure = explain_failure(database, error)
+    words = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
     return Unavailable(
-        f"the database {database.shown} {failure.verb}: {lines[0] if lines else 'no reason'}",
+        f"the database {database.shown} {failure.verb}: {quote_error(words)}",
         field="database",
         hint=failure.hint,
     )
@@ -282,7 +284,7 @@ def _sqlite(url: URL, patience_s: int | None) -> Engine:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        what = f"cannot make the folder {folder}: {error.strerror or error}"
+        what = f"cannot make the folder {folder}: {quote_error(error)}"
         raise Unavailable(what, field="database", value=str(folder), hint=PLACE_HINT) from None
     engine = create_engine(
         url,

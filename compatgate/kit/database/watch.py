@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError, Unavailable
+from compatgate.errors import CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 
 CHECK_SECONDS = 0.25
@@ -163,7 +163,7 @@ class DatabaseWatch:
             except Exception as error:
                 if self._failure is None:
                     _log.exception("looking at the database failed")
-                self._conclude(f"looking at the database failed: {error}")
+                self._conclude(f"looking at the database failed: {quote_error(error)}")
             else:
                 self._conclude(None)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.http.direct import DIRECT, DirectApp, DirectExchange, encode_answer
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
             with open(path, "rb"):
                 pass
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = quote_error(error)
             raise BadInput(f"cannot read {path!r}: {reason}", field=field, value=path) from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -376,7 +376,7 @@ def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
         # A password is never asked for: nobody sits before a service.
         context.load_cert_chain(pair.certificate, pair.key, password=lambda: "")
     except (ssl.SSLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or str(error)
+        reason = getattr(error, "reason", None) or quote_error(error)
         what = f"{pair.certificate!r} and {pair.key!r} are not a certificate and its key: {reason}"
         hint = "PEM, the certificate first, then its chain; the key without a password"
         raise BadInput(what, field="--tls-cert", hint=hint) from None

@@ -20,7 +20,7 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, RequestTooLarge
+from compatgate.errors import BadInput, RequestTooLarge, locate_error, quote_error
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import UnsupportedMediaType
 from compatgate.strict_json import DuplicateKeyError, check_depth, decode_strict
@@ -116,7 +116,9 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     except DuplicateKeyError as error:
         raise BadInput(str(error), field=error.key, hint="state it once") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadInput("the body is not valid JSON", field="body", hint=str(error)) from None
+        raise BadInput(
+            "the body is not valid JSON", field="body", hint=quote_error(error)
+        ) from None
     if not isinstance(value, dict):
         raise BadInput("the body must be a JSON object", field="body")
     return value
@@ -137,13 +139,17 @@ def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | No
     for key in body:
         if key not in known:
             raise BadInput("unknown key", field=key, hint=suggest_name(key, known))
+    for needed in msgspec.structs.fields(kind):
+        if needed.required and needed.name not in body:
+            hint = (hints or {}).get(needed.name, "")
+            raise BadInput("is missing", field=needed.name, hint=hint)
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        field = path.strip("`.").replace("[...]", "[0]") or None
-        about = [text for name, text in (hints or {}).items() if name in (field or problem)]
-        raise BadInput(problem.replace("`", "'"), field=field, hint=" ".join(about)) from None
+        field, words = locate_error(error)
+        about = [text for name, text in (hints or {}).items() if name in field]
+        problem = f"has the wrong form: {words}"
+        raise BadInput(problem, field=field or "body", hint=" ".join(about)) from None
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -214,16 +220,16 @@ def _read(name: str, text: str, parameter: Parameter) -> Any:
         return msgspec.convert(text, parameter.kind, strict=False)
     except msgspec.ValidationError as error:
         problem = f"{text[:80]!r} is not valid here"
-        hint = expected_value(parameter.kind, str(error))
+        hint = expected_value(parameter.kind, error)
         raise BadInput(problem, field=name, value=text, hint=hint) from None
 
 
-def expected_value(kind: Any, message: str) -> str:
+def expected_value(kind: Any, error: msgspec.ValidationError) -> str:
     """Describe the values of a type: its choices if it has some, else msgspec's description."""
     choices = _choices(kind)
     if choices:
         return f"one of {', '.join(choices)}"
-    return message.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
+    return quote_error(error)
 
 
 def _choices(kind: Any) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 from compatgate.kit import clock
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import (
@@ -236,7 +236,7 @@ class DenialEvents:
         except CompatgateError as error:
             self._fail(error.detail, count)
         except Exception as error:  # of the client's library: the thread goes on
-            self._fail(f"{type(error).__name__}: {error}", count)
+            self._fail(f"{type(error).__name__}: {quote_error(error)}", count)
 
     def _create(self, denial: Denial, count: int, uid: str) -> _Written:
         name = event_name(denial.subject.name)

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.resources import matrix_dir
 
 _LARGEST = 1024 * 1024
@@ -303,7 +303,7 @@ def _read(path: str) -> KindsFile:
         with Path(path).open("rb") as stream:
             raw = stream.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field="--kinds", value=path) from None
     if len(raw) > _LARGEST:
         raise BadInput("is too large for a kinds file", field="--kinds", value=path)
@@ -320,6 +320,7 @@ def parse_kinds(raw: bytes, origin: str) -> KindsFile:
         document: Any = yaml.safe_load(raw)
         return msgspec.convert(document if document is not None else {}, KindsFile)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        said = " ".join(str(error).replace("`", "'").split())[:300]
         hint = f"write it in the form of {matrix_dir() / 'kubernetes' / 'kinds.yaml'}"
-        raise BadInput(f"{origin}: {said}", field="--kinds", hint=hint) from None
+        raise BadInput(
+            f"{origin} cannot be read: {quote_error(error)}", field="--kinds", hint=hint
+        ) from None

@@ -17,7 +17,7 @@ from msgspec import Struct
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import incomplete
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.service.admission.questions import STACK_ANNOTATION, Question
@@ -139,7 +139,7 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
     except BadInput as error:
         return find_uid(raw), error
     except (*DECODE_ERRORS, ValueError) as error:
-        return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
+        return find_uid(raw), BadInput(f"the body is not JSON: {quote_error(error)}", field="body")
     request = read_mapping(document.get("request"))
     uid = read_text(request.get("uid"))
     hint = "send request.uid, as the API server does"

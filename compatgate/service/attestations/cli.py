@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.parser import add_server, server_of
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def read_key_file(path: str, option: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
     if len(data) > _LARGEST:
         raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)

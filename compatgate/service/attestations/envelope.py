@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from compatgate.core.evaluate import format_moment
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, quote_error
 from compatgate.release import install_hint
 from compatgate.service.attestations.statement import (
     PAYLOAD_TYPE,
@@ -84,7 +84,7 @@ def read_json(data: bytes, field: str) -> Any:
             data.decode("utf-8"), object_pairs_hook=build_object, parse_constant=_constant
         )
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "nested too deeply" if isinstance(error, RecursionError) else quote_error(error)
         raise BadInput(f"is ambiguous JSON: {reason}", field=field) from None
 
 
@@ -199,7 +199,7 @@ def _read(document: Any) -> Envelope:
     try:
         return Envelope.from_dict(document)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = quote_error(error)
         raise BadInput(f"is not a DSSE envelope: {reason}", field=FIELD) from None
 
 
@@ -277,7 +277,7 @@ def _statement(payload: bytes) -> _Statement:
     try:
         found = msgspec.convert(read_json(payload, "payload"), _Statement)
     except (BadInput, msgspec.ValidationError) as error:
-        what = error.problem if isinstance(error, BadInput) else str(error)
+        what = error.problem if isinstance(error, BadInput) else quote_error(error)
         raise VerificationFailed(
             "malformed-statement", f"the payload is not a statement: {what}"
         ) from None
@@ -299,7 +299,7 @@ def _predicate(statement: _Statement) -> Predicate:
     try:
         return msgspec.convert(body, Predicate)
     except msgspec.ValidationError as error:
-        what = f"the predicate does not match {kind}: {error}"
+        what = f"the predicate does not match {kind}: {quote_error(error)}"
         raise VerificationFailed("malformed-statement", what) from None
 
 

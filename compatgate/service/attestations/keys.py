@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.service.attestations.envelope import check_library, read_json
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _read_private(path: str) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(_LARGEST)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field=_FIELD, value=path) from None
     if mode & _OTHERS_MODE:
         shown = stat.filemode(mode)
@@ -307,6 +307,10 @@ def _external_signer(
         try:
             return Signer.from_priv_key_uri(uri, keys[0], secret)
         except UnsupportedLibraryError as error:
-            raise Unavailable(f"{error}", field="signing", hint=EXTERNAL_SIGNERS[scheme]) from None
+            raise Unavailable(
+                f"cannot sign with this key: {quote_error(error)}",
+                field="signing",
+                hint=EXTERNAL_SIGNERS[scheme],
+            ) from None
 
     return make, keys[0]

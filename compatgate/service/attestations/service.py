@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError, Conflict, Unavailable
+from compatgate.errors import CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.service.attestations.keys import key_pem, key_set
 from compatgate.service.attestations.statement import (
     ANY_GATE,
@@ -175,6 +175,6 @@ class Attestations:
             raise
         except Exception as error:
             self._signer = None
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            reason = quote_error(error)
             hint = "check the gate's log, $PYKCS11LIB, credentials and network"
             raise Unavailable(f"the signing key cannot sign: {reason}", hint=hint) from error

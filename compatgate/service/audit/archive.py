@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.performance import sha256
-from compatgate.errors import BadInput, DamagedContent, Unavailable
+from compatgate.errors import BadInput, DamagedContent, Unavailable, quote_error
 from compatgate.kit.files import replacing, sync_folder
 from compatgate.service.gate.batches import FIRST_PREVIOUS, encode_values, hash_batch
 
@@ -144,7 +144,7 @@ def write_archive(path: Path, head: ArchiveHead, lines: Iterator[Line]) -> str:
         sync_folder(path.parent)  # rows are removed because the file is there
     except OSError as error:
         raise Unavailable(
-            f"cannot write {path}: {error.strerror or error}",
+            f"cannot write {path}: {quote_error(error)}",
             field="--to",
             value=str(path),
             hint="name a writable folder with enough space; nothing was removed",
@@ -215,10 +215,12 @@ def _read_lines(path: Path, take: Callable[[bytes], None]) -> str:
                 pass
             return digesting.digest.hexdigest()
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path}: {reason}", value=str(path), hint=_HINT) from None
     except ZstdError as error:
-        raise DamagedContent(f"{path} is damaged: {error}", value=str(path), hint=_HINT) from None
+        raise DamagedContent(
+            f"{path} is damaged: {quote_error(error)}", value=str(path), hint=_HINT
+        ) from None
 
 
 class _DigestingReader:
@@ -266,7 +268,7 @@ class _Reading:
         except msgspec.MsgspecError as error:
             if self.head is None:
                 return
-            self._tell(f"line {self._number}: {error}")
+            self._tell(f"line {self._number}: {quote_error(error)}")
 
     def _begin(self, head: ArchiveHead) -> None:
         if head.archive != FORMAT:

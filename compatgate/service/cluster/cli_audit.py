@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 from compatgate.kit.cli.options import add_format, read_interval, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
@@ -139,10 +139,9 @@ class _Previews:
         try:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
         except ValidationError as error:
-            what = str(error).replace("`", "'")
             hint = "use a gate of the same version as this program"
             raise Unavailable(
-                f"the gate's answer has an unexpected form: {what}", hint=hint
+                f"the gate's answer has an unexpected form: {quote_error(error)}", hint=hint
             ) from None
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.service.cluster.cli import add_name, check_name
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def _read_bundle(path: str) -> str:
         with Path(path).open("rb") as stream:
             raw = stream.read(_LARGEST_BUNDLE + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field="--ca", value=path) from None
     if _CERTIFICATE_BEGIN not in raw or len(raw) > _LARGEST_BUNDLE or b"PRIVATE KEY" in raw:
         hint = "certificates in PEM, and no private key"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission.kinds import shipped_kinds
@@ -89,7 +89,7 @@ def parse_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
     try:
         document = msgspec.json.decode(raw)
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not JSON: {error}", field=origin, hint=hint) from None
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=origin, hint=hint) from None
     whole = read_mapping(document)
     listed = read_list(whole.get("items")) if "items" in whole else [whole]
     found = [node for item in listed if (node := node_of(read_mapping(item)))]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import httpx
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_list, read_mapping, read_text
 
@@ -127,9 +127,9 @@ def _why_not(webhook: Webhook) -> str:
             f"{webhook.url}/readyz", verify=context, timeout=_TIMEOUT_S, trust_env=False
         )
     except (ssl.SSLError, ValueError) as error:
-        return f"the authority of the webhook (caBundle) cannot be read: {error}"
+        return f"the authority of the webhook (caBundle) cannot be read: {quote_error(error)}"
     except httpx.HTTPError as error:
-        return str(error) or type(error).__name__
+        return quote_error(error)
     return "" if answer.status_code == httpx.codes.OK else f"/readyz answers {answer.status_code}"
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError, Forbidden, Unavailable
+from compatgate.errors import CompatgateError, Forbidden, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.files import PRIVATE_MODE, replacing
 from compatgate.service.far.log import Central
@@ -157,7 +157,7 @@ class BundleStore:
             with replacing(self.options.folder / _NAME, PRIVATE_MODE) as file:
                 file.write(content)
         except OSError as error:
-            what = f"cannot write {self.options.folder / _NAME}: {error.strerror or error}"
+            what = f"cannot write {self.options.folder / _NAME}: {quote_error(error)}"
             raise Unavailable(what, field="--state") from None
         return name
 
@@ -199,7 +199,7 @@ class BundleStore:
         try:
             descriptor = os.open(self.options.folder / _LOCK, flags, PRIVATE_MODE)
         except OSError as error:
-            what = f"cannot write {self.options.folder}: {error.strerror or error}"
+            what = f"cannot write {self.options.folder}: {quote_error(error)}"
             raise Unavailable(what, field="--state") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -320,7 +320,7 @@ class BundleKeeper:
             return False
         except Exception as error:
             _log.exception("the poll for a bundle failed")
-            self._failed(f"the poll failed: {error}")
+            self._failed(f"the poll failed: {quote_error(error)}")
             return False
         if self._failure is not None:
             _log.warning("the central gate confirms the bundle again")

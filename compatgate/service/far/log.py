@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.errors import CompatgateError, Conflict
+from compatgate.errors import Conflict, quote_error
 from compatgate.kit import clock
 from compatgate.service.far.schemas import MAX_BATCHES, name_caller
 from compatgate.service.gate.batch_store import Delivery, ForkedChain
@@ -274,4 +274,4 @@ def _estimate_size(delivery: Delivery) -> int:
 
 
 def _explain(error: Exception) -> str:
-    return error.detail if isinstance(error, CompatgateError) else str(error)
+    return quote_error(error)

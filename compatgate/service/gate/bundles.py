@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, quote_error
 from compatgate.kit import clock
 from compatgate.kit.cli.output import read_bytes
 from compatgate.kit.database.database import Database
@@ -346,7 +346,7 @@ def apply_bundle(
             with replacing(path, mode) as file:
                 file.write(new.content)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="--to", value=str(path)) from None
     return PulledBundle(present.version if present else None, new.version, changed)
 
@@ -360,7 +360,7 @@ def confirm_bundle(path: Path) -> None:
     try:
         path.touch()
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(
             f"cannot update the time of {path}: {reason}", field="--to", value=str(path)
         ) from None
@@ -375,6 +375,6 @@ def bundle_age(path: str) -> timedelta:
     try:
         confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
     return clock.now() - confirmed

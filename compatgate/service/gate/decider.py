@@ -19,7 +19,7 @@ from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
 from compatgate.core.rule import Basis, Finding, Verdict
 from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, quote_error
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -35,7 +35,7 @@ def encode_question(body: Mapping[str, Any]) -> bytes:
     try:
         return _encode_sorted(body)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise BadInput(f"the request is not JSON: {error}") from None
+        raise BadInput(f"the request is not JSON: {quote_error(error)}") from None
 
 
 def decode_question(question: bytes) -> Any:
@@ -49,7 +49,7 @@ def decode_question(question: bytes) -> Any:
     except DuplicateKeyError as error:
         raise BadInput(str(error), field=error.key, hint="state it once") from None
     except DECODE_ERRORS as error:
-        raise BadInput(f"the request is not JSON: {error}") from None
+        raise BadInput(f"the request is not JSON: {quote_error(error)}") from None
 
 
 class CompletedQuestion(NamedTuple):

@@ -33,7 +33,7 @@ from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.registry.image_spec import Reference, parse_reference
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.stated_stack import prefer_detected
-from compatgate.errors import BadInput, RegistryTimeout, Unavailable
+from compatgate.errors import BadInput, RegistryTimeout, Unavailable, quote_error
 from compatgate.kit import tracing
 from compatgate.service.gate.decider import CompletedQuestion, resolve_target
 from compatgate.service.gate.snapshot import Snapshot
@@ -119,7 +119,9 @@ def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6
             found.append(ip_network(item))
         except ValueError as error:
             hint = "like 10.20.0.0/16 or fd00::/8"
-            raise BadInput(f"not a network: {error}", field=field, value=item, hint=hint) from None
+            raise BadInput(
+                f"not a network: {quote_error(error)}", field=field, value=item, hint=hint
+            ) from None
     return tuple(dict.fromkeys(found))
 
 

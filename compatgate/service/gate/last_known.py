@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.files import replacing, sync_folder
 from compatgate.service.gate.snapshot import Payload, Snapshot, restore_snapshot
@@ -107,9 +107,9 @@ class SnapshotFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return self._ignored(f"cannot be read: {error.strerror or error}")
+            return self._ignored(f"cannot be read: {quote_error(error)}")
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            return self._ignored(f"is damaged: {error}")
+            return self._ignored(f"is damaged: {quote_error(error)}")
         if found.format != FORMAT:
             return self._ignored(f"has format {found.format}, expected {FORMAT}")
         if found.database != self._database:

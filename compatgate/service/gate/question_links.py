@@ -20,7 +20,7 @@ from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
 from compatgate.core.worded_question import is_exact, read_question
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.http.links import link
 from compatgate.service.matrix.pairs import Pair
 from compatgate.service.web.page import PageRequest
@@ -96,7 +96,9 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         except DuplicateKeyError as error:
             raise BadInput(str(error), field=f"stack.{error.key}", hint="state it once") from None
         except (*DECODE_ERRORS, UnicodeEncodeError) as error:
-            raise BadInput(f"is not JSON: {error}", field="stack", value=text) from None
+            raise BadInput(
+                f"is not JSON: {quote_error(error)}", field="stack", value=text
+            ) from None
         return found
 
     def with_component(self, name: str, value: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from compatgate.core.evaluate import assess
 from compatgate.core.stack import parse_stack
-from compatgate.errors import CompatgateError, Unavailable
+from compatgate.errors import CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
@@ -275,7 +275,7 @@ class _ReadinessCheck:
         except CompatgateError as error:
             self.error = error
         except Exception as error:
-            self.error = Unavailable(f"the gate cannot decide: {error}")
+            self.error = Unavailable(f"the gate cannot decide: {quote_error(error)}")
         self.ended = time.monotonic()
         self.over.set()
 

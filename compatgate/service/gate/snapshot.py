@@ -36,7 +36,7 @@ from compatgate.core.versions import parse_version
 from compatgate.documents.convert import pause_garbage_collection, to_entry, to_target, to_waiver
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
-from compatgate.errors import BadInput, NotFound, Unavailable
+from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -404,7 +404,7 @@ def load_bundle(path: str | Path) -> Bundle:
         with Path(path).open("rb") as stream:
             content = stream.read(LARGEST_BUNDLE + 1)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise _bundle_error(f"cannot read {path}: {reason}", path) from None
     if len(content) > LARGEST_BUNDLE:
         raise _bundle_error(f"{path} is larger than {LARGEST_BUNDLE} bytes", path)
@@ -420,7 +420,9 @@ def open_bundle(content: bytes, name: str) -> Bundle:
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
-        raise _bundle_error(f"{name} is not a bundle, or is truncated: {error}", name) from None
+        raise _bundle_error(
+            f"{name} is not a bundle, or is truncated: {quote_error(error)}", name
+        ) from None
     if envelope.payload_type != BUNDLE_TYPE:
         raise _bundle_error(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
     try:
@@ -445,7 +447,7 @@ def _read_payload(content: bytes, name: str) -> Payload:
             )
         return msgspec.json.decode(content, type=Payload)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
-        raise _bundle_error(f"{name} is not a valid bundle: {error}", name) from None
+        raise _bundle_error(f"{name} is not a valid bundle: {quote_error(error)}", name) from None
 
 
 class _PayloadFormat(Struct):

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from compatgate.core.performance import sha256
-from compatgate.errors import DamagedContent, Unavailable
+from compatgate.errors import DamagedContent, Unavailable, quote_error
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdDecompressor
@@ -59,7 +59,9 @@ def read_body(body: str, packed: bytes | None) -> str:
         found = _tools().decompressor(number).decompress(packed, max_output_size=_MAX_BYTES)
         return found.decode()
     except (ZstdError, UnicodeDecodeError) as error:
-        raise DamagedContent(f"a stored verdict is damaged: {error}", field="packed") from None
+        raise DamagedContent(
+            f"a stored verdict is damaged: {quote_error(error)}", field="packed"
+        ) from None
 
 
 def load_newest() -> None:
@@ -94,7 +96,7 @@ def load_dictionary(number: int) -> ZstdCompressionDict:
             content = file.read()
     except OSError as error:
         content = b""
-        problem = f"cannot be read: {error.strerror or error}"
+        problem = f"cannot be read: {quote_error(error)}"
     else:
         problem = "was changed: its digest does not match"
     if sha256(content) != DICTIONARIES[number]:

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Unauthorized, Unavailable
+from compatgate.errors import BadInput, Unauthorized, Unavailable, quote_error
 from compatgate.service.identity.schemas import SignInBody
 from compatgate.service.identity.settings import url_problem
 
@@ -121,7 +121,7 @@ def _post(http: httpx.Client, url: str, form: Mapping[str, str]) -> dict[str, An
     try:
         response = http.post(url, data=dict(form), headers={"Accept": "application/json"})
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        what = f"the issuer does not answer: {error or type(error).__name__}"
+        what = f"the issuer does not answer: {quote_error(error)}"
         raise Unavailable(what, field=url) from None
     try:
         if len(response.content) > _MAX_BYTES or response.status_code >= 500:
@@ -138,5 +138,5 @@ def _read(answer: Mapping[str, Any], kind: type[T], issuer: str) -> T:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        what = f"the issuer's answer cannot be used: {error}".replace("`", "'")
+        what = f"the issuer's answer cannot be used: {quote_error(error)}"
         raise Unavailable(what, field=issuer) from None

@@ -17,7 +17,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, KeySet, OKPKey, RSAKey, import_key
 
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 from compatgate.service.identity.settings import url_problem
 
 TIMEOUT_S = 5.0
@@ -145,7 +145,7 @@ class Issuer:
                     if len(body) > _MAX_BYTES:
                         raise self._away(f"answers with more than {_MAX_BYTES} bytes", url)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._away(f"does not answer: {error or type(error).__name__}", url) from None
+            raise self._away(f"does not answer: {quote_error(error)}", url) from None
         if response.status_code != 200:
             raise self._away(f"answers with status {response.status_code}", url)
         try:

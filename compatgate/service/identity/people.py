@@ -17,7 +17,7 @@ import httpx2
 from authlib.integrations.httpx_client import OAuth2Client, OAuthError
 from msgspec import Struct
 
-from compatgate.errors import Forbidden, Unauthorized, Unavailable
+from compatgate.errors import Forbidden, Unauthorized, Unavailable, quote_error
 from compatgate.service.identity.issuers import TIMEOUT_S, Issuer
 from compatgate.service.identity.rules import Person, access_of, claim, person_of
 from compatgate.service.identity.sessions import IdentitySessions, NewSession
@@ -181,7 +181,7 @@ class People:
                 said = (error.description or error.error or "")[:200]
                 raise Unauthorized(f"{self.settings.label} refused the code: {said}") from None
             except (httpx2.HTTPError, ValueError) as error:
-                what = f"{self.settings.label} does not answer: {error or type(error).__name__}"
+                what = f"{self.settings.label} does not answer: {quote_error(error)}"
                 raise Unavailable(what, field=url, hint="try again soon") from None
         return dict(found)
 

@@ -21,7 +21,7 @@ from compatgate.documents.sources import (
     suggest_name,
 )
 from compatgate.documents.text import RawDocument, read_nodes
-from compatgate.errors import BadInput, ManyProblems
+from compatgate.errors import BadInput, ManyProblems, locate_error, quote_error
 from compatgate.release import install_hint
 from compatgate.service.identity.settings import (
     OWNERS,
@@ -76,7 +76,7 @@ def _parse(source: Source, problems: Problems) -> RawDocument | None:
         try:
             return RawDocument(source.file, tomllib.loads(source.text))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            problems.add(DocumentProblem(f"not valid TOML: {error}", file=source.file))
+            problems.add(DocumentProblem(f"not valid TOML: {quote_error(error)}", file=source.file))
             return None
     documents = list(read_nodes(source, problems))
     if len(documents) > 1:
@@ -89,20 +89,17 @@ _PLACE = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 def _shape_problem(raw: RawDocument, error: msgspec.ValidationError) -> DocumentProblem:
     """Say which field has the wrong shape, and which names or values would be right."""
-    text, _, at = str(error).partition(" - at `$")
+    at, text = locate_error(error)
     place = tuple(
-        int(index) if index.isdigit() else (key or index)
-        for key, index in _PLACE.findall(at.rstrip("`"))
-        if index != "..."
+        int(index) if index.isdigit() else (key or index) for key, index in _PLACE.findall(at)
     )
     hint = ""
-    if unknown := re.search(r"unknown field `(.*)`", text):
-        known = _fields_at(place)
-        place = (*place, unknown[1])
-        text, hint = "unknown key", suggest_name(unknown[1], known)
-    elif "enum value" in text:
+    if "unknown field" in text:
+        known = _fields_at(place[:-1])
+        return raw.problem(place, "unknown key", hint=suggest_name(str(place[-1]), known))
+    if "enum value" in text:
         hint = f"one of {', '.join(SCOPES)}"
-    return raw.problem(place, text.replace("`", "'"), hint=hint)
+    return raw.problem(place, f"has the wrong form: {text}", hint=hint)
 
 
 def _fields_at(place: FieldPath) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from compatgate.errors import BadInput, NotFound, Unavailable
+from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
 from compatgate.service.admission.kinds import Kinds
 from compatgate.service.admission.questions import parse_exemptions
 from compatgate.service.admission.service import AdmissionOptions
@@ -81,7 +81,7 @@ class ServerSource:
             hint = "use a gate of this version, or --bundle"
             raise NotFound(error.problem, field=gate.base_url, hint=hint) from None
         except msgspec.ValidationError as error:
-            problem = f"the answer of the gate has an unexpected form: {error}".replace("`", "'")
+            problem = f"the answer of the gate has an unexpected form: {quote_error(error)}"
             hint = "check that the URL is a gate's"
             raise Unavailable(problem, field=gate.base_url, hint=hint) from None
         for result in answer.results:

@@ -14,7 +14,7 @@ from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, quote_error
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.files import replacing
 from compatgate.service.matrix.cli_files import find_revision
@@ -136,7 +136,7 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             count += _write(path, None, to_yaml([to_sorted_body(document)]))
     except OSError as error:
-        problem = f"cannot write: {error.strerror or error}"
+        problem = f"cannot write: {quote_error(error)}"
         raise BadInput(problem, field="--split", value=error.filename) from None
     print(f"{len(wanted)} documents, {count} files written")
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from compatgate.core.request import DriftKind
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.options import add_format, add_limit
 from compatgate.kit.cli.output import format_json_time, print_table
 from compatgate.kit.cli.terminal import strip_controls
@@ -217,7 +217,7 @@ def _read_report(path: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(read_text(path, "FILE"))
     except DECODE_ERRORS as error:
-        raise BadInput(f"is not JSON: {error}", field=path, hint=hint) from None
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=path, hint=hint) from None
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(nodes, list) or not nodes:
         raise BadInput("lists no nodes", field=path, hint=hint)

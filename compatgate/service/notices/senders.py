@@ -20,7 +20,7 @@ from msgspec import Struct
 from compatgate.discovery.registry.addresses import AddressGuard
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.service.gate.images import parse_networks
 from compatgate.service.notices.formats import Message, to_email, to_json, to_slack, to_teams
@@ -155,7 +155,7 @@ def send(
     except CompatgateError as error:
         return Attempt(False, scrub(error.detail, hidden))
     except (OSError, KeyError, ValueError) as error:
-        return Attempt(False, scrub(f"{type(error).__name__}: {error}", hidden))
+        return Attempt(False, scrub(f"{type(error).__name__}: {quote_error(error)}", hidden))
 
 
 def resolve_secret(text: str) -> str:
@@ -257,7 +257,9 @@ def _send_mail(message: Message, recipients: list[str], options: NoticeOptions) 
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         return Attempt(False, scrub(f"{error.smtp_code} {text}", [relay.password]))
     except smtplib.SMTPException as error:
-        return Attempt(False, scrub(f"{type(error).__name__}: {error}", [relay.password]))
+        return Attempt(
+            False, scrub(f"{type(error).__name__}: {quote_error(error)}", [relay.password])
+        )
     if refused:
         names = ", ".join(sorted(refused))
         return Attempt(True, scrub(f"accepted, but not for {names}", [relay.password]))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.notices import channels, outbox
@@ -143,7 +143,7 @@ class NoticeWorker:
                 self._tell(error.problem)
             except Exception as error:
                 pause = _AWAY_S
-                self._tell(f"{type(error).__name__}: {error}", trace=True)
+                self._tell(f"{type(error).__name__}: {quote_error(error)}", trace=True)
             self._ending.wait(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to spread replicas
 
     def _work(self) -> None:
@@ -163,8 +163,8 @@ class NoticeWorker:
         try:
             return self._sender.deliver(channel, message)
         except Exception as error:  # its lease ends, and it is sent again
-            self._tell(f"{type(error).__name__}: {error}")
-            return Attempt(False, str(error))
+            self._tell(f"{type(error).__name__}: {quote_error(error)}")
+            return Attempt(False, quote_error(error))
 
     def _tell(self, what: str, *, trace: bool = False) -> None:
         """Log why nothing is surveyed or sent, once for each reason."""

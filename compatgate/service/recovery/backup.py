@@ -21,7 +21,7 @@ from sqlalchemy import MetaData, Table, column, select, text
 from sqlalchemy import table as light_table
 from sqlalchemy.orm import Session
 
-from compatgate import __version__
+from compatgate import version as program_version
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
@@ -141,7 +141,7 @@ def _make_header(database: Database, session: Session) -> BackupHeader:
     ).one_or_none()
     return BackupHeader(
         format=FORMAT,
-        program=__version__,
+        program=program_version(),
         schema=version,
         made_at=iso(clock.now()),
         database="sqlite" if database.is_sqlite else "postgresql",

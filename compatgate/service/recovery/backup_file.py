@@ -16,7 +16,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 FORMAT = 1
@@ -263,7 +263,7 @@ def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
     except zstandard.ZstdError:
         raise _damaged(name, "is damaged or not a backup: it cannot be decompressed") from None
     except OSError as error:
-        raise _damaged(name, f"cannot be read: {error.strerror or error}") from None
+        raise _damaged(name, f"cannot be read: {quote_error(error)}") from None
     if rest:
         yield rest
 
@@ -272,7 +272,7 @@ def _decode(line: bytes, decode: Callable[[bytes], Any], name: str) -> Any:
     try:
         return decode(line)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
-        raise _damaged(name, f"is damaged: {error}") from None
+        raise _damaged(name, f"is damaged: {quote_error(error)}") from None
 
 
 def _from_json(value: Any, name: str) -> Any:
@@ -281,7 +281,7 @@ def _from_json(value: Any, name: str) -> Any:
     try:
         return msgspec.convert(value, _Binary).base64
     except msgspec.ValidationError as error:
-        raise _damaged(name, f"is damaged: {error}") from None
+        raise _damaged(name, f"is damaged: {quote_error(error)}") from None
 
 
 def _damaged(name: str, problem: str) -> DamagedBackup:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 
 State = Literal["ok", "warn", "fail", "skip"]
 
@@ -42,7 +42,7 @@ def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
         yield failed(name, error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        yield Check(name, "fail", f"{where}{error.strerror or error}")
+        yield Check(name, "fail", f"{where}{quote_error(error)}")
 
 
 def print_checks(checks: Sequence[Check], *, as_json: bool) -> int:

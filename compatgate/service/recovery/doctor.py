@@ -17,7 +17,7 @@ from msgspec import Struct
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.core.matrix import Entry
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
@@ -113,7 +113,7 @@ def _check_program() -> Iterator[Check]:
     python = ".".join(map(str, sys.version_info[:3]))
     installed = [name for name, module in EXTRAS.items() if find_spec(module) is not None]
     extras = f"extras {', '.join(installed)}" if installed else "no extras"
-    yield Check("program", "ok", f"compatgate {__version__}, Python {python}, {extras}")
+    yield Check("program", "ok", f"compatgate {version()}, Python {python}, {extras}")
 
 
 def _examine_database(subjects: Subjects) -> Iterator[Check]:

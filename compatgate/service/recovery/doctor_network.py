@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from compatgate import __version__
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate import version
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.release import install_hint
 from compatgate.service.recovery.checks import Check, failed, guarded
@@ -82,7 +82,9 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
         ):
             found: Any = secure.getpeercert()
     except ssl.SSLCertVerificationError as error:
-        what = f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
+        what = (
+            f"the certificate of {host}:{port} is not trusted: {quote_error(error.verify_message)}"
+        )
         fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
         yield Check("server TLS", "fail", what, fix)
         return
@@ -127,13 +129,13 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
     import_httpx()
     import httpx
 
-    headers = {"User-Agent": f"compatgate/{__version__}"}
+    headers = {"User-Agent": f"compatgate/{version()}"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     try:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = quote_error(error)
         hint = "check the address, and that the server runs"
         raise Unavailable(f"{url} does not answer: {reason}", hint=hint) from None
     try:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from sqlalchemy import inspect, text
 from sqlalchemy.orm import Session
 
-from compatgate.errors import BadInput, CompatgateError, Conflict, NotFound
+from compatgate.errors import BadInput, CompatgateError, Conflict, NotFound, quote_error
 from compatgate.kit import clock
 from compatgate.kit.cli.options import user_name
 from compatgate.kit.database import tables
@@ -127,7 +127,7 @@ def open_backup(path: str) -> BinaryIO:
     except FileNotFoundError:
         raise NotFound(f"{path} does not exist", field="backup", value=path) from None
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot read {path}: {reason}", field="backup", value=path) from None
 
 
@@ -340,7 +340,7 @@ def refuse_used_file(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = quote_error(error)
         raise BadInput(f"cannot open {path}: {reason}", field="database") from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, *_LOCK_BYTES)

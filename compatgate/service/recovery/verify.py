@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, quote_error
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.verification import ChainReport, verify_chain
@@ -172,7 +172,7 @@ def _check_indexes(session: Session, names: set[str]) -> Check:
         with session.begin_nested():
             count = session.execute(query, {"names": sorted(names)}).scalar()
     except DBAPIError as error:
-        first = str(error.orig).splitlines()[0]
+        first = quote_error(str(error.orig).partition("\n")[0])
         if getattr(error.orig, "sqlstate", "") == "42501":
             return Check("indexes", "skip", f"not compared with rows: {first}")
         return Check("indexes", "fail", f"damaged: {first}", "REINDEX the index, then verify again")

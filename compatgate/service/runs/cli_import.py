@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _read(path: str) -> str:
             with open(path, "rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        hint = error.strerror or str(error)
+        hint = quote_error(error)
         raise BadInput(f"cannot read '{path}'", field="FILE", value=path, hint=hint) from None
     if len(data) > MAX_BYTES:
         hint = f"at most {MAX_BYTES} bytes"

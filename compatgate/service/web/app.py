@@ -17,7 +17,7 @@ from flask_compress import Compress
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import NotFound
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.catalog import open_library
 from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
@@ -276,8 +276,6 @@ def install_short_links(app: Flask, service: Service) -> None:
 
 
 _INDEX = {
-    "name": "compatgate",
-    "version": __version__,
     "api": API,
     "ui": "/ui/",
     "openapi": f"{API}/openapi.json",
@@ -365,7 +363,11 @@ def _add_route(
 
 def _index() -> AnyResponse:
     """Answer programs with the main addresses; redirect browsers to the pages."""
-    return redirect_home() if wants_page() else to_response(Reply(_INDEX))
+    return (
+        redirect_home()
+        if wants_page()
+        else to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
+    )
 
 
 def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:

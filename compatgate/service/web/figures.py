@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 from prometheus_client.core import Metric
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock, logs
@@ -166,7 +166,7 @@ class StateCollector:
     def _of_process(self) -> Iterator[Metric]:
         facts, build = SPECS["facts_info"].gauge(), SPECS["build_info"].gauge()
         facts.add_metric([self._gate.facts.digest], 1)
-        build.add_metric([__version__], 1)
+        build.add_metric([version()], 1)
         yield from (facts, build)
         yield SPECS["log_lines_dropped"].counter(logs.writer.all_dropped)
         if (pair := self._settings.certificate) is not None:

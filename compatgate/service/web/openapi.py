@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
 from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
 from compatgate.kit.http.schemas import Page, Problem
@@ -44,7 +44,7 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
         "openapi": "3.1.0",
         "info": {
             "title": "compatgate",
-            "version": __version__,
+            "version": version(),
             "summary": "May this GPU stack run on this target?",
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -15,7 +15,7 @@ from flask import request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.errors import BadInput
 from compatgate.kit.http.links import (
     UI_PREFIX,
@@ -337,7 +337,7 @@ def environment() -> Environment:
         choices_of=list_choices,
         own_token=browser.form_field,
         browser_zone=BROWSER_ZONE,
-        version=__version__,
+        version=version(),
     )
     return made
 

@@ -28,7 +28,7 @@ from uvicorn_worker import UvicornWorker
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source, read_paths
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.kit import clock, logs
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.opening import Upgrade, prepare_to_serve
@@ -149,7 +149,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = quote_error(error)
         raise BadInput(
             f"{host!r} is not an address of this machine: {reason}", field="--host"
         ) from None
@@ -167,7 +167,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(host: str, port: int, error: Exception) -> BadInput:
     code = getattr(error, "errno", None)
-    reason = getattr(error, "strerror", None) or str(error)
+    reason = quote_error(error)
     if code == errno.EADDRINUSE:
         hint = "choose another, or --port 0 for a free one"
         return BadInput(f"port {port} on {host} is in use", field="--port", hint=hint)

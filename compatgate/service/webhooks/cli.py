@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.parser import add_server, server_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,9 @@ def _query() -> dict[str, str]:
     try:
         query = msgspec.json.decode(raw[:_LARGEST], type=dict[str, str])
     except (*DECODE_ERRORS, msgspec.ValidationError) as error:
-        raise BadInput(f"is not a query of Terraform: {error}", field="query", hint=hint) from None
+        raise BadInput(
+            f"is not a query of Terraform: {quote_error(error)}", field="query", hint=hint
+        ) from None
     return query
 
 

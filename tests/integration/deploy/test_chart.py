@@ -14,6 +14,7 @@ import pytest
 import yaml
 from kubectl_tools import helm, kubectl, rendered
 
+from compatgate import RELEASE
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
 from compatgate.service.admission.kinds import load_kinds
@@ -157,7 +158,8 @@ def test_helm_lints_the_chart_and_its_version_is_the_programs(tmp_path: Path) ->
     helm("lint", "--strict", "--with-subcharts", CHART, *NAMED)
     helm("lint", "--strict", CHART, *NAMED, "--values", values)
     chart = yaml.load((CHART / "Chart.yaml").read_text(), yaml.CSafeLoader)
-    assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text()
+    assert chart["appVersion"] == RELEASE
+    assert chart["version"] == RELEASE.replace(".dev", "-dev.")
 
 
 def refusal(values: dict[str, Any]) -> str:

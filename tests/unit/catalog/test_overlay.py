@@ -167,9 +167,9 @@ def test_a_new_toolkit_is_found_by_its_version(overlay: Write) -> None:
         ),
         (
             "branches: [{branch: 570, eoll: '2027-01'}]",
-            "branches[branch=570]: Additional properties are not allowed ('eoll' was unexpected)",
+            "branches[branch=570]: unknown key 'eoll'",
         ),
-        ("branches: [{branch: 778}]", "branches[branch=778]: 'type' is a required property"),
+        ("branches: [{branch: 778}]", "branches[branch=778]: 'type' is missing"),
         (
             "branches: [{eol: '2027-01'}]",
             "a record lacks branch (records of this list are identified",
@@ -178,9 +178,9 @@ def test_a_new_toolkit_is_found_by_its_version(overlay: Write) -> None:
             "branches: [{branch: 1000000, remove: true}]",
             "branches[branch=1000000]: the record to remove does not exist",
         ),
-        ("branches: {580: x}", "branches: {580: 'x'} is not of type 'array'"),
-        ("brances: []", "Additional properties are not allowed ('brances' was unexpected)"),
-        ("branches: [", "driver_branches.yaml:2: not YAML: did not find"),
+        ("branches: {580: x}", "branches: {580: 'x'} is not of the type array"),
+        ("brances: []", "unknown key 'brances'"),
+        ("branches: [", "driver_branches.yaml:2: not YAML: "),
         ("- branch", "not a mapping"),
         (
             "branches: [{branch: 570, confidence: sure}]",

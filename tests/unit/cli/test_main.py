@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.cli.main import COMMANDS, main
 from compatgate.errors import BadInput, ManyProblems, Unavailable
 from compatgate.kit.cli.parser import Command, Parser, load_command
@@ -77,7 +77,7 @@ def test_the_overview_names_every_command_and_imports_none() -> None:
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"compatgate {__version__}\n"
+    assert capsys.readouterr().out == f"compatgate {version()}\n"
 
 
 def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

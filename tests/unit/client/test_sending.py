@@ -8,7 +8,7 @@ import socket
 import pytest
 from gate_stand_in import StandIn, Told
 
-from compatgate import __version__
+from compatgate import version
 from compatgate.client import AsyncClient, Client, Retries
 from compatgate.client.operations import Operations
 from compatgate.client.request import get
@@ -31,7 +31,7 @@ def test_a_question_is_posted_with_its_token_and_who_asks(gate: StandIn, suffix:
     assert (asked.method, asked.path) == ("POST", "/api/v1/gate")
     assert asked.headers["Authorization"] == "Bearer secret"
     assert asked.headers["Content-Type"] == "application/json"
-    assert asked.headers["User-Agent"] == f"fleet/2 compatgate/{__version__}"
+    assert asked.headers["User-Agent"] == f"fleet/2 compatgate/{version()}"
     assert asked.body == {"stack": {"cuda": "12.4"}, "set": {"cudnn": None}}
 
 

@@ -77,6 +77,16 @@ def test_github_accepts_the_action_and_the_workflow() -> None:
     )
 
 
+def test_github_accepts_the_scheduled_workflow_and_it_runs_a_target_of_make() -> None:
+    workflow = load(ROOT / ".github" / "workflows" / "newest.yml")
+    named = {("on" if key is True else key): value for key, value in workflow.items()}
+    assert errors("github-workflows", named) == []
+    assert named["on"]["schedule"]
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    steps = named["jobs"]["newest"]["steps"]
+    assert {step["run"].removeprefix("make ") for step in steps if "run" in step} <= targets
+
+
 def git_example(key: str) -> Any:
     """The example of the page about Git with this key."""
     return next(d for text in GIT_EXAMPLES if key in (d := yaml.load(text, yaml.CSafeLoader)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tables import read_table
 
-from compatgate import __version__
+from compatgate import RELEASE
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.cli.main import parser_of
 
@@ -123,4 +123,4 @@ def test_the_examples_name_the_image_of_this_version() -> None:
         "ci/tekton/compatgate-check.yaml",
         "helm-hook/values.yaml",
     }
-    assert {version for _, version in found} == {__version__}
+    assert {version for _, version in found} == {RELEASE}

@@ -1,6 +1,6 @@
 """Every picture of a page is shown in the documentation, and every one that is shown is there.
 
-The changelog is in its form, and its newest release is the version of the program.
+The changelog is in its form, and its first heading is the version of the program.
 
 The page of faults has a row for each test that breaks a gate.
 """
@@ -8,12 +8,11 @@ The page of faults has a row for each test that breaks a gate.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 from ui_pictures import OTHERS, PICTURES
 
-from compatgate import __version__
+from compatgate import RELEASE
 
 DOCS = Path(__file__).parents[3] / "docs"
 FOLDER = DOCS / "screenshots"
@@ -50,10 +49,14 @@ def test_releases_have_a_version_and_a_day_the_newest_first() -> None:
     assert numbers == sorted(numbers, reverse=True)
 
 
-def test_the_newest_release_is_the_version_of_the_program() -> None:
-    newest = next(name for name, day in RELEASES if day and day != "unreleased")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert newest == project["version"] == __version__
+def test_the_first_heading_is_the_version_of_the_program() -> None:
+    name, day = RELEASES[0]
+    assert (f"{name}.dev0" if day == "unreleased" else name) == RELEASE
+
+
+def test_the_security_policy_names_the_minor_version_that_gets_fixes() -> None:
+    minor = ".".join(RELEASE.split(".")[:2])
+    assert f"| {minor}.x |" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_each_fault_has_a_row_and_each_row_a_test() -> None:

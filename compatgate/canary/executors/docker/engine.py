@@ -15,7 +15,14 @@ from typing import Any
 
 from compatgate.canary.executors.jobs import Job, explain_start_error, find_innermost_cause
 from compatgate.canary.hosts import Host
-from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError, NotFound
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    Conflict,
+    InfrastructureError,
+    NotFound,
+    quote_error,
+)
 from compatgate.release import install_hint
 
 TIMEOUT_S = 60
@@ -75,7 +82,7 @@ class Engine:
                 )
         except (TLSParameterError, OSError) as error:
             raise BadInput(
-                f"the TLS files of {host.name} cannot be used: {error}", field="tls"
+                f"the TLS files of {host.name} cannot be used: {quote_error(error)}", field="tls"
             ) from None
 
         class Client(APIClient):  # type: ignore[misc]
@@ -201,4 +208,4 @@ def missing_image_error(reference: str, what: str) -> CompatgateError | None:
 
 def explain_error(error: Any) -> str:
     """Return the engine's message in one line."""
-    return " ".join(str(error.explanation or error).split())
+    return quote_error(error.explanation or error)

@@ -15,7 +15,14 @@ import msgspec
 
 from compatgate.canary.executors.jobs import BackgroundReader, find_innermost_cause
 from compatgate.canary.hosts import Host, Kubernetes
-from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError, NotFound
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    Forbidden,
+    InfrastructureError,
+    NotFound,
+    quote_error,
+)
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
     RETRY_HINT,
@@ -229,7 +236,9 @@ def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
         case 400 | 413 | 422:
             return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
         case 0:
-            return CompatgateError(f"{at} cannot be trusted: {error.reason}", field="host")
+            return CompatgateError(
+                f"{at} cannot be trusted: {quote_error(error.reason)}", field="host"
+            )
         case status if status in RETRY_HINT:
             return busy_error(f"{at} failed: {what}", error)
     return InfrastructureError(f"{at} failed: {error.status} {what}")

@@ -37,7 +37,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
 from compatgate.canary.witness.processes import digest_program
 from compatgate.canary.workloads.contents import list_container_files
-from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
+from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound, quote_error
 
 IMAGE = "process"
 _LAUNCHER = Path(__file__).with_name("launch.py")
@@ -115,7 +115,9 @@ class ProcessExecutor:
                 )
             )
         except OSError as error:
-            raise InfrastructureError(f"cannot start {job.step}: {error}", field="host") from error
+            raise InfrastructureError(
+                f"cannot start {job.step}: {quote_error(error)}", field="host"
+            ) from error
         self._await_launcher(folder)
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
@@ -146,7 +148,7 @@ class ProcessExecutor:
                     time.sleep(0.1)
         except OSError as error:
             raise InfrastructureError(
-                f"the output of {handle.step} was deleted: {error}"
+                f"the output of {handle.step} was deleted: {quote_error(error)}"
             ) from error
 
     def main_process(self, handle: Handle) -> int | None:

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from compatgate.errors import quote_error
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LOOK_S = 0.1
 _PAGE = resource.getpagesize()
@@ -44,7 +46,7 @@ class Launcher:
         try:
             program = self._start()
         except OSError as error:
-            self._ended |= {"code": 127, "reason": str(error)}
+            self._ended |= {"code": 127, "reason": quote_error(error)}
         else:
             with (self._folder / "output").open("ab", buffering=0) as output:
                 self._hold(program, output)

@@ -20,6 +20,7 @@ from compatgate.canary.protocol.adapters.tool import (
     read_objects,
 )
 from compatgate.canary.protocol.jsonl import BrokenLine, read_number
+from compatgate.errors import quote_error
 
 
 class Rank(Struct, frozen=True):
@@ -161,7 +162,7 @@ class _Table:
         try:
             self._rows += _read_row(line, self._columns or [])
         except ValueError as error:
-            self._found.problem(f"line {number}: the row is damaged: {error}")
+            self._found.problem(f"line {number}: the row is damaged: {quote_error(error)}")
 
     def _finish(self, number: int, match: re.Match[str]) -> None:
         if self._columns is None:

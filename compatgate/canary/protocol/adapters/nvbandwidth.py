@@ -26,6 +26,7 @@ from compatgate.canary.protocol.adapters.tool import (
 )
 from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 from compatgate.canary.run import Device
+from compatgate.errors import quote_error
 
 _VERSION = re.compile(r"nvbandwidth Version: *(\S+)")
 _CUDA = re.compile(r"CUDA (?:Runtime|Driver) Version(?: \(API\))?: *(.+)")
@@ -82,7 +83,7 @@ class _Text:
             try:
                 self._take(line)
             except (BrokenLine, ValueError) as error:
-                self._found.problem(f"line {number_}: {error}")
+                self._found.problem(f"line {number_}: {quote_error(error)}")
         self._leave()
         if self._waived:
             self._found.other["waived"] = self._waived

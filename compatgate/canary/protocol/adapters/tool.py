@@ -40,7 +40,7 @@ from compatgate.canary.protocol.jsonl import (
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.versions import parse_version, same_release
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 
 class ToolResults:
@@ -307,7 +307,9 @@ def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
         except RecursionError:
             raise BrokenLine("the JSON document is nested too deeply") from None
         except ValueError as error:
-            raise BrokenLine(f"the JSON document is cut off or malformed: {error}") from None
+            raise BrokenLine(
+                f"the JSON document is cut off or malformed: {quote_error(error)}"
+            ) from None
         yield body
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from compatgate.canary.protocol.adapters.tool import ToolResults, read_member
 from compatgate.canary.protocol.jsonl import BrokenLine, read_numbers
+from compatgate.errors import quote_error
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _MARK = re.compile(r".*<torch\.utils\.benchmark\.utils\.common\.Measurement object at 0x[^>]*>")
@@ -38,7 +39,7 @@ def read_torch_benchmark(text: str, found: ToolResults) -> None:
         try:
             reader.take(line)
         except (BrokenLine, ValueError) as error:
-            found.problem(f"line {number}: {error}")
+            found.problem(f"line {number}: {quote_error(error)}")
     reader.end()
     if not reader.count and found.problems == before:
         found.problem(

@@ -31,7 +31,7 @@ from compatgate.discovery.lockfiles.text import (
     refuse_variable,
 )
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
-from compatgate.errors import BadInput, InconclusiveInput
+from compatgate.errors import BadInput, InconclusiveInput, quote_error
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 _PIPFILE_SHAPE = (re.compile(r'"_meta"\s*:'), re.compile(r'"default"\s*:'))
@@ -216,7 +216,7 @@ def read_object(file: LockFile) -> dict[str, Any]:
     except DuplicateKeyError as error:
         raise BadInput(str(error), field=file.name) from None
     except (*DECODE_ERRORS, ValueError) as error:
-        raise BadInput(f"is not valid JSON: {str(error)[:200]}", field=file.name) from None
+        raise BadInput(f"is not valid JSON: {quote_error(error)}", field=file.name) from None
     if not isinstance(found, dict):
         raise BadInput("must be a JSON object", field=file.name)
     return found

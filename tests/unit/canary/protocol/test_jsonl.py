@@ -92,8 +92,8 @@ def test_the_conditions_of_values_are_kept_and_told() -> None:
     ("conditions", "words"),
     [
         ({"sm_mhz": [1]}, "conditions.sm_mhz must have one entry for each of 2 values"),
-        ({"watts": ["x", 1]}, "conditions: Expected `float | null`, got `str`"),
-        ([], "conditions: Expected `object`, got `array`"),
+        ({"watts": ["x", 1]}, "conditions: watts[0] has the wrong form"),
+        ([], "conditions: has the wrong form"),
     ],
 )
 def test_conditions_that_do_not_fit_the_values_are_a_problem(conditions: Any, words: str) -> None:

@@ -131,7 +131,7 @@ def test_what_was_measured_is_of_its_release_alone():
     [
         ([], "measured", "must be an object"),
         ({"ext": 1}, "measured.ext", "must be an object"),
-        ({"ext": {"libraries": 1}}, "measured.ext.libraries", "Expected `array`"),
+        ({"ext": {"libraries": 1}}, "measured.ext.libraries", "is not a record"),
         ({"ext": {"libraries": [library(sass=["x"])]}}, "measured.ext.libraries", "architecture"),
         ({"ext": {"libraries": [library()] * 2001}}, "measured.ext.libraries", "too many"),
         (

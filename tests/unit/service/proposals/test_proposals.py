@@ -357,7 +357,7 @@ def test_an_author_withdraws_and_an_approver_closes(world: World) -> None:
         ({"entries": [{"entry": "torch24-cu124", "status": "blessed"}]}, "status", "already"),
         ({"pools": newer(PROD), "documents": [target(PROD)]}, "documents", "edited twice"),
         ({"surprise": 1}, "surprise", "unknown key"),
-        ({"merge": "soon"}, "merge", "Invalid enum value"),
+        ({"merge": "soon"}, "merge", "has the wrong form"),
         ({"reason": ""}, "reason", "a change needs a reason"),
     ],
 )
