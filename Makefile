@@ -5,7 +5,7 @@ TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
 WORKERS ?= 4
-IMAGE   ?= compatgate:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE   ?= compatgate:$(shell sed -n 's/^RELEASE = "\(.*\)"/\1/p' compatgate/__init__.py)
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
 # databases of tests are in memory, where there is room: each commit waits for the disk
@@ -25,8 +25,8 @@ check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages,
 
 test:  ## everything that CI runs; WORKERS processes share the tests
 	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (5 GB)), and as root with apt what"
-	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take half"
-	@echo "an hour to an hour on four cores. make check is the quick part: two minutes, and no root."
+	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take a"
+	@echo "quarter of an hour on two cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
