@@ -155,10 +155,11 @@ class Attestations:
             what = f"the far gate {far} gave this verdict, not this gate"
             hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
             raise Conflict(what, field="id", value=verdict_id, hint=hint)
+        found = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
         if not self._still_holds(msgspec.json.decode(stored)):
             what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
             raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
-        return verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
+        return found
 
     def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
         from compatgate.service.attestations.envelope import sign

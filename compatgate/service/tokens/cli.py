@@ -38,7 +38,7 @@ _WHO = "command line"
 _SCOPES = "\n".join(
     [
         "scopes:",
-        *(f"  {name:8} {allows}" for name, allows in SCOPES.items()),
+        *(f"  {name:9} {allows}" for name, allows in SCOPES.items()),
     ]
 )
 

@@ -15,7 +15,7 @@ from compatgate import version
 from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
 from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
 from compatgate.kit.http.schemas import Page, Problem
-from compatgate.service.web.route import Route, TargetLimit
+from compatgate.service.web.route import OPEN_SCOPES, Route, TargetLimit
 from compatgate.service.webhooks.signatures import HEADER
 
 _ABOUT = """\
@@ -97,8 +97,6 @@ _LIMITS: dict[TargetLimit, str] = {
     "refused": "A token that is limited to targets is refused.",
     "free": "",
 }
-_OPEN_SCOPES = ("read", "gate")
-"""The scopes that an operator may give to everyone; the description allows for it."""
 
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
@@ -128,7 +126,7 @@ def _description(route: Route) -> str:
 def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.scope is None:
         return []
-    anybody: list[dict[str, list[str]]] = [{}] if route.scope in _OPEN_SCOPES else []
+    anybody: list[dict[str, list[str]]] = [{}] if route.scope in OPEN_SCOPES else []
     others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
     tokens: list[dict[str, list[str]]] = [{TOKEN: [scope]} for scope in route.scopes]
     return [*anybody, *tokens, *others]

@@ -34,6 +34,8 @@ Scope = Literal[
     "bless",
     "admin",
 ]
+OPEN_SCOPES: tuple[Scope, ...] = ("read", "admission", "gate", "plan")
+"""The scopes that an operator may give to everyone: they change nothing."""
 TargetLimit = Literal["refused", "checked", "free"]
 """What a caller that is limited to targets meets: a refusal; its handler's check of the targets
 that the request concerns; nothing, as the route concerns no target."""
@@ -130,7 +132,7 @@ class Route(Struct, frozen=True):
         """Return whether the route changes what is stored, besides the log of decisions."""
         if self.method == "GET":  # whoever asks whether a wave may start, starts it
             return self.scope == "upgrade"
-        return self.scope not in (None, "read", "gate")
+        return self.scope not in (None, *OPEN_SCOPES)
 
     @property
     def flask_rule(self) -> str:

@@ -120,7 +120,7 @@ def test_every_operation_answers_as_described(api: Any, name: str, mode: Any) ->
         assert mode is _GENERATED.POSITIVE or name not in _NEVER_WRONG
 
 
-_SCOPES = ("none", "read", "gate", "deliver", "operate", "bless", "admin")
+_SCOPES = ("none", "read", "gate", "plan", "deliver", "operate", "bless", "admin")
 
 
 _Caller = Callable[[str], dict[str, str]]

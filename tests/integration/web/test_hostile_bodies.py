@@ -39,7 +39,7 @@ def send(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Sen
     gate = Gate(database, facts)
     by = Authorship("tester", "hostile")
     gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
-    scopes = frozenset({"read", "gate", "deliver", "operate", "bless", "admin"})
+    scopes = frozenset({"read", "gate", "plan", "deliver", "operate", "bless", "admin"})
     client = create_app(gate, Settings(scopes, overlays=())).test_client()
     token = form_token(client)
     costs: list[tuple[float, str]] = []

@@ -15,6 +15,7 @@ from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from jsonschema import Draft202012Validator
 
 from compatgate.errors import Conflict
+from compatgate.kit import clock
 from compatgate.resources import matrix_dir
 from compatgate.service.attestations.statement import (
     PREDICATE_TYPE,
@@ -113,10 +114,12 @@ def test_a_verdict_about_some_pools_is_not_vouched_for_as_one_about_the_target(a
 
 
 def test_it_counts_from_when_it_was_last_said(about: Any) -> None:
-    later = NOW + timedelta(days=30)
+    later = NOW + timedelta(days=1)
     predicate = about(confirmed=later).predicate
     assert (predicate.decided_at, predicate.confirmed_at) == (NOW, later)
     assert predicate.valid_until == later + timedelta(days=7)
+    future = clock.now() + timedelta(days=30)
+    assert about(confirmed=future).predicate.confirmed_at <= clock.now()
 
 
 @pytest.mark.parametrize("until", ["2026-11-23", "2026-11-23T00:00:00+00:00"])

@@ -73,7 +73,8 @@ MISTAKES = {
     ),
     "scope": (
         PEOPLE.replace("bless", "write"),
-        "(one of read, gate, deliver, propose, approve, upgrade, operate, bless, admin)",
+        "(one of read, admission, gate, plan, deliver, propose, approve, upgrade, operate, bless,"
+        " admin)",
     ),
     "http": (
         PEOPLE.replace("https", "http"),
@@ -107,7 +108,7 @@ MISTAKES = {
     ),
     "job admin": (
         JOBS.replace("[gate]", "[admin]"),
-        "jobs[0].rules[0].scopes: jobs cannot have admin; they may have read, gate",
+        "jobs[0].rules[0].scopes: jobs cannot have admin; they may have read, admission, gate",
     ),
     "twice": (JOBS + JOBS.replace("jobs:\n", ""), "jobs[1].issuer: 'https://token.actions"),
     "everybody": (

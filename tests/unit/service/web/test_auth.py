@@ -17,7 +17,8 @@ from compatgate.service.tokens.schemas import SCOPES as ALLOWS
 from compatgate.service.web.route import Route
 
 SCOPES = (
-    "read", "gate", "deliver", "propose", "approve", "upgrade", "operate", "bless", "admin",
+    "read", "admission", "gate", "plan", "deliver", "propose", "approve", "upgrade", "operate",
+    "bless", "admin",
 )  # fmt: skip
 CHANGES = {
     "POST /targets": "bless",
@@ -80,12 +81,12 @@ CHANGES = {
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
     "POST /k8s/check": "gate",
-    "POST /what-if": "gate",
-    "POST /solve": "gate",
-    "POST /targets/{name}/plan": "gate",
+    "POST /what-if": "plan",
+    "POST /solve": "plan",
+    "POST /targets/{name}/plan": "plan",
     "POST /triage": "gate",
-    "POST /backtests": "read",
-    "POST /hooks/kubernetes/validate": "gate",
+    "POST /backtests": "plan",
+    "POST /hooks/kubernetes/validate": "admission",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
     "POST /hooks/generic": "gate",
@@ -102,7 +103,14 @@ PARTS = {
     "POST /proposals/{id}/merge": "operate",
 }
 """The scope that is enough for what weakens nothing; the handler checks."""
-INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
+INCLUDED = {
+    "gate": {"admission"},
+    "propose": {"plan"},
+    "approve": {"propose", "plan"},
+    "upgrade": {"plan"},
+    "operate": {"propose", "plan"},
+    "bless": {"propose", "approve", "plan"},
+}
 """Scopes that another scope includes."""
 READS = {
     "GET /keys": None,
@@ -186,7 +194,7 @@ def test_page_help_and_description_say_what_each_scope_allows(
     described = schemas["TokenRequest"]["properties"]["scopes"]["description"]
     for scope, allows in ALLOWS.items():
         assert f"| `{scope}` | {allows} |" in page
-        assert f"  {scope:8} {allows}\n" in printed
+        assert f"  {scope:9} {allows}\n" in printed
         assert f"`{scope}`: {allows}" in described
     assert "target" in ALLOWS["bless"]
     assert "targets where that weakens nothing" in ALLOWS["operate"]
@@ -220,7 +228,7 @@ def test_anonymous_scopes_are_open_without_a_token(
 ) -> None:
     client = make_client(anonymous=frozenset({"read", "gate"}))
     for route in ROUTES:
-        expected = needed(route) not in ("read", "gate", None)
+        expected = needed(route) not in ("read", "gate", "admission", None)
         assert (request(client, route, {}) == 401) is expected
 
 
