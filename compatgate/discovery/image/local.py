@@ -243,8 +243,13 @@ class _Reader:
             options=self._options,
             deadline=self._deadline,
         )
-        digests = {"digest": image.digest, "index": image.index}
-        return replace(reading, reference=self._reference, **digests)
+        return replace(
+            reading,
+            reference=self._reference,
+            digest=image.digest,
+            index=image.index,
+            open=(*reading.open, *image.open),
+        )
 
     def _squashed(self, kind: str) -> ImageReading:
         size = os.path.getsize(self._path)

@@ -20,7 +20,7 @@ from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.content import compute_content
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
 from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
-from compatgate.discovery.image.reading import ImageReading, ReadingCache
+from compatgate.discovery.image.reading import ImageReading, ReadingCache, join_readings
 from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.client import Registry, list_registries
@@ -30,7 +30,7 @@ from compatgate.discovery.registry.image_spec import (
     Manifest,
     Platform,
     Reference,
-    choose_manifest,
+    choose_manifests,
     parse_config,
     parse_manifest,
     parse_platform,
@@ -51,13 +51,30 @@ DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
 
 
+_MOST_IMAGES = 4
+"""Images of one platform that are read in an index: amd64 has four levels."""
+
+
 class ResolvedImage(Struct, frozen=True):
     """The manifest of an image, and the registry that has it."""
 
     registry: Registry
     digest: str
-    index: str | None
     manifest: Manifest
+
+
+class ResolvedImages(Struct, frozen=True):
+    """The images that a runtime may run for a reference.
+
+    Attributes:
+        images: the one that containerd chooses first; never empty.
+        index: digest of the index that names them; None without.
+        open: why it is not known which one runs, in sentences.
+    """
+
+    images: list[ResolvedImage]
+    index: str | None
+    open: tuple[str, ...] = ()
 
 
 def read_image(
@@ -94,15 +111,20 @@ def read_image(
         if not known and options.cache and not name.digest:
             known = kept.find(_digest_of_tag(registries, name))
         if not known:
-            found = resolve_image(registries, name, wanted, deadline)
-            known = kept.find(found.digest)
-            if not known:
-                known, lasting = _read_image(name, found, wanted, signals, options, transport)
-                if lasting:
-                    kept.keep(known)
+            found = resolve_images(registries, name, wanted, deadline)
+            readings = []
+            for image in found.images:
+                reading = kept.find(image.digest)
+                if not reading:
+                    reading, lasting = _read_image(name, image, wanted, signals, options, transport)
+                    if lasting:
+                        kept.keep(reading)
+                readings.append(reading)
+            known = join_readings(readings, found.open)
             if found.index:
                 known = replace(known, index=found.index)
-                kept.keep_index(known)
+                if all(kept.find(image.digest) for image in found.images):
+                    kept.keep_index(known)
         return replace(known, reference=str(name), bytes_read=transport.bytes_read)
 
 
@@ -127,7 +149,7 @@ def _read_image(
         deadline=transport.deadline,
     )
     read = transport.bytes_read
-    return replace(reading, digest=found.digest, index=found.index, bytes_read=read), verified
+    return replace(reading, digest=found.digest, bytes_read=read), verified
 
 
 def read_parts(
@@ -282,10 +304,10 @@ def conclude_image(
     return replace(found, stack=stack, observations=observations)
 
 
-def resolve_image(
+def resolve_images(
     registries: Sequence[Registry], name: Reference, wanted: Platform, deadline: Deadline
-) -> ResolvedImage:
-    """Find the manifest at the first mirror that has it, else at the registry."""
+) -> ResolvedImages:
+    """Find the manifests at the first mirror that has them, else at the registry."""
     for registry in registries:
         try:
             return _resolve_at(registry, name, wanted)
@@ -305,17 +327,26 @@ def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | Non
     return None
 
 
-def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImage:
-    found = registry.manifest(name.locator)
-    index = None
-    for _ in range(_DEEPEST_INDEX):
+def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImages:
+    top = registry.manifest(name.locator)
+    waiting, images, doubts = [(top, 0)], {}, list[str]()
+    while waiting:
+        found, depth = waiting.pop(0)
         document = parse_manifest(found.data, found.media_type, str(name))
         if isinstance(document, Manifest):
-            return ResolvedImage(registry, found.digest, index, document)
-        index = index or found.digest
-        child = choose_manifest(document, wanted, str(name))
-        found = registry.manifest(child.digest, child.size)
-    raise damaged_error(f"{name} is an index of indexes of indexes")
+            images[found.digest] = ResolvedImage(registry, found.digest, document)
+            continue
+        if depth == _DEEPEST_INDEX:
+            raise damaged_error(f"{name} is an index of indexes of indexes")
+        chosen = choose_manifests(document, wanted, str(name))
+        doubts += chosen.open
+        room = max(1, _MOST_IMAGES - len(images) - len(waiting))
+        if unread := [one.digest for one in chosen.descriptors[room:]]:
+            doubts.append(f"the index has more images for {wanted}, not read: {', '.join(unread)}")
+        for one in chosen.descriptors[:room]:
+            waiting.append((registry.manifest(one.digest, one.size), depth + 1))
+    index = None if top.digest in images else top.digest
+    return ResolvedImages(list(images.values()), index, tuple(doubts[:_MOST_IMAGES]))
 
 
 def check_platform(config: Config, wanted: Platform, name: str) -> None:
@@ -394,9 +425,9 @@ def read_folder(
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        found = resolve_image(
+        (found, *_) = resolve_images(
             list_registries(name, transport, options), name, parse_platform(platform), deadline
-        )
+        ).images
         layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
         if len(layers) > options.limits.layers:
             raise too_large_error(f"the image has {len(layers)} layers")

@@ -6,19 +6,24 @@ This module imports no registry client: code that only shows readings stays ligh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate import __version__
+from compatgate.core.components import MAX_STACKS
 from compatgate.discovery import cache
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.discovery.registry.image_spec import Platform
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.stated_stack import attach_remarks
+
+_DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
 
 
 class ImageReading(Struct, frozen=True):
@@ -56,10 +61,12 @@ class ImageReading(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """Return the reference with its digest, since a tag may move; a file may have none."""
-        if not self.digest or "@" in self.reference:
-            return self.reference
-        return f"{self.reference}@{self.digest}"
+        """Return the reference with the digest of the manifest that was read, never an index's.
+
+        A file may have none.
+        """
+        name = _DIGEST.sub("", self.reference)
+        return f"{name}@{self.digest}" if self.digest else self.reference
 
     def to_request(self) -> dict[str, Any]:
         """Return the stack in the form of requests, with open questions and conflicts."""
@@ -86,6 +93,31 @@ class ImageReading(Struct, frozen=True):
         }
 
 
+def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) -> ImageReading:
+    """Return one reading of the images that a runtime may choose; what differs is an alternative.
+
+    Args:
+        readings: the preferred one first.
+        doubts: why the choice is not known.
+    """
+    main = readings[0]
+    request = main.to_request()
+    others = dict(request.pop("alternatives", {}))
+    for reading in readings[1:]:
+        other = reading.to_request()
+        nested = other.pop("alternatives", {})
+        if other == request and not nested:
+            continue
+        name = f"{reading.platform} {reading.digest[:19]}"
+        others |= {name: other, **{f"{name} {inner}": one for inner, one in nested.items()}}
+    stack = {name: value for name, value in main.stack_body.items() if name != "alternatives"}
+    if len(others) > MAX_STACKS:
+        doubts = (*doubts, f"{len(others) - MAX_STACKS} more stacks of the image are not judged")
+    if others:
+        stack["alternatives"] = dict(list(others.items())[:MAX_STACKS])
+    return replace(main, stack_body=stack, open=(*main.open, *doubts))
+
+
 def encode_reading(reading: ImageReading) -> dict[str, Any]:
     """Encode a reading for the cache."""
     document: dict[str, Any] = msgspec.to_builtins(reading)
@@ -100,7 +132,7 @@ def decode_reading(document: dict[str, Any]) -> ImageReading | None:
         return None
 
 
-_READING_FORM = "packages/2"
+_READING_FORM = "packages/3"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 
