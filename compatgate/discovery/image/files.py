@@ -149,7 +149,7 @@ def find_python(path: str) -> str | None:
     return match[1] if match else None
 
 
-_LARGEST_TEXT = 256 * 1024
+LARGEST_TEXT = 256 * 1024
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
@@ -192,7 +192,7 @@ def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
 
 def read_torch_version(content: Content, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     found = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
         found.append(Observation("torch", match[1], origin, "metadata"))
@@ -235,14 +235,14 @@ def observe_library_file(path: str, origin: str) -> Observation | None:
 
 def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:
     """Read a toolkit's version file."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
 
 
 def read_library_path(content: Content, origin: str) -> list[Observation]:
     """Read the library path in a file below ``/etc/ld.so.conf.d``."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     return compat_use_of_path(text.splitlines(), origin)
 
 

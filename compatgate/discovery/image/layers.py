@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -17,8 +18,9 @@ from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
 from compatgate.discovery.image.content import ContentParts, finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
-from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
-from compatgate.discovery.image.tar import Content, Member, read_members
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
+from compatgate.discovery.image.tar import ByteFeed, Content, Member, read_members
+from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
     LARGEST_LIST,
@@ -161,6 +163,17 @@ def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Obse
 
 _ELF = b"\x7fELF"
 _CODE = ("code", "kernel")
+_DATABASES = ("dpkg", "apk", "rpm", "rpm-log")
+_LARGEST_TEXTS: dict[FileKind, int] = {
+    "dist-info": LARGEST_METADATA_FILE,
+    "conda": LARGEST_LIST,
+    "torch": files.LARGEST_TEXT,
+    "toolkit": files.LARGEST_TEXT,
+    "library-path": files.LARGEST_TEXT,
+}
+"""Bytes of the files that are read as a whole, by their kind."""
+_MOST_TEXT_BYTES = 64 * 1024 * 1024
+"""Bytes of a layer's metadata that are remembered for hard links to it."""
 _LIBRARY_HELP = "the names of its libraries were read"
 
 
@@ -181,12 +194,20 @@ class LayerScan:
         self._options = options
         self._deadline = deadline
         self._budget = Budget(options.limits, self._check)
-        self._visibility = Visibility(options.limits)
+        self._layer = ""
+        self._visibility = Visibility(
+            options.limits,
+            lambda what: self.seen.note(
+                f"{self._layer} {what}: which file a container gets depends on its runtime"
+            ),
+        )
         self._members = 0
         self._wanted = 0
         self._linked: dict[str, _FileCode] = {}  # code of this layer's files, for links
         self._digests: dict[str, str] = {}  # of this layer's files, for links
-        self._texts: dict[str, bytes] = {}  # metadata in caches, for links
+        self._texts: dict[str, bytes] = {}  # metadata of this layer, for links
+        self._text_bytes = 0
+        self._skipped: set[int] = set()  # libraries of this layer without code, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
         """Read layers, the highest first, until all needed components were found.
@@ -200,6 +221,7 @@ class LayerScan:
             if self._has_all():
                 return
             self.count += 1
+            self._layer = layer.name
             self._read_layer(layer, registry)
             self._visibility.next_layer()
             if self._visibility.full:
@@ -210,6 +232,8 @@ class LayerScan:
             self._linked.clear()
             self._digests.clear()
             self._texts.clear()
+            self._skipped.clear()
+            self._text_bytes = 0
 
     def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
         """Read files that come from no tar archive, as one layer.
@@ -218,6 +242,7 @@ class LayerScan:
             CompatgateError: a file cannot be read, or there are too many.
         """
         self.count += 1
+        self._layer = layer.name
         with layer.named():
             for member, content in members:
                 self._take(layer, member, content)
@@ -254,17 +279,50 @@ class LayerScan:
         kind = kind_of_file(member)
         hashed = is_hashed(member)
         self._visibility.take(member, wanted=kind is not None or hashed)
-        if (kind is None and not hashed) or not self._visibility.visible(member.path):
+        if kind is None and member.kind == "file" and ".so" in member.path:
+            self._skipped.add(hash(member.path))
+        if kind is None and not hashed:
+            return
+        if self._visibility.visible(member.path):
+            self._visibility.count(member.path)
+        elif not is_cached(member.path):  # links lead to files in caches
+            return
+        if member.sparse:
+            self.seen.note(f"{layer.name}: {member.path} is a sparse file, which is not read")
             return
         self._wanted += 1
         if self._wanted > self._options.limits.wanted:
             raise too_large_error(f"the image has more than {self._wanted - 1} files of interest")
         if hashed or kind in _CODE:
             content.begin_digest()
+        origin = f"{layer.name}: {member.path}"
+        if kind is not None and kind in _LARGEST_TEXTS:
+            content = self._text(kind, member, content, origin)
+        elif member.kind == "hardlink" and kind in _DATABASES:
+            self.seen.note(f"{origin} is a hard link, which is not read")
         if kind is not None:
-            _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
+            _READERS[kind](self, kind, member, content, origin)
         if hashed:
             self._add_content(member, content)
+
+    def _text(self, kind: FileKind, member: Member, content: Content, origin: str) -> Content:
+        """Return the content of a small file, also where it is a hard link to an earlier one."""
+        file = member.path.rpartition("/")[2]
+        data: bytes | None
+        if member.kind == "hardlink":
+            data, why = self._texts.get(member.link), "is a hard link to a file that was not read"
+        else:
+            largest = LARGEST_LIST if file in FILE_LISTS else _LARGEST_TEXTS[kind]
+            data, why = content.read_all(largest), f"is larger than {largest} bytes"
+            if data is not None:
+                text = trim_metadata(file, data) if kind == "dist-info" else data
+                self._text_bytes += len(text)
+                if self._text_bytes <= _MOST_TEXT_BYTES:
+                    self._texts[member.path] = text
+        if data is None:
+            self.seen.note(f"{origin} {why}")
+            data = b""
+        return Content(ByteFeed([data]), replace(member, size=len(data)))
 
     def _add_content(self, member: Member, content: Content) -> None:
         """Add a file to the GPU content, by its digest."""
@@ -277,13 +335,10 @@ class LayerScan:
             self.seen.content.add_file(member.path, digest)
 
     def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        file = member.path.rpartition("/")[2]
-        data = content.read_all(LARGEST_LIST if file in FILE_LISTS else LARGEST_METADATA_FILE)
-        if is_cached(member.path):  # an installed file may be a hard link to it
-            self._texts[member.path] = trim_metadata(file, data or b"")
+        if is_cached(member.path):
             return
-        data = data or self._texts.get(member.link)
-        folder = member.path.rpartition("/")[0]
+        folder, file = posixpath.split(member.path)
+        data = content.read_all(LARGEST_LIST)
         one = self.seen.inventory.distribution(folder)
         if data:
             one.take(file, data, origin)
@@ -350,10 +405,12 @@ class LayerScan:
     def _code(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
             known = self._linked.get(member.link)
+            if known is None and hash(member.link) not in self._skipped:
+                self.seen.note(f"{origin} is a hard link to a file that was not read")
+        elif known := self._read_code(kind, member.path, content, origin):
+            self._linked[member.path] = known
         else:
-            known = self._read_code(kind, member.path, content, origin)
-            if known:
-                self._linked[member.path] = known
+            self._skipped.add(hash(member.path))
         if known is None or is_cached(member.path):
             return
         if known.why:

@@ -18,10 +18,11 @@ from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.content import compute_content
-from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
 from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
 from compatgate.discovery.image.reading import ImageReading, ReadingCache, join_readings
 from compatgate.discovery.image.tar import Content, Member, read_members
+from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.client import Registry, list_registries
 from compatgate.discovery.registry.image_spec import (
@@ -451,7 +452,7 @@ class _FolderReader:
         self._limits = options.limits
         check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
         self._budget = Budget(options.limits, check)
-        self._visibility = Visibility(options.limits)
+        self._visibility = Visibility(options.limits, self._refuse)
 
     def read(self, layer: Layer, registry: Registry) -> None:
         """Read a layer to its end, which verifies its digest."""
@@ -474,7 +475,11 @@ class _FolderReader:
         inside = member.path == self._path or member.path.startswith(f"{self._path}/")
         self._visibility.take(member, wanted=inside)
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
+            self._visibility.count(member.path)
             self._keep(member, content)
+
+    def _refuse(self, what: str) -> None:
+        raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
 
     def _keep(self, member: Member, content: Content) -> None:
         below = member.path.removeprefix(f"{self._path}/")
