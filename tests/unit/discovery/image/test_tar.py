@@ -48,7 +48,7 @@ def test_files_of_every_format_are_read(form: int, size: int) -> None:
     path = LONG if form != tarfile.USTAR_FORMAT else "a" * 45 + "/" + "b" * 50
 
     def fill(tar: tarfile.TarFile) -> None:
-        put(tar, "./usr/lib/")
+        put(tar, "./usr/lib/", type=tarfile.DIRTYPE)
         put(tar, path, b"x" * 700)
         put(tar, "empty")
         put(tar, "link", type=tarfile.SYMTYPE, linkname="usr/lib")
