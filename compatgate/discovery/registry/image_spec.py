@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.errors import BadInput, DamagedContent
-from compatgate.strict_json import DECODE_ERRORS
+from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_HOST = "registry-1.docker.io"
@@ -366,9 +366,32 @@ def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
 
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
-        return msgspec.json.decode(data, type=kind)
-    except DECODE_ERRORS as error:
+        found = msgspec.json.decode(data, type=kind)
+        _check_keys(decode_strict(data), kind, what)
+    except (*DECODE_ERRORS, DuplicateKeyError) as error:
         raise DamagedContent(f"{what} cannot be read: {error}", field="image") from None
+    return found
+
+
+def _check_keys(value: Any, kind: Any, what: str) -> None:
+    """Refuse keys that runtimes in Go, which ignore case in names, read and this reader does not.
+
+    Source: golang/go ``encoding/json``, "Unmarshal".
+    """
+    for inner in get_args(kind):
+        items = value if get_origin(kind) is list and isinstance(value, list) else (value,)
+        for item in items:
+            _check_keys(item, inner, what)
+    if not (isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, dict)):
+        return
+    fields = {field.encode_name.casefold(): field for field in msgspec.structs.fields(kind)}
+    for key, inner_value in value.items():
+        field = fields.get(key.casefold())
+        if field is not None and key != field.encode_name:
+            problem = f"{what} has the key {key[:40]!r} for {field.encode_name!r}"
+            raise DamagedContent(problem, field="image")
+        if field is not None:
+            _check_keys(inner_value, field.type, what)
 
 
 def _not_image_error(name: str, why: str) -> BadInput:

@@ -9,9 +9,11 @@ from compatgate.discovery.registry.image_spec import (
     Platform,
     choose_manifest,
     choose_manifests,
+    parse_config,
+    parse_manifest,
     parse_platform,
 )
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, DamagedContent
 
 
 def descriptors(*texts: str | None) -> list[Descriptor]:
@@ -95,3 +97,30 @@ def test_where_one_manifest_is_wanted_several_are_refused() -> None:
         choose_manifest(descriptors("linux/amd64", None), wanted, "image")
     listed = descriptors("linux/amd64", "linux/arm64")
     assert choose_manifest(listed, wanted, "image") == listed[0]
+
+
+MANIFEST = (
+    b'{"schemaVersion": 2, "config": {"digest": "sha256:%064d", "size": 1}, "layers": [%s]%s}'
+)
+LAYER = b'{"digest": "sha256:%064d", "size": 1}' % 1
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        MANIFEST % (0, LAYER, b', "Layers": []'),
+        MANIFEST % (0, LAYER, b', "layers": []'),
+        MANIFEST % (0, LAYER, b', "layer\xc5\xbf": []'),
+        MANIFEST % (0, LAYER, b', "CONFIG": {}'),
+        MANIFEST % (0, b'{"digest": "sha256:%064d", "size": 1, "Digest": "x"}' % 1, b""),
+    ],
+)
+def test_a_key_that_runtimes_read_otherwise_is_refused(manifest) -> None:
+    assert parse_manifest(MANIFEST % (0, LAYER, b""), "", "image")
+    with pytest.raises(DamagedContent):
+        parse_manifest(manifest, "", "image")
+
+
+def test_labels_may_differ_in_case_alone() -> None:
+    labels = b'{"config": {"Labels": {"os": "a", "OS": "b"}, "Size": 1}, "Size": 3}'
+    assert parse_config(labels, "image").config
