@@ -40,6 +40,7 @@ FileKind = Literal[
     "rpm-log",
     "code",
     "library-path",
+    "venv",
 ]
 _RPM: dict[str, FileKind] = {
     "rpmdb.sqlite": "rpm",
@@ -91,6 +92,8 @@ def kind_of_file(member: Member) -> FileKind | None:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
         return "kernel" if _SITE_PACKAGES.search(path) else None
+    if name == "pyvenv.cfg":
+        return "venv"
     if name == "version.py":
         return "torch" if path.endswith("/torch/version.py") else None
     if name in ("version.json", "version.txt"):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
-from compatgate.discovery.findings import CodeFile, Findings
+from compatgate.discovery.findings import CodeFile
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import ContentParts, finish_digest, is_hashed
+from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.discovery.image.tar import ByteFeed, Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.installed_metadata import (
@@ -28,9 +28,8 @@ from compatgate.discovery.installed_metadata import (
     read_conda_record,
     trim_metadata,
 )
-from compatgate.discovery.installed_packages import InstalledFile, Inventory
+from compatgate.discovery.installed_packages import InstalledFile
 from compatgate.discovery.libraries import observe_major
-from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
@@ -38,131 +37,9 @@ from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.discovery.wheels.stream_windows import MissedBytes
 from compatgate.errors import BadInput
 
-_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
-_MAX_NOTES = 200
-
-
-class WitnessKind(IntEnum):
-    """Kinds of witnesses; the lower decides.
-
-    A framework loads the packages of its own installer (wheels, conda); the distribution's packages
-    and the base image's variables come after the library files.
-    """
-
-    FRAMEWORK = 0
-    WHEEL = 1
-    LABEL = 2
-    CONDA = 3
-    LIBRARY = 4
-    TOOLKIT = 5
-    PACKAGE = 6
-    CONFIG = 7
-
-
-class LayerFindings(Struct):
-    """The findings in all layers.
-
-    Attributes:
-        observations: observations with the kind of their witness, in reading order.
-        majors: components of which a library's name states only the major version.
-        codes: files with GPU code.
-        open: sentences about files that could not be read.
-        inventory: distributions, and files that may belong to them.
-        unread: unreadable files that may hold GPU code, with the reason.
-        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
-        content: digests of files that belong to the GPU content.
-    """
-
-    observations: list[tuple[WitnessKind, Observation]] = []
-    majors: list[Observation] = []
-    codes: list[CodeFile] = []
-    open: list[str] = []
-    inventory: Inventory = field(default_factory=Inventory)
-    unread: list[tuple[str, str]] = []
-    jax_plugins: dict[str, str] = {}
-    content: ContentParts = field(default_factory=ContentParts)
-
-    def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
-        """Add observations of one kind; ignore None."""
-        self.observations += ((witness, o) for o in observations if o is not None)
-
-    def add_distribution(self, name: str, path: str) -> None:
-        """Add a Python distribution that describes another one."""
-        if match := _JAX_PLUGIN.fullmatch(name):
-            self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
-
-    def note(self, sentence: str) -> None:
-        """Add a sentence about an unread file, without duplicates."""
-        if len(self.open) < _MAX_NOTES and sentence not in self.open:
-            self.open.append(sentence)
-            if len(self.open) == _MAX_NOTES:
-                self.open.append("and more, which are not listed")
-
-    def findings(
-        self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
-    ) -> Findings:
-        """Return all findings, the deciding witness first.
-
-        Args:
-            known: facts about packages.
-            toolkits: PTX version to the first toolkit that supports it.
-        """
-        installed = self.inventory.installed(known, toolkits or {})
-        self.add(WitnessKind.WHEEL, installed.observations)
-        for origin, why in self.unread:
-            if origin not in installed.owned:
-                self.note(f"{origin} cannot be read and may hold GPU code: {why}")
-        ordered = sorted(self.observations, key=lambda pair: pair[0])
-        channels = self._channels()
-        ranked = (
-            _add_labels(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
-            for w, o in ordered
-        )
-        return Findings(
-            list(dict.fromkeys(ranked)),
-            self.majors,
-            self.codes,
-            measured=installed.measured,
-            owned=installed.owned,
-            open=self.open,
-        )
-
-    def _with_plugin(self, seen: Observation) -> Observation:
-        """Label JAX with the CUDA of its plugin, which may be read later than JAX."""
-        if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
-            return seen
-        for folder, major in self.jax_plugins.items():
-            if f": {folder}/" in seen.origin:
-                return replace(seen, version=f"{seen.version}+cuda{major}")
-        return seen
-
-    def _channels(self) -> dict[tuple[str, str], str]:
-        """Return the labels of conda's records, by component and version.
-
-        A conda package installs the metadata of a wheel; only conda's record distinguishes them.
-        """
-        found: dict[tuple[str, str], str] = {}
-        for witness, seen in self.observations:
-            public, _, label = seen.version.partition("+")
-            if witness == WitnessKind.CONDA and label:
-                found.setdefault((seen.component, public), label)
-        return found
-
-    def components(self) -> set[str]:
-        """Return the components found so far; ``arch`` when GPU code was found."""
-        found = {o.component for _, o in self.observations}
-        return found | {"arch"} if self.codes else found
-
-
-def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
-    label = channels.get((seen.component, seen.version.partition(".post")[0]))
-    if not label or "+" in seen.version:
-        return seen
-    return replace(seen, version=f"{seen.version}+{label}")
-
-
 _ELF = b"\x7fELF"
 _CODE = ("code", "kernel")
+_SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
 _DATABASES = ("dpkg", "apk", "rpm", "rpm-log")
 _LARGEST_TEXTS: dict[FileKind, int] = {
     "dist-info": LARGEST_METADATA_FILE,
@@ -170,6 +47,7 @@ _LARGEST_TEXTS: dict[FileKind, int] = {
     "torch": files.LARGEST_TEXT,
     "toolkit": files.LARGEST_TEXT,
     "library-path": files.LARGEST_TEXT,
+    "venv": files.LARGEST_TEXT,
 }
 """Bytes of the files that are read as a whole, by their kind."""
 _MOST_TEXT_BYTES = 64 * 1024 * 1024
@@ -184,12 +62,14 @@ class LayerScan:
         seen: findings of the layers.
         count: number of layers that were opened.
         verified: every opened layer was read to its end and has its digest.
+        watched: folders of which links are recorded.
     """
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
         self.seen = LayerFindings()
         self.count = 0
         self.verified = True
+        self.watched: frozenset[str] = frozenset()
         self._signals = signals
         self._options = options
         self._deadline = deadline
@@ -279,6 +159,7 @@ class LayerScan:
         kind = kind_of_file(member)
         hashed = is_hashed(member)
         self._visibility.take(member, wanted=kind is not None or hashed)
+        self._take_program(member)
         if kind is None and member.kind == "file" and ".so" in member.path:
             self._skipped.add(hash(member.path))
         if kind is None and not hashed:
@@ -296,6 +177,8 @@ class LayerScan:
         if hashed or kind in _CODE:
             content.begin_digest()
         origin = f"{layer.name}: {member.path}"
+        if kind is not None and not is_cached(member.path):
+            self.seen.paths[origin] = member.path
         if kind is not None and kind in _LARGEST_TEXTS:
             content = self._text(kind, member, content, origin)
         elif member.kind == "hardlink" and kind in _DATABASES:
@@ -304,6 +187,19 @@ class LayerScan:
             _READERS[kind](self, kind, member, content, origin)
         if hashed:
             self._add_content(member, content)
+
+    def _take_program(self, member: Member) -> None:
+        """Record interpreters, and links among the watched folders."""
+        path, link = member.path, member.kind == "symlink"
+        is_program = (link or member.kind in ("file", "hardlink")) and INTERPRETER.fullmatch(
+            path[path.rfind("/") + 1 :]
+        ) is not None
+        if not (is_program or (link and path in self.watched)):
+            return
+        if self._visibility.visible(path):
+            self._visibility.count(path)
+            found = self.seen.interpreters if is_program else self.seen.links
+            found[path] = member.link if link else ""
 
     def _text(self, kind: FileKind, member: Member, content: Content, origin: str) -> Content:
         """Return the content of a small file, also where it is a hard link to an earlier one."""
@@ -382,6 +278,11 @@ class LayerScan:
 
     def _library_path(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         self.seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
+
+    def _venv(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
+        text = content.read_all(files.LARGEST_TEXT) or b""
+        shared = _SYSTEM_PACKAGES.search(text) is not None
+        self.seen.venvs[posixpath.dirname(member.path)] = not shared
 
     def _packages(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         try:
@@ -490,6 +391,7 @@ _READERS: dict[FileKind, _Reader] = {
     "code": LayerScan._code,
     "kernel": LayerScan._code,
     "library-path": LayerScan._library_path,
+    "venv": LayerScan._venv,
 }
 
 

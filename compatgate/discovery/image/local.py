@@ -344,7 +344,7 @@ class _StatedConfig:
             for name, value in self._variables[path]
         }
         env = [f"{name}={value}" for name, value in stated.items()]
-        return Config("linux" if cpu else "", cpu, config=Settings(env, self._labels))
+        return Config("linux" if cpu else "", cpu, config=Settings(env, labels=self._labels))
 
 
 def _read_labels(text: str) -> dict[str, str]:

@@ -12,15 +12,26 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import MAX_STACKS, resolve_component
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.content import compute_content
+from compatgate.discovery.image.installations import (
+    find_interpreters,
+    split_findings,
+    watched_folders,
+)
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
-from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
-from compatgate.discovery.image.reading import ImageReading, ReadingCache, join_readings
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layers import LayerScan
+from compatgate.discovery.image.reading import (
+    ImageReading,
+    Interpreters,
+    ReadingCache,
+    join_readings,
+)
 from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.observations import Observation
@@ -45,11 +56,14 @@ from compatgate.discovery.registry.limits import (
 )
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signals, read_signals
+from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.errors import BadInput, DamagedContent, NotFound, Unavailable
 
 DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
+OUTSIDE = "outside of installations"
+"""Name of the stack of what belongs to no installation."""
 
 
 _MOST_IMAGES = 4
@@ -188,6 +202,7 @@ def read_parts(
     accounted = read_config(config, published, len(numbered)).accounted
     check_platform(config, wanted, name)
     scan = LayerScan(published, options, deadline)
+    scan.watched = watched_folders(config)
     unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
     left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
     scan.read(numbered[unread:][::-1], source)
@@ -236,7 +251,7 @@ def conclude_scan(
     """
     check_platform(config, wanted, name)
     stated = read_config(config, signals, layers)
-    found = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
+    found, names = _conclude_installations(stated, scan.seen, options)
     open_items = [*left, *found.open]
     if not found.observations:
         open_items.append("no component or package that needs a GPU was found in the image")
@@ -253,7 +268,46 @@ def conclude_scan(
         layers=layers,
         layers_read=scan.count,
         content=_content_of(found.stack, config, scan, options, skipped),
+        installations=names,
+        interpreters=find_interpreters(scan.seen, config)
+        if scan.watched and not skipped
+        else Interpreters(),
     )
+
+
+def _conclude_installations(
+    stated: ConfigReading, seen: LayerFindings, options: ImageOptions
+) -> tuple[Inspection, tuple[str, ...]]:
+    """Return the stack of the largest installation, with the others as alternatives, and names."""
+    found = {
+        name or OUTSIDE: conclude_image(stated, part, options.arch_facts, options.packages)
+        for name, part in split_findings(seen).items()
+    }
+    order = sorted(found, key=lambda name: (name == OUTSIDE, -len(found[name].stack), name))
+    names: list[str] = []
+    for name in order:
+        own = found[name].stack.items()
+        if not any(all(found[n].stack.get(k) == v for k, v in own) for n in names):
+            names.append(name)
+    if len(names) < 2:
+        whole = conclude_image(stated, seen, options.arch_facts, options.packages)
+        return whole, ()
+    main = found[names[0]]
+    if len(names) > MAX_STACKS:
+        what = f"the image has {len(names)} installations, of which {MAX_STACKS} are judged"
+        main = replace(main, open=(*main.open, what))
+        names = names[:MAX_STACKS]
+    others = {
+        name: attach_remarks(one.stack, set(one.open) - set(main.open), one.conflicts)
+        for name in names[1:]
+        for one in (found[name],)
+    }
+    observations = (*main.observations, *(o for n in names for o in found[n].observations))
+    return replace(
+        main,
+        stack={**main.stack, "alternatives": others},
+        observations=tuple(dict.fromkeys(observations)),
+    ), tuple(names)
 
 
 def _content_of(

@@ -6,6 +6,7 @@ This module imports no registry client: code that only shows readings stays ligh
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -23,7 +24,41 @@ from compatgate.discovery.registry.image_spec import Platform
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.stated_stack import attach_remarks
 
+INTERPRETER = re.compile(r"python(?:\d(?:\.\d{1,2})?)?t?")
+"""Name of a Python interpreter."""
 _DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
+
+
+class Interpreters(Struct, frozen=True):
+    """The interpreters of an image, and what chooses one.
+
+    Attributes:
+        installations: path of an interpreter to the name of its installation.
+        path: folders of ``PATH``; ``""`` for one that is not known.
+        command: what the image runs.
+    """
+
+    installations: dict[str, str] = {}
+    path: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    def find(self, command: Sequence[str] | None) -> str | None:
+        """Return the installation that a command names; None where it names none.
+
+        Args:
+            command: what runs in place of the image's own command; None: that command.
+        """
+        words = self.command if command is None else command
+        program = words[0] if words else ""
+        if program.startswith("/"):
+            return self.installations.get(posixpath.normpath(program).lstrip("/"))
+        if not INTERPRETER.fullmatch(program):
+            return None
+        for folder in self.path:
+            place = f"{folder}/{program}"
+            if not folder or place in self.installations:
+                return self.installations.get(place)
+        return None
 
 
 class ImageReading(Struct, frozen=True):
@@ -42,6 +77,9 @@ class ImageReading(Struct, frozen=True):
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         layers: number of layers of the image.
         layers_read: number of layers that were read.
+        installations: names of the installations whose stacks differ, that of ``stack_body``
+            first; the others are its alternatives.
+        interpreters: the image's interpreters, and what it runs.
         content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
             image was not read to the end.
     """
@@ -58,6 +96,8 @@ class ImageReading(Struct, frozen=True):
     layers: int = 0
     layers_read: int = 0
     content: str | None = None
+    installations: tuple[str, ...] = ()
+    interpreters: Interpreters = Interpreters()
 
     @property
     def pinned(self) -> str:
@@ -68,8 +108,26 @@ class ImageReading(Struct, frozen=True):
         name = _DIGEST.sub("", self.reference)
         return f"{name}@{self.digest}" if self.digest else self.reference
 
-    def to_request(self) -> dict[str, Any]:
-        """Return the stack in the form of requests, with open questions and conflicts."""
+    def to_request(self, command: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the stack in the form of requests, with open questions and conflicts.
+
+        Args:
+            command: what runs in place of the image's own command; empty where it is not known;
+                None: that command. The installation that it names counts alone.
+        """
+        body = self.to_whole_request()
+        others = dict(body.pop("alternatives", {}))
+        name = self.interpreters.find(command)
+        if name in self.installations:
+            if chosen := others.get(name):
+                left = [*body.get("open", ()), *chosen.get("open", ())]
+                kept = {key: body[key] for key in ("content",) if key in body}
+                body = {**chosen, **kept, **({"open": left} if left else {})}
+            others = {n: one for n, one in others.items() if n not in self.installations}
+        return {**body, "alternatives": others} if others else body
+
+    def to_whole_request(self) -> dict[str, Any]:
+        """Return the stack as `to_request`, with every installation."""
         body = attach_remarks(self.stack_body, self.open, self.conflicts)
         return {**body, "content": self.content} if self.content else body
 
@@ -101,10 +159,10 @@ def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) 
         doubts: why the choice is not known.
     """
     main = readings[0]
-    request = main.to_request()
+    request = main.to_whole_request()
     others = dict(request.pop("alternatives", {}))
     for reading in readings[1:]:
-        other = reading.to_request()
+        other = reading.to_whole_request()
         nested = other.pop("alternatives", {})
         if other == request and not nested:
             continue

@@ -184,6 +184,8 @@ class Settings(Struct, frozen=True, rename="pascal"):
     """The part of a config that containers are started with."""
 
     env: list[str] | None = None
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
     labels: dict[str, str] | None = None
 
 
