@@ -62,14 +62,14 @@ class LayerScan:
         seen: findings of the layers.
         count: number of layers that were opened.
         verified: every opened layer was read to its end and has its digest.
-        watched: folders of which links are recorded.
+        watched: folders of which links are recorded; None where they are not known.
     """
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
         self.seen = LayerFindings()
         self.count = 0
         self.verified = True
-        self.watched: frozenset[str] = frozenset()
+        self.watched: frozenset[str] | None = None
         self._signals = signals
         self._options = options
         self._deadline = deadline
@@ -194,7 +194,7 @@ class LayerScan:
         is_program = (link or member.kind in ("file", "hardlink")) and INTERPRETER.fullmatch(
             path[path.rfind("/") + 1 :]
         ) is not None
-        if not (is_program or (link and path in self.watched)):
+        if not (is_program or (link and self.watched and path in self.watched)):
             return
         if self._visibility.visible(path):
             self._visibility.count(path)

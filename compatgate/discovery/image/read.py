@@ -270,7 +270,7 @@ def conclude_scan(
         content=_content_of(found.stack, config, scan, options, skipped),
         installations=names,
         interpreters=find_interpreters(scan.seen, config)
-        if scan.watched and not skipped
+        if scan.watched is not None and not skipped
         else Interpreters(),
     )
 

@@ -124,7 +124,11 @@ class ImageReading(Struct, frozen=True):
                 kept = {key: body[key] for key in ("content",) if key in body}
                 body = {**chosen, **kept, **({"open": left} if left else {})}
             others = {n: one for n, one in others.items() if n not in self.installations}
-        return {**body, "alternatives": others} if others else body
+        if not others:
+            return body
+        own = (*self.installations, f"{self.platform} {self.digest[:19]}")[0]
+        note = f"the stack is that of {own}; also judged, the worst counts: {', '.join(others)}"
+        return {**body, "unread": [*body.get("unread", ()), note], "alternatives": others}
 
     def to_whole_request(self) -> dict[str, Any]:
         """Return the stack as `to_request`, with every installation."""

@@ -327,8 +327,8 @@ def _read_command(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
     if raw.get("envFrom") or any(str(n) == "PATH" or str(n).startswith("PYTHON") for n in names):
         return ()
     command = read_list(raw.get("command"))
-    if not command:
-        return () if raw.get("args") else None  # the image's entry point, or not
+    if not command:  # arguments alone follow the image's entry point, or are the command
+        return () if raw.get("command") or raw.get("args") else None
     return tuple(word if isinstance(word, str) else "" for word in command)
 
 

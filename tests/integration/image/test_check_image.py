@@ -115,3 +115,31 @@ def test_an_extension_built_in_the_image_is_judged_from_its_own_files(registry, 
     assert good["id"] != bad["id"]
     (denied,) = (f for f in bad["findings"] if f["outcome"] == "fail")
     assert (denied["rule"], denied["component"]) == ("CG411", "mine")
+
+
+def test_the_worst_image_that_a_runtime_may_choose_of_an_index_decides(registry, layer, compatgate):
+    def torch(version: str):
+        return layer({f"{SITE}/torch-{version}.dist-info/METADATA": metadata("torch", version)})
+
+    images = [registry.push(torch(version)) for version in ("2.4.1+cu121", "2.9.1+cu130")]
+    repository = images[0].reference.partition("/")[2].partition(":")[0]
+    registry.copy(images[1], repository)
+    manifests = [
+        {
+            "mediaType": image.media_type,
+            "digest": image.digest,
+            "size": image.size,
+            "platform": {"os": "linux", "architecture": "amd64", "variant": variant},
+        }
+        for image, variant in zip(images, ("v3", ""), strict=True)
+    ]
+    index = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": manifests,
+    }
+    pushed = registry.push_manifest(repository, index, tag="index")
+    assert compatgate("check", *POOL, "--image", images[0].reference).returncode == 0
+    result = compatgate("check", *POOL, "--image", pushed.by_digest(), "--format", "json")
+    assert result.returncode == 1, result.stderr + result.stdout
+    assert json.loads(result.stdout)["image"].endswith(images[1].digest)

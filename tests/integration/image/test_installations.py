@@ -58,7 +58,9 @@ def decide(facts: Any, now: Any) -> Callable[..., Any]:
 def test_the_worst_counts_in_both_orders_of_the_layers(push, read, decide, files) -> None:
     found = read(push(*files))
     assert set(found.installations) == {OLD, NEW}
-    assert not decide({"stack": found.to_request(), "pool": POOL}).allowed
+    verdict = decide({"stack": found.to_request(), "pool": POOL})
+    assert not verdict.allowed
+    assert any(OLD in f.message and NEW in f.message for f in verdict.findings)
     assert not found.conflicts
 
 
