@@ -191,9 +191,9 @@ class LayerScan:
     def _take_program(self, member: Member) -> None:
         """Record interpreters, and links among the watched folders."""
         path, link = member.path, member.kind == "symlink"
-        is_program = (link or member.kind in ("file", "hardlink")) and INTERPRETER.fullmatch(
-            path[path.rfind("/") + 1 :]
-        ) is not None
+        at = path.rfind("/") + 1
+        is_program = path.startswith("python", at) and (link or member.kind in ("file", "hardlink"))
+        is_program = is_program and INTERPRETER.fullmatch(path, at) is not None
         if not (is_program or (link and self.watched and path in self.watched)):
             return
         if self._visibility.visible(path):

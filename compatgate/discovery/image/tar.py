@@ -192,7 +192,6 @@ _ZEROS = bytes(BLOCK)
 _OVERLAY_ATTRIBUTES = (b"SCHILY.xattr.trusted.overlay.", b"SCHILY.xattr.user.overlay.")
 """Attributes by which the overlay file system hides and moves folders."""
 _RECORD = re.compile(rb"(\d{1,19}) ")
-_OCTAL = re.compile(rb"[0-7]+")
 
 
 class _Extension(Struct):
@@ -220,6 +219,9 @@ class _Extension(Struct):
         return bool(self.text(b"GNU.sparse.map"))
 
 
+_NO_EXTENSION = _Extension()
+
+
 def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Member, Content]]:
     """Yield the members of an archive; the content of each is valid until the next member.
 
@@ -230,7 +232,7 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
     Raises:
         Damaged: a header is damaged, or the archive ends within a member.
     """
-    extended = _Extension()
+    extended = _NO_EXTENSION
     while True:
         block = feed.take(BLOCK)
         if len(block) < BLOCK or block == _ZEROS:
@@ -241,6 +243,8 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
             return
         size, kind = _checked_size(block, feed.position), block[156:157]
         if kind in b"xgLK":
+            if extended is _NO_EXTENSION:
+                extended = _Extension()
             _read_extension(extended, kind, feed, size)
             if kind != b"g":
                 continue
@@ -248,7 +252,8 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
         if kind == b"S":
             _skip_sparse_map(feed, block)
         member = _member(block, kind, size, extended)
-        extended = _Extension()
+        if extended is not _NO_EXTENSION:
+            extended = _NO_EXTENSION
         content = Content(feed, member)
         padding = -member.size % BLOCK
         yield member, content
@@ -279,21 +284,25 @@ def _number(field: bytes) -> int:
         value -= (field[0] & 0x40) << (bits - 6)
         return value if 0 <= value < 1 << 63 else -1
     digits = field.strip(b" \0").partition(b"\0")[0]
-    if not digits:
-        return 0
-    return int(digits, 8) if _OCTAL.fullmatch(digits) else -1
+    if not digits.isdigit():
+        return -1 if digits else 0
+    try:
+        return int(digits, 8)
+    except ValueError:
+        return -1
 
 
 def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Member:
-    path = extended.name or extended.text(b"path") or _name(block)
-    sparse = kind == b"S" or extended.sparse
-    if extended.sparse:
-        path = extended.text(b"GNU.sparse.name") or path
+    records = extended.records
+    path = extended.name or (records and extended.text(b"path")) or _name(block)
+    sparse = kind == b"S"
+    if records and extended.sparse:
+        path, sparse = extended.text(b"GNU.sparse.name") or path, True
     kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir", b"g": "global"}
     word = "file" if kind in (b"0", b"\0", b"7", b"S") else kinds.get(kind, "other")
     if kind == b"\0" and path.endswith("/"):
         word = "dir"  # form of the first tar
-    if (text := extended.text(b"size")) and kind != b"g":
+    if records and (text := extended.text(b"size")) and kind != b"g":
         size = _extended_size(text)
     if word == "dir" or kind in b"12346":
         size = 0  # links, devices and directories have no content, whatever size they state

@@ -26,6 +26,8 @@ _FILE_ENDINGS = re.compile(
     r"mo|po|a|o|la|pc|cmake|ya?ml|toml|csv|pem|p[lm]|rb|tcl|go|rs|java|class|jar|whl|exe|dll|ttf|"
     r"pdf|sh|xml|conf|list|md5sums|ipynb)$"
 )
+_NONE = "\0"
+"""The folder of no member."""
 
 
 class Visibility:
@@ -59,7 +61,7 @@ class Visibility:
         self._above: set[str] = set()  # folders above those
         self._links: set[int] = set()
         self._named: dict[int, str] = {}  # depth to the last folder that has a member
-        self._folder, self._linked = "", False  # of the last member
+        self._folder, self._linked = _NONE, False  # of the last member, with its slash
 
     def whiteout(self, path: str) -> bool:
         """Record a path if it is a whiteout; return whether it is one."""
@@ -92,26 +94,27 @@ class Visibility:
 
         A directory hides nothing; it merges with the directory below.
         """
-        path = member.path
-        self._check_folder(path)
-        if path in self._files or (path in self._above and member.kind != "dir"):
+        path, kind = member.path, member.kind
+        if self._linked or not path.startswith(self._folder) or "/" in path[len(self._folder) :]:
+            self._check_folder(path)
+        if self._files and (path in self._files or (path in self._above and kind != "dir")):
             self._doubt(f"has {path} twice")
-        again = path in self._new_removed or hash(path) in self._new_replaced
-        if member.kind == "global" or (member.kind == "dir" and again):
+        if kind == "global" or (
+            kind == "dir" and (path in self._new_removed or hash(path) in self._new_replaced)
+        ):
             self._disputed.add(path)
             self._check_whiteouts()
-        if member.kind == "dir":
+        if kind == "dir":
             self._links.discard(hash(path))
             self._named[path.count("/")] = path
-            self._folder = ""
+            self._folder = _NONE
             return
-        if member.kind == "symlink":
+        if kind == "symlink":
             if hash(path) in self._implied and not self._is_hidden(path):
                 self._doubt(f"has the link {path}, and a layer above has files below it")
             self._links.add(hash(path))
-            self._folder = ""
-        plain = not wanted and member.kind in ("file", "hardlink")
-        if plain and _FILE_ENDINGS.search(path):
+            self._folder = _NONE
+        if not wanted and kind in ("file", "hardlink") and _FILE_ENDINGS.search(path):
             return
         if self._has_room():
             self._new_replaced.add(hash(path))
@@ -141,7 +144,7 @@ class Visibility:
 
     def _check_folder(self, path: str) -> None:
         """Check the folders of a member, which runtimes follow through links."""
-        folder = path.rpartition("/")[0]
+        folder = path[: path.rfind("/") + 1]
         if folder != self._folder:
             self._folder = folder
             folders = list(_folders(path))[:-1]
