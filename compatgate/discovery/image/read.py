@@ -7,6 +7,7 @@ bounded memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from msgspec import Struct
@@ -289,7 +290,8 @@ def _conclude_installations(
         own = found[name].stack.items()
         if not any(all(found[n].stack.get(k) == v for k, v in own) for n in names):
             names.append(name)
-    if len(names) < 2:
+    stacks = [found[name].stack for name in names]
+    if not any(_disagree(one, other) for one, other in combinations(stacks, 2)):
         whole = conclude_image(stated, seen, options.arch_facts, options.packages)
         return whole, ()
     main = found[names[0]]
@@ -308,6 +310,16 @@ def _conclude_installations(
         stack={**main.stack, "alternatives": others},
         observations=tuple(dict.fromkeys(observations)),
     ), tuple(names)
+
+
+def _disagree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two installations have another version, code or record of one part."""
+    records = one.get("measured", {}), other.get("measured", {})
+    return any(
+        first[name] != second[name]
+        for first, second in ((one, other), records)
+        for name in first.keys() & second.keys() - {"python", "measured"}
+    )
 
 
 def _content_of(
