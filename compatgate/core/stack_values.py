@@ -276,7 +276,7 @@ def _read_alternatives(value: Any) -> dict[str, Stack]:
         except BadInput as error:
             raise error.at(f"alternatives.{name}") from None
         if found[name].alternatives:
-            raise BadInput("cannot have alternatives of its own", field=f"alternatives.{name}")
+            raise BadInput("cannot have alternatives", field=f"alternatives.{name}")
     return found
 
 

@@ -383,7 +383,9 @@ class Images:
         shown = _stack_of_reading(reading, cpus, body.get("command"))
         stack = prefer_detected(shown, stated or {}, "the image")
         body = {**body, "stack": stack, "image": reading.pinned}
-        return CompletedQuestion(body, read=True, alone=stack == shown)
+        # An image is signed whatever runs in it: all its installations, not the one of a command.
+        whole = _stack_of_reading(reading, cpus, ())
+        return CompletedQuestion(body, read=True, alone=stack == whole)
 
     def reads(self, body: Mapping[str, Any]) -> bool:
         """Return whether `complete` would read the image of a question."""

@@ -126,6 +126,8 @@ def test_the_command_of_a_pod_names_the_installation_that_is_judged(serving, reg
         return str(answer.get("status", {}).get("message", ""))
 
     assert "CUDA 13" not in message(command=["/opt/old/bin/python"])
+    named = {"target": "prod-a100", "image": image, "command": ["/opt/old/bin/python"]}
+    assert server.ask("POST", "/api/v1/gate", named).json()["basis"] == "stated"
     assert "CUDA 13" in message(command=["/opt/new/bin/python"])
     for more in ({}, {"command": ["sh"]}, {"command": ["/opt/old/bin/python"], "envFrom": [{}]}):
         assert "CUDA 13" in message(**more), more
