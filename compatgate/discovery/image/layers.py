@@ -159,7 +159,8 @@ class LayerScan:
         kind = kind_of_file(member)
         hashed = is_hashed(member)
         self._visibility.take(member, wanted=kind is not None or hashed)
-        self._take_program(member)
+        if member.kind == "symlink" or "python" in member.path[-14:]:
+            self._take_program(member)
         if kind is None and member.kind == "file" and ".so" in member.path:
             self._skipped.add(hash(member.path))
         if kind is None and not hashed:

@@ -283,9 +283,11 @@ def _number(field: bytes) -> int:
         value = int.from_bytes(field, "big") & ((1 << bits) - 1)
         value -= (field[0] & 0x40) << (bits - 6)
         return value if 0 <= value < 1 << 63 else -1
-    digits = field.strip(b" \0").partition(b"\0")[0]
-    if not digits.isdigit():
-        return -1 if digits else 0
+    digits = field[:-1]  # as most programs write it
+    if not digits.isdigit() or field[-1:] not in b" \0":
+        digits = field.strip(b" \0").partition(b"\0")[0]
+        if not digits.isdigit():
+            return -1 if digits else 0
     try:
         return int(digits, 8)
     except ValueError:
