@@ -28,6 +28,7 @@ pytest_plugins = [
     "image_registry",
     "image_fake",
     "oci_registry",
+    "containerd",
 ]
 
 

@@ -42,6 +42,9 @@ def make_content_reader(
         except CompatgateError as error:
             return ImageContent(why=f"the image was not read: {error.detail}"[:_LONGEST])
         known = tuple(filter(None, (reading.digest, reading.index)))
+        if reading.index and "alternatives" in reading.stack_body:
+            why = "the index has several images for the platform, and which one ran is not known"
+            return ImageContent(why=why, images=known)
         if reading.content is None:
             return ImageContent(why="not every layer of the image was read", images=known)
         return ImageContent(reading.content, images=known)

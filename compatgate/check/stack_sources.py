@@ -283,7 +283,9 @@ def read_files(
         signals = read_source("image_signals")
         names.append(_file_name(sbom))
         bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
-        body = merge_bodies(_body(bill), bill.rest)
+        others = {key: bill.rest[key] for key in ("alternatives",) if key in bill.rest}
+        rest = {key: value for key, value in bill.rest.items() if key not in others}
+        body = merge_bodies(_body(bill), rest) | others
         body |= _compat_use(body)
         origins = bill.origins
     if lock:

@@ -276,17 +276,9 @@ def digest_in(place: ImageLocation, platform: str | None) -> str:
         NotFound: the image does not exist.
         BadInput: the index lacks that platform.
     """
-    from compatgate.discovery.registry.image_spec import (
-        choose_manifest,
-        parse_manifest,
-        parse_platform,
-    )
-
-    found = place.registry.manifest(place.name.locator)
-    document = parse_manifest(found.data, found.media_type, str(place.name))
-    if platform is None or not isinstance(document, list):
-        return found.digest
-    return choose_manifest(document, parse_platform(platform), str(place.name)).digest
+    if platform is None:
+        return place.registry.manifest(place.name.locator).digest
+    return place.digest(platform)
 
 
 def newest_spec(place: ImageLocation, digest: str) -> Attachment | None:

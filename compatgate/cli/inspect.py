@@ -299,6 +299,8 @@ def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -
     for name, value in inspection.stack.items():
         if name == "measured":
             continue
+        if name == "alternatives":
+            value = list(value)
         shown = " ".join(value) or "none" if isinstance(value, list) else str(value)
         lines.append(f"  {name:<12} {_one_line(shown)}")
     if not inspection.stack:

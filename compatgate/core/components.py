@@ -29,9 +29,13 @@ MAX_REMARKS = 1000
 """Sentences of ``open``, ``conflicts`` or ``unread``."""
 MAX_LIBRARIES = 2000
 """Libraries in a package's record; vLLM has 8, flashinfer-cubin 40 groups."""
+MAX_STACKS = 8
+"""Alternatives of a stack: other installations in one image, other images of one index."""
 MAX_NAME_LENGTH = 256
 """Characters of a component's, target's, pool's or GPU's name."""
 MAX_VERSION_LENGTH = 256
+MAX_COMMAND_LENGTH = 262_144
+"""Characters of a command; a pod with a script in it has some ten thousand."""
 MAX_IMAGE_LENGTH = 8192
 """Characters of an image; references have about 500 at most, and any label is accepted."""
 

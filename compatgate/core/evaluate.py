@@ -94,15 +94,27 @@ def assess(
     `seal` completes the verdict of each.
     """
     moment = now.astimezone(UTC)
-    stack = assume_default_wheels(complete_stack(stack, facts.frameworks), facts, target.pools)
     today, seconds = moment.date().isoformat(), moment.timestamp()
-    judged = [
-        evaluate_pool(
-            RuleContext(stack, pool, target, facts, matrix, today=today, now=seconds),
-            with_fixes=with_fixes,
-        )
-        for pool in target.pools
-    ]
+
+    def judge(one: Stack) -> list[PoolResult]:
+        return [
+            evaluate_pool(
+                RuleContext(one, pool, target, facts, matrix, today=today, now=seconds),
+                with_fixes=with_fixes,
+            )
+            for pool in target.pools
+        ]
+
+    def complete(one: Stack) -> Stack:
+        return assume_default_wheels(complete_stack(one, facts.frameworks), facts, target.pools)
+
+    stack = complete(stack)
+    judged = judge(stack)
+    for name, other in stack.alternatives.items():
+        # A waiver for the image covers what it holds; evidence of the image's digest does not.
+        image = stack.image.partition("@")[0] if stack.image else None
+        results = judge(replace(complete(other), image=image))
+        judged += [_name_findings(one, name, judged[: len(target.pools)]) for one in results]
     said = (finding for one in judged for finding in one.findings)
     findings = _group_findings((*said, *_report_left_out_pools(target))) or _report_no_pool(target)
     outcome = _OUTCOMES[max((OUTCOME_RANK[f.outcome] for f in findings), default=0)]
@@ -120,9 +132,18 @@ def assess(
         facts=facts.digest,
         overlays=facts.overlays,
         evidence=tuple(dict.fromkeys(run for one in judged for run in one.evidence)),
-        entries={one.pool: one.entry for one in judged if one.entry},
+        entries={one.pool: one.entry for one in reversed(judged) if one.entry},
         valid_until=min((when for one in judged for when in one.until), default=None),
     )
+
+
+def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:
+    """Return the result of an alternative stack, which names it where it says something else."""
+    there = [finding for one in known for finding in one.findings]
+    findings = [
+        f if f in there else replace(f, message=f"{name}: {f.message}") for f in result.findings
+    ]
+    return replace(result, findings=findings)
 
 
 def seal(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from compatgate.core.binding import Assurance, Bind
 from compatgate.core.components import (
+    MAX_COMMAND_LENGTH,
     MAX_IMAGE_LENGTH,
     MAX_KEYS,
     MAX_NAME_LENGTH,
@@ -187,7 +188,7 @@ def drift_title(what: DriftKind) -> str:
     return component.title if component else what
 
 
-_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
+_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "set")
 POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
@@ -218,7 +219,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
     Args:
         body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
-            ``pools`` names those of the target that the question is about.
+            ``command`` is what runs in the image in place of its own; ``pools`` names those of the
+            target that the question is about.
         gpus: the GPU table, to resolve names.
 
     Raises:
@@ -234,6 +236,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
+    _check_command(body.get("command"))
     check_length(target or "", MAX_NAME_LENGTH, "target")
     check_length(image or "", MAX_IMAGE_LENGTH, "image")
     if body.get("stack") is None:
@@ -250,6 +253,19 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         changes=changes,
         pools=pools,
     )
+
+
+def _check_command(stated: Any) -> None:
+    """Check what runs in the image, which chooses one of its installations.
+
+    Raises:
+        BadInput: it is not a list of words.
+    """
+    words = [] if stated is None else stated
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
+        raise BadInput("must be a list of words", field="command", value=stated, hint=hint)
+    check_length("".join(words), MAX_COMMAND_LENGTH, "command")
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:

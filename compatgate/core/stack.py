@@ -48,6 +48,7 @@ _FIELDS = {
     "measured": "measured",
     "unmeasured": "unmeasured",
     "content": "content",
+    "alternatives": "alternatives",
 }
 """Keys that are not components, and their fields."""
 
@@ -80,6 +81,8 @@ class Stack(Struct, frozen=True, dict=True):
         assumed: why ``components`` has a CUDA that nothing states, in words.
         content: digest of the GPU content that the image holds; None where no image was read. A
             changed stack has none: no image with it was read.
+        alternatives: stacks that may run in place of this one, by name: other installations in
+            the image, other images of the index. Each is judged, and the worst counts.
     """
 
     components: dict[str, Version]
@@ -100,6 +103,7 @@ class Stack(Struct, frozen=True, dict=True):
     unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
     content: str | None = None
+    alternatives: dict[str, Stack] = {}
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package; None when the stack does not state it."""
@@ -141,6 +145,8 @@ class Stack(Struct, frozen=True, dict=True):
             body["unmeasured"] = self.unmeasured
         if self.content:
             body["content"] = self.content
+        if self.alternatives:
+            body["alternatives"] = {n: one.to_json() for n, one in self.alternatives.items()}
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -257,7 +263,7 @@ def _states_anything(special: Mapping[str, Any]) -> bool:
 
 
 _NOT_IN_IMAGES = OF_BUILDS | {"needs"}
-_OF_PARTS = ("wheels", "measured", "unmeasured", "content")
+_OF_PARTS = ("wheels", "measured", "unmeasured", "content", "alternatives")
 """Keys that describe parts of a stack, and state none."""
 
 
@@ -310,6 +316,10 @@ def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     if not {_canonical_name(name) for name in changes} <= _NOT_IN_IMAGES:
         removed = removed | {"content"}
     special = {name: value for name, value in _special_values(stack).items() if name not in removed}
+    if stack.alternatives:
+        special["alternatives"] = {
+            name: update_stack(one, changes) for name, one in stack.alternatives.items()
+        }
     return _make_stack(
         _Parts(
             kept(stack.components) | stated.components,

@@ -205,7 +205,7 @@ def inspect_files(
         TooLarge: the container has too many files.
     """
     published = read_signals(signals)
-    config = Config(config=Settings(container.environment, container.labels))
+    config = Config(config=Settings(container.environment, labels=container.labels))
     stated = read_config(config, published, 0)
     with Deadline(deadline_s) as deadline:
         scan = LayerScan(published, ImageOptions(layers="all"), deadline)

@@ -18,7 +18,9 @@ from compatgate.errors import BadInput, CompatgateError
 Body = dict[str, Any]
 _NAMED_REMARKS = ("wheels", "measured", "unmeasured")
 """Keys that describe parts of the stack by name."""
-_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", "content", *_NAMED_REMARKS)
+_REMARKS = (
+    "open", "conflicts", "unread", "cuda-compat-use", "content", "alternatives", *_NAMED_REMARKS
+)  # fmt: skip
 
 
 def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -34,7 +36,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
-        if name in (*_NAMED_REMARKS, "content"):
+        if name in (*_NAMED_REMARKS, "content", "alternatives"):
             body[name] = _usable_records(value, sentences) if name == "measured" else value
             continue
         try:
@@ -120,13 +122,24 @@ def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
-    """Merge two stacks with canonical names and their remarks."""
+    """Merge two stacks with canonical names and their remarks; each alternative is merged too."""
+    alternatives = {
+        name: merge_bodies(one, other, conflicts=conflicts)
+        for name, one in decides.get("alternatives", {}).items()
+    } or {
+        name: merge_bodies(decides, one, conflicts=conflicts)
+        for name, one in other.get("alternatives", {}).items()
+    }
     remarks: Body = {
         name: [*other.get(name, ()), *decides.get(name, ()), *more]
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
     remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _NAMED_REMARKS}
+    remarks["alternatives"] = {
+        name: {key: value for key, value in one.items() if key != "alternatives"}
+        for name, one in alternatives.items()
+    }
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},

@@ -66,7 +66,7 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
         signals: variables and labels, and their components.
         layers: number of layers in the manifest.
     """
-    env = _environment(config)
+    env = read_environment(config)
     labels = (config.config.labels if config.config else None) or {}
     values = [(s, env.get(s.name, ""), f"env {s.name}") for s in signals.environment]
     values += [(s, labels.get(s.name, ""), f"label {s.name}") for s in signals.labels]
@@ -88,7 +88,7 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     )
 
 
-def _environment(config: Config) -> dict[str, str]:
+def read_environment(config: Config) -> dict[str, str]:
     """Return the variables; the last value of a variable counts."""
     pairs = (item.partition("=") for item in (config.config.env if config.config else None) or [])
     return {name: value for name, _, value in pairs}

@@ -40,6 +40,7 @@ FileKind = Literal[
     "rpm-log",
     "code",
     "library-path",
+    "venv",
 ]
 _RPM: dict[str, FileKind] = {
     "rpmdb.sqlite": "rpm",
@@ -91,6 +92,8 @@ def kind_of_file(member: Member) -> FileKind | None:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
         return "kernel" if _SITE_PACKAGES.search(path) else None
+    if name == "pyvenv.cfg":
+        return "venv"
     if name == "version.py":
         return "torch" if path.endswith("/torch/version.py") else None
     if name in ("version.json", "version.txt"):
@@ -149,7 +152,7 @@ def find_python(path: str) -> str | None:
     return match[1] if match else None
 
 
-_LARGEST_TEXT = 256 * 1024
+LARGEST_TEXT = 256 * 1024
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
@@ -192,7 +195,7 @@ def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
 
 def read_torch_version(content: Content, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     found = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
         found.append(Observation("torch", match[1], origin, "metadata"))
@@ -235,14 +238,14 @@ def observe_library_file(path: str, origin: str) -> Observation | None:
 
 def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:
     """Read a toolkit's version file."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
 
 
 def read_library_path(content: Content, origin: str) -> list[Observation]:
     """Read the library path in a file below ``/etc/ld.so.conf.d``."""
-    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
     return compat_use_of_path(text.splitlines(), origin)
 
 

@@ -4,15 +4,13 @@ A thread prepares pieces ahead of use: fetching, hashing and decompressing relea
 `DEPTH` pieces wait, so that memory and needless fetching stay small.
 
 The first bytes tell gzip, zstd or none; the media type is ignored, because registries hold gzip
-under every name. `Visibility` tracks the paths that layers above hide.
+under every name; what the type calls uncompressed must be.
 
-Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may frames),
-opencontainers/image-spec ``layer.md`` ("Representing changes" and "Whiteouts").
+Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may frames).
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +20,7 @@ from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
-from compatgate.discovery.image.tar import ByteFeed, Member
+from compatgate.discovery.image.tar import ByteFeed
 from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
 from compatgate.errors import BadInput, CompatgateError, quote_error
@@ -89,7 +87,12 @@ def open_layer(
     """
     if layer.descriptor.media_type.endswith("+encrypted"):
         raise BadInput(f"{layer.name} is encrypted", field="image")
-    with registry.blob(layer.descriptor) as blob, read_ahead(decompress(blob, budget)) as pieces:
+    # containerd goes by the type here, Docker by the content
+    plain = layer.descriptor.media_type.endswith(".tar")
+    with (
+        registry.blob(layer.descriptor) as blob,
+        read_ahead(decompress(blob, budget, plain=plain)) as pieces,
+    ):
         yield blob, ByteFeed(pieces)
 
 
@@ -232,11 +235,16 @@ class _PeekedSource:
         return data
 
 
-def decompress(source: ByteReader, budget: Budget) -> Iterator[bytes]:
+def decompress(source: ByteReader, budget: Budget, *, plain: bool = False) -> Iterator[bytes]:
     """Yield the content of a layer in pieces of at most `PIECE` bytes.
 
+    Args:
+        source: the layer as stored.
+        budget: counts the content.
+        plain: its media type says that it is not compressed.
+
     Raises:
-        Damaged: the compressed data contradict themselves or end early.
+        Damaged: the compressed data contradict themselves, their type, or end early.
         TooLarge: the layer decompresses to more than the limits allow.
     """
     peeked = _PeekedSource(source)
@@ -246,6 +254,9 @@ def decompress(source: ByteReader, budget: Budget) -> Iterator[bytes]:
         pieces = _unzstd(peeked, budget.limits.window)
     else:
         pieces = iter(lambda: peeked.read(PIECE), b"")
+    compressed = (_GZIP, _ZSTD, *(bytes([n]) + _SKIPPABLE for n in range(0x50, 0x60)))
+    if plain and peeked.head.startswith(compressed):
+        raise damaged_error("a layer is compressed, its media type says that it is not")
     unpacked = 0
     for piece in pieces:
         unpacked += len(piece)
@@ -254,14 +265,17 @@ def decompress(source: ByteReader, budget: Budget) -> Iterator[bytes]:
 
 
 def _gunzip(source: ByteReader) -> Iterator[bytes]:
-    member = zlib.decompressobj(_GZIP_WINDOW)
+    member, padded = zlib.decompressobj(_GZIP_WINDOW), False
     try:
         while data := source.read(PIECE):
             while data:
                 if member.eof:  # another gzip member, or padding
+                    padded = padded or data[:1] == b"\0"
                     data = data.lstrip(b"\0")
                     if not data:
                         break
+                    if padded:  # some programs read on, others stop
+                        raise damaged_error("a layer's gzip data continue after padding")
                     member = zlib.decompressobj(_GZIP_WINDOW)
                 yield member.decompress(data, PIECE)
                 data = member.unused_data if member.eof else member.unconsumed_tail
@@ -289,86 +303,3 @@ def _unzstd(source: ByteReader, window: int) -> Iterator[bytes]:
             what = f"a layer is compressed with a zstd window larger than {window} bytes"
             raise too_large_error(what) from None
         raise damaged_error(f"a layer's zstd data are damaged: {quote_error(error)}") from None
-
-
-_WHITEOUT = ".wh."
-_OPAQUE_WHITEOUT = ".wh..wh..opq"
-# A file with one of these endings never replaces a directory on a wanted path; forgetting it keeps
-# memory small where a layer has a million files.
-_FILE_ENDINGS = re.compile(
-    r"\.(?:pyc?|pyi|h|hpp|cuh|c|cc|cpp|js|ts|map|json|txt|md|rst|html|css|png|svg|jpg|gz|xz|zip|"
-    r"mo|po|a|o|la|pc|cmake|ya?ml|toml|csv|pem|p[lm]|rb|tcl|go|rs|java|class|jar|whl|exe|dll|ttf|"
-    r"pdf|sh|xml|conf|list|md5sums|ipynb|so(?:\.[\d.]+)?)$"
-)
-
-
-class Visibility:
-    """The paths that are visible when layers are read from the top down.
-
-    A layer hides the paths that it replaces or removes in the layers below, never its own.
-
-    Attributes:
-        full: the limit on remembered paths was reached; further paths hide nothing.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self.full = False
-        self._limits = limits
-        self._removed: set[str] = set()
-        self._emptied: set[str] = set()
-        self._replaced: set[int] = set()
-        self._new_removed: set[str] = set()
-        self._new_emptied: set[str] = set()
-        self._new_replaced: set[int] = set()
-
-    def whiteout(self, path: str) -> bool:
-        """Record a path if it is a whiteout; return whether it is one."""
-        folder, _, name = path.rpartition("/")
-        if not name.startswith(_WHITEOUT):
-            return False
-        if name == _OPAQUE_WHITEOUT:
-            self._new_emptied.add(folder)
-        elif not name.startswith(".wh..wh."):  # aufs uses these names for its own files
-            hidden = name.removeprefix(_WHITEOUT)
-            self._new_removed.add(f"{folder}/{hidden}" if folder else hidden)
-        if len(self._new_removed) + len(self._new_emptied) > self._limits.whiteouts:
-            raise too_large_error(f"a layer has more than {self._limits.whiteouts} whiteouts")
-        return True
-
-    def take(self, member: Member, *, wanted: bool) -> None:
-        """Record a member that is no whiteout: it hides the same path in the layers below.
-
-        A directory hides nothing; it merges with the directory below.
-        """
-        plain = not wanted and member.kind in ("file", "hardlink")
-        if member.kind == "dir" or (plain and _FILE_ENDINGS.search(member.path)):
-            return
-        if len(self._replaced) + len(self._new_replaced) < self._limits.remembered:
-            self._new_replaced.add(hash(member.path))
-        else:
-            self.full = True
-
-    def visible(self, path: str) -> bool:
-        """Return whether no layer above this one hides the path."""
-        if hash(path) in self._replaced or path in self._removed:
-            return False
-        return not any(
-            folder in self._emptied or folder in self._removed or hash(folder) in self._replaced
-            for folder in _folders(path)
-        )
-
-    def next_layer(self) -> None:
-        """Start the layer below."""
-        self._removed |= self._new_removed
-        self._emptied |= self._new_emptied
-        self._replaced |= self._new_replaced
-        self._new_removed, self._new_emptied, self._new_replaced = set(), set(), set()
-
-
-def _folders(path: str) -> Iterator[str]:
-    """Yield the folders above a path, and the root."""
-    at = path.rfind("/")
-    while at > 0:
-        yield path[:at]
-        at = path.rfind("/", 0, at)
-    yield ""

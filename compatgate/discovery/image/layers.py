@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
-from compatgate.discovery.findings import CodeFile, Findings
+from compatgate.discovery.findings import CodeFile
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import ContentParts, finish_digest, is_hashed
+from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
-from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
-from compatgate.discovery.image.tar import Content, Member, read_members
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.reading import INTERPRETER
+from compatgate.discovery.image.tar import ByteFeed, Content, Member, read_members
+from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
     LARGEST_LIST,
@@ -26,9 +28,8 @@ from compatgate.discovery.installed_metadata import (
     read_conda_record,
     trim_metadata,
 )
-from compatgate.discovery.installed_packages import InstalledFile, Inventory
+from compatgate.discovery.installed_packages import InstalledFile
 from compatgate.discovery.libraries import observe_major
-from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
@@ -36,131 +37,21 @@ from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.discovery.wheels.stream_windows import MissedBytes
 from compatgate.errors import BadInput, quote_error
 
-_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
-_MAX_NOTES = 200
-
-
-class WitnessKind(IntEnum):
-    """Kinds of witnesses; the lower decides.
-
-    A framework loads the packages of its own installer (wheels, conda); the distribution's packages
-    and the base image's variables come after the library files.
-    """
-
-    FRAMEWORK = 0
-    WHEEL = 1
-    LABEL = 2
-    CONDA = 3
-    LIBRARY = 4
-    TOOLKIT = 5
-    PACKAGE = 6
-    CONFIG = 7
-
-
-class LayerFindings(Struct):
-    """The findings in all layers.
-
-    Attributes:
-        observations: observations with the kind of their witness, in reading order.
-        majors: components of which a library's name states only the major version.
-        codes: files with GPU code.
-        open: sentences about files that could not be read.
-        inventory: distributions, and files that may belong to them.
-        unread: unreadable files that may hold GPU code, with the reason.
-        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
-        content: digests of files that belong to the GPU content.
-    """
-
-    observations: list[tuple[WitnessKind, Observation]] = []
-    majors: list[Observation] = []
-    codes: list[CodeFile] = []
-    open: list[str] = []
-    inventory: Inventory = field(default_factory=Inventory)
-    unread: list[tuple[str, str]] = []
-    jax_plugins: dict[str, str] = {}
-    content: ContentParts = field(default_factory=ContentParts)
-
-    def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
-        """Add observations of one kind; ignore None."""
-        self.observations += ((witness, o) for o in observations if o is not None)
-
-    def add_distribution(self, name: str, path: str) -> None:
-        """Add a Python distribution that describes another one."""
-        if match := _JAX_PLUGIN.fullmatch(name):
-            self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
-
-    def note(self, sentence: str) -> None:
-        """Add a sentence about an unread file, without duplicates."""
-        if len(self.open) < _MAX_NOTES and sentence not in self.open:
-            self.open.append(sentence)
-            if len(self.open) == _MAX_NOTES:
-                self.open.append("and more, which are not listed")
-
-    def findings(
-        self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
-    ) -> Findings:
-        """Return all findings, the deciding witness first.
-
-        Args:
-            known: facts about packages.
-            toolkits: PTX version to the first toolkit that supports it.
-        """
-        installed = self.inventory.installed(known, toolkits or {})
-        self.add(WitnessKind.WHEEL, installed.observations)
-        for origin, why in self.unread:
-            if origin not in installed.owned:
-                self.note(f"{origin} cannot be read and may hold GPU code: {why}")
-        ordered = sorted(self.observations, key=lambda pair: pair[0])
-        channels = self._channels()
-        ranked = (
-            _add_labels(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
-            for w, o in ordered
-        )
-        return Findings(
-            list(dict.fromkeys(ranked)),
-            self.majors,
-            self.codes,
-            measured=installed.measured,
-            owned=installed.owned,
-            open=self.open,
-        )
-
-    def _with_plugin(self, seen: Observation) -> Observation:
-        """Label JAX with the CUDA of its plugin, which may be read later than JAX."""
-        if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
-            return seen
-        for folder, major in self.jax_plugins.items():
-            if f": {folder}/" in seen.origin:
-                return replace(seen, version=f"{seen.version}+cuda{major}")
-        return seen
-
-    def _channels(self) -> dict[tuple[str, str], str]:
-        """Return the labels of conda's records, by component and version.
-
-        A conda package installs the metadata of a wheel; only conda's record distinguishes them.
-        """
-        found: dict[tuple[str, str], str] = {}
-        for witness, seen in self.observations:
-            public, _, label = seen.version.partition("+")
-            if witness == WitnessKind.CONDA and label:
-                found.setdefault((seen.component, public), label)
-        return found
-
-    def components(self) -> set[str]:
-        """Return the components found so far; ``arch`` when GPU code was found."""
-        found = {o.component for _, o in self.observations}
-        return found | {"arch"} if self.codes else found
-
-
-def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
-    label = channels.get((seen.component, seen.version.partition(".post")[0]))
-    if not label or "+" in seen.version:
-        return seen
-    return replace(seen, version=f"{seen.version}+{label}")
-
-
 _ELF = b"\x7fELF"
 _CODE = ("code", "kernel")
+_SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
+_DATABASES = ("dpkg", "apk", "rpm", "rpm-log")
+_LARGEST_TEXTS: dict[FileKind, int] = {
+    "dist-info": LARGEST_METADATA_FILE,
+    "conda": LARGEST_LIST,
+    "torch": files.LARGEST_TEXT,
+    "toolkit": files.LARGEST_TEXT,
+    "library-path": files.LARGEST_TEXT,
+    "venv": files.LARGEST_TEXT,
+}
+"""Bytes of the files that are read as a whole, by their kind."""
+_MOST_TEXT_BYTES = 64 * 1024 * 1024
+"""Bytes of a layer's metadata that are remembered for hard links to it."""
 _LIBRARY_HELP = "the names of its libraries were read"
 
 
@@ -171,22 +62,32 @@ class LayerScan:
         seen: findings of the layers.
         count: number of layers that were opened.
         verified: every opened layer was read to its end and has its digest.
+        watched: folders of which links are recorded; None where they are not known.
     """
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
         self.seen = LayerFindings()
         self.count = 0
         self.verified = True
+        self.watched: frozenset[str] | None = None
         self._signals = signals
         self._options = options
         self._deadline = deadline
         self._budget = Budget(options.limits, self._check)
-        self._visibility = Visibility(options.limits)
+        self._layer = ""
+        self._visibility = Visibility(
+            options.limits,
+            lambda what: self.seen.note(
+                f"{self._layer} {what}: which file a container gets depends on its runtime"
+            ),
+        )
         self._members = 0
         self._wanted = 0
         self._linked: dict[str, _FileCode] = {}  # code of this layer's files, for links
         self._digests: dict[str, str] = {}  # of this layer's files, for links
-        self._texts: dict[str, bytes] = {}  # metadata in caches, for links
+        self._texts: dict[str, bytes] = {}  # metadata of this layer, for links
+        self._text_bytes = 0
+        self._skipped: set[int] = set()  # libraries of this layer without code, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
         """Read layers, the highest first, until all needed components were found.
@@ -200,6 +101,7 @@ class LayerScan:
             if self._has_all():
                 return
             self.count += 1
+            self._layer = layer.name
             self._read_layer(layer, registry)
             self._visibility.next_layer()
             if self._visibility.full:
@@ -210,6 +112,8 @@ class LayerScan:
             self._linked.clear()
             self._digests.clear()
             self._texts.clear()
+            self._skipped.clear()
+            self._text_bytes = 0
 
     def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
         """Read files that come from no tar archive, as one layer.
@@ -218,6 +122,7 @@ class LayerScan:
             CompatgateError: a file cannot be read, or there are too many.
         """
         self.count += 1
+        self._layer = layer.name
         with layer.named():
             for member, content in members:
                 self._take(layer, member, content)
@@ -254,17 +159,67 @@ class LayerScan:
         kind = kind_of_file(member)
         hashed = is_hashed(member)
         self._visibility.take(member, wanted=kind is not None or hashed)
-        if (kind is None and not hashed) or not self._visibility.visible(member.path):
+        if member.kind == "symlink" or "python" in member.path[-14:]:
+            self._take_program(member)
+        if kind is None and member.kind == "file" and ".so" in member.path:
+            self._skipped.add(hash(member.path))
+        if kind is None and not hashed:
+            return
+        if self._visibility.visible(member.path):
+            self._visibility.count(member.path)
+        elif not is_cached(member.path):  # links lead to files in caches
+            return
+        if member.sparse:
+            self.seen.note(f"{layer.name}: {member.path} is a sparse file, which is not read")
             return
         self._wanted += 1
         if self._wanted > self._options.limits.wanted:
             raise too_large_error(f"the image has more than {self._wanted - 1} files of interest")
         if hashed or kind in _CODE:
             content.begin_digest()
+        origin = f"{layer.name}: {member.path}"
+        if kind is not None and not is_cached(member.path):
+            self.seen.paths[origin] = member.path
+        if kind is not None and kind in _LARGEST_TEXTS:
+            content = self._text(kind, member, content, origin)
+        elif member.kind == "hardlink" and kind in _DATABASES:
+            self.seen.note(f"{origin} is a hard link, which is not read")
         if kind is not None:
-            _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
+            _READERS[kind](self, kind, member, content, origin)
         if hashed:
             self._add_content(member, content)
+
+    def _take_program(self, member: Member) -> None:
+        """Record interpreters, and links among the watched folders."""
+        path, link = member.path, member.kind == "symlink"
+        at = path.rfind("/") + 1
+        is_program = path.startswith("python", at) and (link or member.kind in ("file", "hardlink"))
+        is_program = is_program and INTERPRETER.fullmatch(path, at) is not None
+        if not (is_program or (link and self.watched and path in self.watched)):
+            return
+        if self._visibility.visible(path):
+            self._visibility.count(path)
+            found = self.seen.interpreters if is_program else self.seen.links
+            found[path] = member.link if link else ""
+
+    def _text(self, kind: FileKind, member: Member, content: Content, origin: str) -> Content:
+        """Return the content of a small file, also where it is a hard link to an earlier one."""
+        file = member.path.rpartition("/")[2]
+        data: bytes | None
+        if member.kind == "hardlink":
+            data, why = self._texts.get(member.link), "is a hard link to a file that was not read"
+        else:
+            largest = LARGEST_LIST if file in FILE_LISTS else _LARGEST_TEXTS[kind]
+            data, why = content.read_all(largest), f"is larger than {largest} bytes"
+            if data is not None:
+                text = trim_metadata(file, data) if kind == "dist-info" else data
+                self._text_bytes += len(text)
+                if self._text_bytes <= _MOST_TEXT_BYTES:
+                    self._texts[member.path] = text
+        if data is None:
+            self.seen.note(f"{origin} {why}")
+            data = b""
+        return Content(ByteFeed([data]), replace(member, size=len(data)))
 
     def _add_content(self, member: Member, content: Content) -> None:
         """Add a file to the GPU content, by its digest."""
@@ -277,13 +232,10 @@ class LayerScan:
             self.seen.content.add_file(member.path, digest)
 
     def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        file = member.path.rpartition("/")[2]
-        data = content.read_all(LARGEST_LIST if file in FILE_LISTS else LARGEST_METADATA_FILE)
-        if is_cached(member.path):  # an installed file may be a hard link to it
-            self._texts[member.path] = trim_metadata(file, data or b"")
+        if is_cached(member.path):
             return
-        data = data or self._texts.get(member.link)
-        folder = member.path.rpartition("/")[0]
+        folder, file = posixpath.split(member.path)
+        data = content.read_all(LARGEST_LIST)
         one = self.seen.inventory.distribution(folder)
         if data:
             one.take(file, data, origin)
@@ -328,6 +280,11 @@ class LayerScan:
     def _library_path(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         self.seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
 
+    def _venv(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
+        text = content.read_all(files.LARGEST_TEXT) or b""
+        shared = _SYSTEM_PACKAGES.search(text) is not None
+        self.seen.venvs[posixpath.dirname(member.path)] = not shared
+
     def _packages(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         try:
             found, left = files.read_package_database(
@@ -352,10 +309,12 @@ class LayerScan:
     def _code(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
             known = self._linked.get(member.link)
+            if known is None and hash(member.link) not in self._skipped:
+                self.seen.note(f"{origin} is a hard link to a file that was not read")
+        elif known := self._read_code(kind, member.path, content, origin):
+            self._linked[member.path] = known
         else:
-            known = self._read_code(kind, member.path, content, origin)
-            if known:
-                self._linked[member.path] = known
+            self._skipped.add(hash(member.path))
         if known is None or is_cached(member.path):
             return
         if known.why:
@@ -435,6 +394,7 @@ _READERS: dict[FileKind, _Reader] = {
     "code": LayerScan._code,
     "kernel": LayerScan._code,
     "library-path": LayerScan._library_path,
+    "venv": LayerScan._venv,
 }
 
 

@@ -243,8 +243,13 @@ class _Reader:
             options=self._options,
             deadline=self._deadline,
         )
-        digests = {"digest": image.digest, "index": image.index}
-        return replace(reading, reference=self._reference, **digests)
+        return replace(
+            reading,
+            reference=self._reference,
+            digest=image.digest,
+            index=image.index,
+            open=(*reading.open, *image.open),
+        )
 
     def _squashed(self, kind: str) -> ImageReading:
         size = os.path.getsize(self._path)
@@ -339,7 +344,7 @@ class _StatedConfig:
             for name, value in self._variables[path]
         }
         env = [f"{name}={value}" for name, value in stated.items()]
-        return Config("linux" if cpu else "", cpu, config=Settings(env, self._labels))
+        return Config("linux" if cpu else "", cpu, config=Settings(env, labels=self._labels))
 
 
 def _read_labels(text: str) -> dict[str, str]:

@@ -7,21 +7,34 @@ bounded memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import MAX_STACKS, resolve_component
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.content import compute_content
-from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
-from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
-from compatgate.discovery.image.reading import ImageReading, ReadingCache
+from compatgate.discovery.image.installations import (
+    find_interpreters,
+    split_findings,
+    watched_folders,
+)
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layers import LayerScan
+from compatgate.discovery.image.reading import (
+    ImageReading,
+    Interpreters,
+    ReadingCache,
+    join_readings,
+)
 from compatgate.discovery.image.tar import Content, Member, read_members
+from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.client import Registry, list_registries
 from compatgate.discovery.registry.image_spec import (
@@ -30,7 +43,7 @@ from compatgate.discovery.registry.image_spec import (
     Manifest,
     Platform,
     Reference,
-    choose_manifest,
+    choose_manifests,
     parse_config,
     parse_manifest,
     parse_platform,
@@ -44,11 +57,18 @@ from compatgate.discovery.registry.limits import (
 )
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signals, read_signals
+from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.errors import BadInput, DamagedContent, NotFound, Unavailable
 
 DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
+OUTSIDE = "outside of installations"
+"""Name of the stack of what belongs to no installation."""
+
+
+_MOST_IMAGES = 4
+"""Images of one platform that are read in an index: amd64 has four levels."""
 
 
 class ResolvedImage(Struct, frozen=True):
@@ -56,8 +76,21 @@ class ResolvedImage(Struct, frozen=True):
 
     registry: Registry
     digest: str
-    index: str | None
     manifest: Manifest
+
+
+class ResolvedImages(Struct, frozen=True):
+    """The images that a runtime may run for a reference.
+
+    Attributes:
+        images: the one that containerd chooses first; never empty.
+        index: digest of the index that names them; None without.
+        open: why it is not known which one runs, in sentences.
+    """
+
+    images: list[ResolvedImage]
+    index: str | None
+    open: tuple[str, ...] = ()
 
 
 def read_image(
@@ -94,15 +127,20 @@ def read_image(
         if not known and options.cache and not name.digest:
             known = kept.find(_digest_of_tag(registries, name))
         if not known:
-            found = resolve_image(registries, name, wanted, deadline)
-            known = kept.find(found.digest)
-            if not known:
-                known, lasting = _read_image(name, found, wanted, signals, options, transport)
-                if lasting:
-                    kept.keep(known)
+            found = resolve_images(registries, name, wanted, deadline)
+            readings = []
+            for image in found.images:
+                reading = kept.find(image.digest)
+                if not reading:
+                    reading, lasting = _read_image(name, image, wanted, signals, options, transport)
+                    if lasting:
+                        kept.keep(reading)
+                readings.append(reading)
+            known = join_readings(readings, found.open)
             if found.index:
                 known = replace(known, index=found.index)
-                kept.keep_index(known)
+                if all(kept.find(image.digest) for image in found.images):
+                    kept.keep_index(known)
         return replace(known, reference=str(name), bytes_read=transport.bytes_read)
 
 
@@ -127,7 +165,7 @@ def _read_image(
         deadline=transport.deadline,
     )
     read = transport.bytes_read
-    return replace(reading, digest=found.digest, index=found.index, bytes_read=read), verified
+    return replace(reading, digest=found.digest, bytes_read=read), verified
 
 
 def read_parts(
@@ -165,6 +203,7 @@ def read_parts(
     accounted = read_config(config, published, len(numbered)).accounted
     check_platform(config, wanted, name)
     scan = LayerScan(published, options, deadline)
+    scan.watched = watched_folders(config)
     unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
     left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
     scan.read(numbered[unread:][::-1], source)
@@ -213,7 +252,7 @@ def conclude_scan(
     """
     check_platform(config, wanted, name)
     stated = read_config(config, signals, layers)
-    found = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
+    found, names = _conclude_installations(stated, scan.seen, options)
     open_items = [*left, *found.open]
     if not found.observations:
         open_items.append("no component or package that needs a GPU was found in the image")
@@ -230,6 +269,56 @@ def conclude_scan(
         layers=layers,
         layers_read=scan.count,
         content=_content_of(found.stack, config, scan, options, skipped),
+        installations=names,
+        interpreters=find_interpreters(scan.seen, config)
+        if scan.watched is not None and not skipped
+        else Interpreters(),
+    )
+
+
+def _conclude_installations(
+    stated: ConfigReading, seen: LayerFindings, options: ImageOptions
+) -> tuple[Inspection, tuple[str, ...]]:
+    """Return the stack of the largest installation, with the others as alternatives, and names."""
+    found = {
+        name or OUTSIDE: conclude_image(stated, part, options.arch_facts, options.packages)
+        for name, part in split_findings(seen).items()
+    }
+    order = sorted(found, key=lambda name: (name == OUTSIDE, -len(found[name].stack), name))
+    names: list[str] = []
+    for name in order:
+        own = found[name].stack.items()
+        if not any(all(found[n].stack.get(k) == v for k, v in own) for n in names):
+            names.append(name)
+    stacks = [found[name].stack for name in names]
+    if not any(_disagree(one, other) for one, other in combinations(stacks, 2)):
+        whole = conclude_image(stated, seen, options.arch_facts, options.packages)
+        return whole, ()
+    main = found[names[0]]
+    if len(names) > MAX_STACKS:
+        what = f"the image has {len(names)} installations, of which {MAX_STACKS} are judged"
+        main = replace(main, open=(*main.open, what))
+        names = names[:MAX_STACKS]
+    others = {
+        name: attach_remarks(one.stack, set(one.open) - set(main.open), one.conflicts)
+        for name in names[1:]
+        for one in (found[name],)
+    }
+    observations = (*main.observations, *(o for n in names for o in found[n].observations))
+    return replace(
+        main,
+        stack={**main.stack, "alternatives": others},
+        observations=tuple(dict.fromkeys(observations)),
+    ), tuple(names)
+
+
+def _disagree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two installations have another version, code or record of one part."""
+    records = one.get("measured", {}), other.get("measured", {})
+    return any(
+        first[name] != second[name]
+        for first, second in ((one, other), records)
+        for name in first.keys() & second.keys() - {"python", "measured"}
     )
 
 
@@ -282,10 +371,10 @@ def conclude_image(
     return replace(found, stack=stack, observations=observations)
 
 
-def resolve_image(
+def resolve_images(
     registries: Sequence[Registry], name: Reference, wanted: Platform, deadline: Deadline
-) -> ResolvedImage:
-    """Find the manifest at the first mirror that has it, else at the registry."""
+) -> ResolvedImages:
+    """Find the manifests at the first mirror that has them, else at the registry."""
     for registry in registries:
         try:
             return _resolve_at(registry, name, wanted)
@@ -305,17 +394,26 @@ def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | Non
     return None
 
 
-def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImage:
-    found = registry.manifest(name.locator)
-    index = None
-    for _ in range(_DEEPEST_INDEX):
+def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImages:
+    top = registry.manifest(name.locator)
+    waiting, images, doubts = [(top, 0)], {}, list[str]()
+    while waiting:
+        found, depth = waiting.pop(0)
         document = parse_manifest(found.data, found.media_type, str(name))
         if isinstance(document, Manifest):
-            return ResolvedImage(registry, found.digest, index, document)
-        index = index or found.digest
-        child = choose_manifest(document, wanted, str(name))
-        found = registry.manifest(child.digest, child.size)
-    raise damaged_error(f"{name} is an index of indexes of indexes")
+            images[found.digest] = ResolvedImage(registry, found.digest, document)
+            continue
+        if depth == _DEEPEST_INDEX:
+            raise damaged_error(f"{name} is an index of indexes of indexes")
+        chosen = choose_manifests(document, wanted, str(name))
+        doubts += chosen.open
+        room = max(1, _MOST_IMAGES - len(images) - len(waiting))
+        if unread := [one.digest for one in chosen.descriptors[room:]]:
+            doubts.append(f"the index has more images for {wanted}, not read: {', '.join(unread)}")
+        for one in chosen.descriptors[:room]:
+            waiting.append((registry.manifest(one.digest, one.size), depth + 1))
+    index = None if top.digest in images else top.digest
+    return ResolvedImages(list(images.values()), index, tuple(doubts[:_MOST_IMAGES]))
 
 
 def check_platform(config: Config, wanted: Platform, name: str) -> None:
@@ -394,9 +492,9 @@ def read_folder(
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        found = resolve_image(
+        (found, *_) = resolve_images(
             list_registries(name, transport, options), name, parse_platform(platform), deadline
-        )
+        ).images
         layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
         if len(layers) > options.limits.layers:
             raise too_large_error(f"the image has {len(layers)} layers")
@@ -420,7 +518,7 @@ class _FolderReader:
         self._limits = options.limits
         check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
         self._budget = Budget(options.limits, check)
-        self._visibility = Visibility(options.limits)
+        self._visibility = Visibility(options.limits, self._refuse)
 
     def read(self, layer: Layer, registry: Registry) -> None:
         """Read a layer to its end, which verifies its digest."""
@@ -443,7 +541,11 @@ class _FolderReader:
         inside = member.path == self._path or member.path.startswith(f"{self._path}/")
         self._visibility.take(member, wanted=inside)
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
+            self._visibility.count(member.path)
             self._keep(member, content)
+
+    def _refuse(self, what: str) -> None:
+        raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
 
     def _keep(self, member: Member, content: Content) -> None:
         below = member.path.removeprefix(f"{self._path}/")

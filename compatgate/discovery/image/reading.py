@@ -6,19 +6,59 @@ This module imports no registry client: code that only shows readings stays ligh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate import version
+from compatgate.core.components import MAX_STACKS
 from compatgate.discovery import cache
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.discovery.registry.image_spec import Platform
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.stated_stack import attach_remarks
+
+INTERPRETER = re.compile(r"python(?:\d(?:\.\d{1,2})?)?t?")
+"""Name of a Python interpreter."""
+_DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
+
+
+class Interpreters(Struct, frozen=True):
+    """The interpreters of an image, and what chooses one.
+
+    Attributes:
+        installations: path of an interpreter to the name of its installation.
+        path: folders of ``PATH``; ``""`` for one that is not known.
+        command: what the image runs.
+    """
+
+    installations: dict[str, str] = {}
+    path: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    def find(self, command: Sequence[str] | None) -> str | None:
+        """Return the installation that a command names; None where it names none.
+
+        Args:
+            command: what runs in place of the image's own command; None: that command.
+        """
+        words = self.command if command is None else command
+        program = words[0] if words else ""
+        if program.startswith("/"):
+            return self.installations.get(posixpath.normpath(program).lstrip("/"))
+        if not INTERPRETER.fullmatch(program):
+            return None
+        for folder in self.path:
+            place = f"{folder}/{program}"
+            if not folder or place in self.installations:
+                return self.installations.get(place)
+        return None
 
 
 class ImageReading(Struct, frozen=True):
@@ -37,6 +77,9 @@ class ImageReading(Struct, frozen=True):
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         layers: number of layers of the image.
         layers_read: number of layers that were read.
+        installations: names of the installations whose stacks differ, that of ``stack_body``
+            first; the others are its alternatives.
+        interpreters: the image's interpreters, and what it runs.
         content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
             image was not read to the end.
     """
@@ -53,16 +96,42 @@ class ImageReading(Struct, frozen=True):
     layers: int = 0
     layers_read: int = 0
     content: str | None = None
+    installations: tuple[str, ...] = ()
+    interpreters: Interpreters = Interpreters()
 
     @property
     def pinned(self) -> str:
-        """Return the reference with its digest, since a tag may move; a file may have none."""
-        if not self.digest or "@" in self.reference:
-            return self.reference
-        return f"{self.reference}@{self.digest}"
+        """Return the reference with the digest of the manifest that was read, never an index's.
 
-    def to_request(self) -> dict[str, Any]:
-        """Return the stack in the form of requests, with open questions and conflicts."""
+        A file may have none.
+        """
+        name = _DIGEST.sub("", self.reference)
+        return f"{name}@{self.digest}" if self.digest else self.reference
+
+    def to_request(self, command: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the stack in the form of requests, with open questions and conflicts.
+
+        Args:
+            command: what runs in place of the image's own command; empty where it is not known;
+                None: that command. The installation that it names counts alone.
+        """
+        body = self.to_whole_request()
+        others = dict(body.pop("alternatives", {}))
+        name = self.interpreters.find(command)
+        if name in self.installations:
+            if chosen := others.get(name):
+                left = [*body.get("open", ()), *chosen.get("open", ())]
+                kept = {key: body[key] for key in ("content",) if key in body}
+                body = {**chosen, **kept, **({"open": left} if left else {})}
+            others = {n: one for n, one in others.items() if n not in self.installations}
+        if not others:
+            return body
+        own = (*self.installations, f"{self.platform} {self.digest[:19]}")[0]
+        note = f"the stack is that of {own}; also judged, the worst counts: {', '.join(others)}"
+        return {**body, "unread": [*body.get("unread", ()), note], "alternatives": others}
+
+    def to_whole_request(self) -> dict[str, Any]:
+        """Return the stack as `to_request`, with every installation."""
         body = attach_remarks(self.stack_body, self.open, self.conflicts)
         return {**body, "content": self.content} if self.content else body
 
@@ -86,6 +155,31 @@ class ImageReading(Struct, frozen=True):
         }
 
 
+def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) -> ImageReading:
+    """Return one reading of the images that a runtime may choose; what differs is an alternative.
+
+    Args:
+        readings: the preferred one first.
+        doubts: why the choice is not known.
+    """
+    main = readings[0]
+    request = main.to_whole_request()
+    others = dict(request.pop("alternatives", {}))
+    for reading in readings[1:]:
+        other = reading.to_whole_request()
+        nested = other.pop("alternatives", {})
+        if other == request and not nested:
+            continue
+        name = f"{reading.platform} {reading.digest[:19]}"
+        others |= {name: other, **{f"{name} {inner}": one for inner, one in nested.items()}}
+    stack = {name: value for name, value in main.stack_body.items() if name != "alternatives"}
+    if len(others) > MAX_STACKS:
+        doubts = (*doubts, f"{len(others) - MAX_STACKS} more stacks of the image are not judged")
+    if others:
+        stack["alternatives"] = dict(list(others.items())[:MAX_STACKS])
+    return replace(main, stack_body=stack, open=(*main.open, *doubts))
+
+
 def encode_reading(reading: ImageReading) -> dict[str, Any]:
     """Encode a reading for the cache."""
     document: dict[str, Any] = msgspec.to_builtins(reading)
@@ -100,7 +194,7 @@ def decode_reading(document: dict[str, Any]) -> ImageReading | None:
         return None
 
 
-_READING_FORM = "packages/2"
+_READING_FORM = "packages/3"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
@@ -22,7 +22,7 @@ from compatgate.discovery.registry.image_spec import (
     Descriptor,
     Manifest,
     Platform,
-    choose_manifest,
+    choose_manifests,
     is_digest,
     parse_manifest,
 )
@@ -46,6 +46,7 @@ class StoredImage(Struct, frozen=True):
         config: bytes of the config.
         layers: layers, the lowest first.
         source: opens the layers.
+        open: why it is not known whether a runtime chooses this image, in sentences.
     """
 
     digest: str
@@ -53,6 +54,7 @@ class StoredImage(Struct, frozen=True):
     config: bytes
     layers: list[Descriptor]
     source: StoredLayers
+    open: tuple[str, ...] = ()
 
 
 class StoredLayers:
@@ -113,7 +115,7 @@ def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> Sto
         Damaged: a blob does not match its digest.
     """
     listed = _decode(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
-    entry = _choose_entry(listed.manifests, wanted, name, ref)
+    entry, doubts = _choose_entry(listed.manifests, wanted, name, ref)
     index = None
     for _ in range(_DEEPEST_INDEX):
         data = _verified(files, entry.digest, entry.size, LARGEST_MANIFEST)
@@ -122,15 +124,30 @@ def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> Sto
             places = _blob_places(files, document.layers)
             config = _verified(files, document.config.digest, document.config.size, LARGEST_CONFIG)
             layers = StoredLayers(files, places)
-            return StoredImage(entry.digest, index, config, document.layers, layers)
+            return StoredImage(entry.digest, index, config, document.layers, layers, doubts)
         index = index or entry.digest
-        child = choose_manifest(document, wanted, name)
+        child, more = _choose(document, wanted, name)
+        doubts += more
         entry = _Entry(child.digest, child.size, child.media_type)
     raise damaged_error(f"{name} is an index of indexes of indexes")
 
 
-def _choose_entry(entries: list[_Entry], wanted: Platform, name: str, ref: str) -> _Entry:
-    """Return the entry of a name, or the only one, or the one of the platform."""
+def _choose(
+    entries: Sequence[Descriptor], wanted: Platform, name: str
+) -> tuple[Descriptor, tuple[str, ...]]:
+    """Return the first manifest that a runtime may choose, and why it may choose another."""
+    chosen = choose_manifests(entries, wanted, name)
+    first, *others = chosen.descriptors
+    if not others:
+        return first, chosen.open
+    what = f"{name} has {len(others)} more images that a runtime may choose for {wanted}"
+    return first, (*chosen.open, f"{what}: name one by its digest")
+
+
+def _choose_entry(
+    entries: list[_Entry], wanted: Platform, name: str, ref: str
+) -> tuple[_Entry, tuple[str, ...]]:
+    """Return the entry of a name, or the only one, or the one of the platform; and doubts."""
     for entry in entries:
         if not is_digest(entry.digest) or entry.size < 0:
             raise damaged_error(f"{name}: {entry.digest[:100]!r} is not a valid blob")
@@ -142,7 +159,7 @@ def _choose_entry(entries: list[_Entry], wanted: Platform, name: str, ref: str) 
         entries = found
     images = {entry.digest: entry for entry in entries}
     if len(images) == 1:
-        return entries[0]
+        return entries[0], ()
     if not images:
         raise BadInput(f"{name} has no image", field="image", value=name)
     names = dict.fromkeys(n for entry in entries for n in entry.names)
@@ -150,7 +167,8 @@ def _choose_entry(entries: list[_Entry], wanted: Platform, name: str, ref: str) 
         hint = f"name one of {', '.join(names)} after a colon"
         raise BadInput(f"{name} has {len(images)} images", field="image", value=name, hint=hint)
     plain = [Descriptor(e.digest, e.size, e.media_type, e.platform) for e in entries]
-    return images[choose_manifest(plain, wanted, name).digest]
+    first, doubts = _choose(plain, wanted, name)
+    return images[first.digest], doubts
 
 
 def _fits(ref: str, name: str) -> bool:

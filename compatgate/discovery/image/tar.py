@@ -3,13 +3,18 @@
 The standard library's ``tarfile`` keeps every header that it has read, and reads an extended
 header as a whole whatever size it claims; a hostile layer must not decide the memory use.
 
-Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
-``src/tar.h`` (long names, base-256 numbers, sparse files).
+Container runtimes unpack layers with Go's ``archive/tar``. Where archives say a thing twice, this
+reader takes what Go takes; what Go refuses is damaged here, or without effect.
+
+Sources: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
+``src/tar.h`` (long names, base-256 numbers, sparse files); golang/go ``src/archive/tar/reader.go``,
+``common.go`` and ``strconv.go``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -112,10 +117,12 @@ class Member(Struct):
 
     Attributes:
         path: path without leading ``./`` and ``/``, and without trailing ``/``.
-        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
+        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``global`` (a header for the whole
+            archive), ``other``.
         size: bytes of content in the archive.
         executable: any execute bit is set.
         link: path of the file that a hard link names; what a symbolic link states.
+        sparse: the content in the archive lacks the holes of the file.
     """
 
     path: str
@@ -123,6 +130,7 @@ class Member(Struct):
     size: int
     executable: bool
     link: str = ""
+    sparse: bool = False
 
 
 class Content:
@@ -181,12 +189,37 @@ class Content:
 LARGEST_EXTENSION = 1024 * 1024
 """Bytes of an extended header; names have a few thousand at most."""
 _ZEROS = bytes(BLOCK)
-_RECORDS = {
-    b"path": "path",
-    b"linkpath": "linkpath",
-    b"size": "size",
-    b"GNU.sparse.name": "path",
-}
+_OVERLAY_ATTRIBUTES = (b"SCHILY.xattr.trusted.overlay.", b"SCHILY.xattr.user.overlay.")
+"""Attributes by which the overlay file system hides and moves folders."""
+_RECORD = re.compile(rb"(\d{1,19}) ")
+
+
+class _Extension(Struct):
+    """What extended headers say of the next member.
+
+    Attributes:
+        records: those of the last pax header.
+        name, link: GNU's long names, which decide over pax.
+    """
+
+    records: dict[bytes, bytes] = {}
+    name: str = ""
+    link: str = ""
+
+    def text(self, key: bytes) -> str:
+        """Return the value of a record, ``""`` where it is not stated."""
+        return _text(self.records.get(key, b""))
+
+    @property
+    def sparse(self) -> bool:
+        """Return whether the member is a sparse file in one of pax's forms."""
+        version = (self.text(b"GNU.sparse.major"), self.text(b"GNU.sparse.minor"))
+        if any(version):
+            return version in (("0", "0"), ("0", "1"), ("1", "0"))
+        return bool(self.text(b"GNU.sparse.map"))
+
+
+_NO_EXTENSION = _Extension()
 
 
 def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Member, Content]]:
@@ -199,7 +232,7 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
     Raises:
         Damaged: a header is damaged, or the archive ends within a member.
     """
-    extended: dict[str, str] = {}
+    extended = _NO_EXTENSION
     while True:
         block = feed.take(BLOCK)
         if len(block) < BLOCK or block == _ZEROS:
@@ -209,13 +242,18 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
                 raise damaged_error("the archive is truncated: it has no end marker")
             return
         size, kind = _checked_size(block, feed.position), block[156:157]
-        if kind in b"xgLK" and kind:
+        if kind in b"xgLK":
+            if extended is _NO_EXTENSION:
+                extended = _Extension()
             _read_extension(extended, kind, feed, size)
-            continue
+            if kind != b"g":
+                continue
+            extended.name, size = "", 0  # Go yields it as a member, which hides and has no content
         if kind == b"S":
             _skip_sparse_map(feed, block)
         member = _member(block, kind, size, extended)
-        extended = {}
+        if extended is not _NO_EXTENSION:
+            extended = _NO_EXTENSION
         content = Content(feed, member)
         padding = -member.size % BLOCK
         yield member, content
@@ -239,33 +277,43 @@ def _checked_size(block: bytes, position: int) -> int:
 
 
 def _number(field: bytes) -> int:
-    if field[0] in (0x80, 0xFF):
-        return (
-            int.from_bytes(field, "big", signed=True)
-            if field[0] == 0xFF
-            else int.from_bytes(field[1:], "big")
-        )
+    """Return a number in octal digits or base 256; -1 for anything else."""
+    if field[0] & 0x80:
+        bits = 8 * len(field) - 1
+        value = int.from_bytes(field, "big") & ((1 << bits) - 1)
+        value -= (field[0] & 0x40) << (bits - 6)
+        return value if 0 <= value < 1 << 63 else -1
+    digits = field[:-1]  # as most programs write it
+    if not digits.isdigit() or field[-1:] not in b" \0":
+        digits = field.strip(b" \0").partition(b"\0")[0]
+        if not digits.isdigit():
+            return -1 if digits else 0
     try:
-        return int(field.partition(b"\0")[0].strip() or b"0", 8)
+        return int(digits, 8)
     except ValueError:
         return -1
 
 
-def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> Member:
-    path = extended.get("path") or _name(block)
-    kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir"}
+def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Member:
+    records = extended.records
+    path = extended.name or (records and extended.text(b"path")) or _name(block)
+    sparse = kind == b"S"
+    if records and extended.sparse:
+        path, sparse = extended.text(b"GNU.sparse.name") or path, True
+    kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir", b"g": "global"}
     word = "file" if kind in (b"0", b"\0", b"7", b"S") else kinds.get(kind, "other")
-    if word == "file" and path.endswith("/"):
+    if kind == b"\0" and path.endswith("/"):
         word = "dir"  # form of the first tar
-    if text := extended.get("size"):
+    if records and (text := extended.text(b"size")) and kind != b"g":
         size = _extended_size(text)
-    if kind in b"123456" and kind:
+    if word == "dir" or kind in b"12346":
         size = 0  # links, devices and directories have no content, whatever size they state
     link = ""
     if word in ("hardlink", "symlink"):
-        link = extended.get("linkpath") or _text(block[157:257])
+        link = extended.link or extended.text(b"linkpath") or _text(block[157:257])
         link = _clean_path(link) if word == "hardlink" else link
-    return Member(_clean_path(path), word, size, bool(_number(block[100:108]) & 0o111), link)
+    executable = bool(_number(block[100:108]) & 0o111)
+    return Member(_clean_path(path), word, size, executable, link, sparse)
 
 
 def _extended_size(text: str) -> int:
@@ -275,8 +323,13 @@ def _extended_size(text: str) -> int:
 
 
 def _name(block: bytes) -> str:
-    name = _text(block[:100])
-    prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else ""
+    name, prefix = _text(block[:100]), ""
+    if block[257:263] == b"ustar\0":
+        prefix = _text(block[345:476] if block[508:] == b"tar\0" else block[345:500])
+    elif block[257:265] == b"ustar  \0" and any(
+        block[at] and _number(block[at : at + 12]) < 0 for at in (345, 357)
+    ):
+        raise damaged_error(f"a layer has GNU's header of {name} with times that are no numbers")
     return f"{prefix}/{name}" if prefix else name
 
 
@@ -297,32 +350,44 @@ def _clean_path(path: str) -> str:
     return "/".join(parts)
 
 
-def _read_extension(extended: dict[str, str], kind: bytes, feed: ByteFeed, size: int) -> None:
-    """Read a pax or GNU header with fields of the next member."""
+def _read_extension(extended: _Extension, kind: bytes, feed: ByteFeed, size: int) -> None:
+    """Read a pax or GNU header with fields of the next member; the last of a kind counts."""
     if size > LARGEST_EXTENSION:
         raise damaged_error(f"a layer has an extended header of {size} bytes")
     data = feed.take(size)
     if len(data) < size:
         raise damaged_error("a layer ends within an extended header")
     feed.skip(-size % BLOCK)
-    if kind in (b"L", b"K"):
-        extended["path" if kind == b"L" else "linkpath"] = _text(data)
-    elif kind == b"x":
-        extended.update(_records(data))
+    if kind == b"L":
+        extended.name = _text(data)
+    elif kind == b"K":
+        extended.link = _text(data)
+    else:
+        extended.records = dict(_records(data))
 
 
-def _records(data: bytes) -> Iterator[tuple[str, str]]:
-    """Read ``30 path=...`` records; return names and sizes only."""
+def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Read ``30 path=...`` records; return those that concern names, sizes and holes."""
     at = 0
     while at < len(data):
-        digits, space, _ = data[at : at + 20].partition(b" ")
-        if not space or not digits.isdigit() or not int(digits):
-            return
-        record = data[at + len(digits) + 1 : at + int(digits) - 1]
-        at += int(digits)
-        key, _, value = record.partition(b"=")
-        if key in _RECORDS:
-            yield _RECORDS[key], value.decode("utf-8", "surrogateescape")
+        match = _RECORD.match(data, at)
+        end = at + int(match[1]) if match else 0
+        if not match or not match.end() < end <= len(data) or data[end - 1 : end] != b"\n":
+            raise damaged_error("a layer has a damaged pax header")
+        key, equals, value = data[match.end() : end - 1].partition(b"=")
+        at = end
+        if not key or not equals or b"\0" in key:
+            raise damaged_error("a layer has a damaged pax header")
+        if key.startswith(_OVERLAY_ATTRIBUTES):
+            raise damaged_error("a layer sets attributes of the overlay file system")
+        if key in (b"path", b"linkpath", b"size"):
+            if b"\0" in value:
+                raise damaged_error("a layer has a damaged pax header")
+            yield key, value
+        elif key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
+            yield b"GNU.sparse.map", b"0"
+        elif key.startswith(b"GNU.sparse."):
+            yield key, value
 
 
 def _skip_sparse_map(feed: ByteFeed, block: bytes) -> None:

@@ -67,21 +67,20 @@ class ImageLocation(Struct, frozen=True):
     registry: Registry
     name: Reference
 
-    def digests(self, platform: str) -> tuple[str, ...]:
-        """Return the image's digest; for an index also that of its image for a platform.
+    def digest(self, platform: str) -> str:
+        """Return the digest of the manifest that runs on a platform, never of an index.
 
         Raises:
             NotFound: the registry does not have the image.
+            BadInput: the index lacks the platform, or has several images for it.
         """
-        found = self.registry.manifest(self.name.locator)
+        found, wanted = self.registry.manifest(self.name.locator), parse_platform(platform)
         document = parse_manifest(found.data, found.media_type, str(self.name))
-        if isinstance(document, Manifest):
-            return (found.digest,)
-        try:
-            child = choose_manifest(document, parse_platform(platform), str(self.name))
-        except BadInput:  # artifacts of the index alone are still useful
-            return (found.digest,)
-        return (found.digest, child.digest)
+        while not isinstance(document, Manifest):
+            child = choose_manifest(document, wanted, str(self.name))
+            found = self.registry.manifest(child.digest, child.size)
+            document = parse_manifest(found.data, found.media_type, str(self.name))
+        return found.digest
 
 
 @contextmanager

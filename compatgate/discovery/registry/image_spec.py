@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.errors import BadInput, DamagedContent, quote_error
-from compatgate.strict_json import DECODE_ERRORS
+from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_HOST = "registry-1.docker.io"
@@ -139,8 +140,10 @@ _CONFIGS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-_ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64", "armhf": "arm"}
-_DEFAULT_VARIANTS = {("arm64", "v8"), ("amd64", "v1"), ("arm", "v7")}
+_ARCHITECTURES = {
+    "x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64", "armhf": "arm", "armel": "arm"
+}  # fmt: skip
+_DEFAULT_VARIANTS = {("arm64", "v8"), ("arm64", "v8.0"), ("amd64", "v1"), ("arm", "v7")}
 
 
 class Platform(Struct, frozen=True):
@@ -181,6 +184,8 @@ class Settings(Struct, frozen=True, rename="pascal"):
     """The part of a config that containers are started with."""
 
     env: list[str] | None = None
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
     labels: dict[str, str] | None = None
 
 
@@ -233,9 +238,13 @@ def parse_platform(text: str) -> Platform:
 
 def normalize_platform(platform: Platform) -> Platform:
     """Return the platform with Go's names and without a default variant."""
-    cpu = _ARCHITECTURES.get(platform.architecture, platform.architecture)
-    variant = "" if (cpu, platform.variant) in _DEFAULT_VARIANTS else platform.variant
-    return Platform(platform.os, cpu, variant)
+    cpu, variant = platform.architecture.lower(), platform.variant.lower()
+    if cpu in ("armhf", "armel"):
+        variant = "v7" if cpu == "armhf" else "v6"
+    cpu = _ARCHITECTURES.get(cpu, cpu)
+    variant = f"v{variant}" if variant[:1].isdecimal() else variant
+    variant = "" if (cpu, variant) in _DEFAULT_VARIANTS else variant
+    return Platform(platform.os.lower(), cpu, variant)
 
 
 def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[Descriptor]:
@@ -281,35 +290,71 @@ def parse_config(data: bytes, name: str) -> Config:
     return _decode(data, Config, f"the config of {name}")
 
 
-def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: str) -> Descriptor:
-    """Return the manifest of an index for a platform.
+class ChosenManifests(Struct, frozen=True):
+    """The manifests of an index that a node of a platform may run.
+
+    Attributes:
+        descriptors: the one that containerd chooses first; never empty.
+        open: why the choice is not known, in sentences.
+    """
+
+    descriptors: tuple[Descriptor, ...]
+    open: tuple[str, ...] = ()
+
+
+def choose_manifests(
+    descriptors: Sequence[Descriptor], wanted: Platform, name: str
+) -> ChosenManifests:
+    """Return every manifest of an index that a runtime may choose for a platform.
+
+    containerd and Docker compare normalised platforms, Podman and CRI-O compare them as written
+    and prefer zstd; levels of a CPU (``amd64/v3``) that a question does not state may be the
+    node's. So each manifest of the wanted system and processor counts, unless the wanted variant
+    is stated and there. One without a whole platform is chosen where nothing else fits: alone it
+    is the image, beside others the choice is open.
+
+    Sources: containerd/platforms ``compare.go`` and ``database.go``, containerd/containerd
+    ``images/image.go``, moby/moby ``distribution/pull_v2.go``; containers/image
+    ``internal/manifest/oci_index.go`` and ``internal/pkg/platform/platform_matcher.go``.
 
     Raises:
         BadInput: the index lacks the platform; the hint names its platforms.
     """
-    for descriptor in descriptors:
-        if descriptor.platform and normalize_platform(descriptor.platform).fits(wanted):
-            return descriptor
-    if len(descriptors) == 1 and descriptors[0].platform is None:
-        return descriptors[0]
-    has = sorted(
-        {
-            str(normalize_platform(d.platform))
-            for d in descriptors
-            if d.platform and _is_image_platform(d.platform)
-        }
-    )
-    raise BadInput(
-        f"{name} has no image for {wanted}",
-        field="platform",
-        value=str(wanted),
-        hint=f"it has {', '.join(has) or 'none'}",
-    )
+    placed = [(d, normalize_platform(d.platform or Platform())) for d in descriptors]
+    whole = [(d, p) for d, p in placed if p.os and p.architecture]
+    vague = [d for d, p in placed if not (p.os and p.architecture) and p.fits(wanted)]
+    fitting = [(d, p) for d, p in whole if replace(p, variant="") == replace(wanted, variant="")]
+    exact = [(d, p) for d, p in fitting if p.variant == wanted.variant]
+    others = [] if exact and wanted.variant else [one for one in fitting if one not in exact]
+    chosen = {d.digest: d for d, _ in (*exact, *others)} or {d.digest: d for d in vague}
+    if not chosen:
+        has = sorted({str(p) for _, p in whole if p.os != "unknown"})  # attestations
+        raise BadInput(
+            f"{name} has no image for {wanted}",
+            field="platform",
+            value=str(wanted),
+            hint=f"it has {', '.join(has) or 'none'}",
+        )
+    doubt = [d.digest for d in vague if len(descriptors) > 1]
+    what = "the index does not state the whole platform of {}, which a runtime may choose"
+    return ChosenManifests(tuple(chosen.values()), tuple(what.format(one) for one in doubt))
 
 
-def _is_image_platform(platform: Platform) -> bool:
-    """Return whether a platform is of an image; attestations have ``unknown/unknown``."""
-    return platform.os != "unknown"
+def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: str) -> Descriptor:
+    """Return the only manifest of an index that a runtime may choose for a platform.
+
+    Raises:
+        BadInput: the index lacks the platform, or has several manifests for it.
+    """
+    chosen = choose_manifests(descriptors, wanted, name)
+    if len(chosen.descriptors) > 1 or chosen.open:
+        raise BadInput(
+            f"{name} has several images that a runtime may choose for {wanted}",
+            field="platform",
+            value=str(wanted),
+            hint=f"name one by its digest, like {chosen.descriptors[0].digest}",
+        )
+    return chosen.descriptors[0]
 
 
 def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
@@ -323,11 +368,34 @@ def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
 
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
-        return msgspec.json.decode(data, type=kind)
-    except DECODE_ERRORS as error:
+        found = msgspec.json.decode(data, type=kind)
+        _check_keys(decode_strict(data), kind, what)
+    except (*DECODE_ERRORS, DuplicateKeyError) as error:
         raise DamagedContent(
             f"{what} cannot be read: {quote_error(error)}", field="image"
         ) from None
+    return found
+
+
+def _check_keys(value: Any, kind: Any, what: str) -> None:
+    """Refuse keys that runtimes in Go, which ignore case in names, read and this reader does not.
+
+    Source: golang/go ``encoding/json``, "Unmarshal".
+    """
+    for inner in get_args(kind):
+        items = value if get_origin(kind) is list and isinstance(value, list) else (value,)
+        for item in items:
+            _check_keys(item, inner, what)
+    if not (isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, dict)):
+        return
+    fields = {field.encode_name.casefold(): field for field in msgspec.structs.fields(kind)}
+    for key, inner_value in value.items():
+        field = fields.get(key.casefold())
+        if field is not None and key != field.encode_name:
+            problem = f"{what} has the key {key[:40]!r} for {field.encode_name!r}"
+            raise DamagedContent(problem, field="image")
+        if field is not None:
+            _check_keys(inner_value, field.type, what)
 
 
 def _not_image_error(name: str, why: str) -> BadInput:

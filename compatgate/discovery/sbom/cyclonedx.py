@@ -47,7 +47,7 @@ _MARKER = "uv:package:marker"
 STACK_PROPERTY = "compatgate:stack"
 """The document's property for findings of ``inspect`` that are no components, a JSON object."""
 _STACK_TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
-_BY_NAME = ("wheels", "measured")
+_BY_NAME = ("wheels", "measured", "alternatives")
 _STACK_KEYS = (*_STACK_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
 _COMPONENT_KEYS = (
     "type",

@@ -192,6 +192,8 @@ class Container(Struct, frozen=True):
         shared: it gets a part of a GPU that it shares with others.
         sure: that these are GPUs; False: a claim that may be something else, or an image that may
             ask for none.
+        command: what runs in place of the image's own command; empty where it is not known; None:
+            that command.
     """
 
     name: str
@@ -199,6 +201,7 @@ class Container(Struct, frozen=True):
     image: str
     why: str
     changes: VariableChanges
+    command: tuple[str, ...] | None = None
     sure: bool = True
     resources: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()
@@ -315,7 +318,18 @@ def _container(
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    return Container(name, path, image, asks.why, changes, *how)
+    return Container(name, path, image, asks.why, changes, _read_command(raw), *how)
+
+
+def _read_command(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return what a container runs; variables may lead an interpreter to other packages."""
+    names = {item.get("name") for item in read_list(raw.get("env")) if isinstance(item, dict)}
+    if raw.get("envFrom") or any(str(n) == "PATH" or str(n).startswith("PYTHON") for n in names):
+        return ()
+    command = read_list(raw.get("command"))
+    if not command:  # arguments alone follow the image's entry point, or are the command
+        return () if raw.get("command") or raw.get("args") else None
+    return tuple(word if isinstance(word, str) else "" for word in command)
 
 
 def _image(value: Any) -> str:

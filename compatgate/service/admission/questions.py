@@ -292,6 +292,8 @@ def _question(
         body["stack"] = stack
     if container.image:
         body["image"] = container.image
+        if container.command is not None:
+            body["command"] = list(container.command[:1])
     if container.changes.set:
         body["set"] = container.changes.set
     return Question(

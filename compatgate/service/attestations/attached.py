@@ -68,13 +68,13 @@ def attach_verdict(
         hint = "let the gate read the image: compatgate attest --image, and serve --registry"
         raise BadInput(what, field="--attach", value=image, hint=hint)
     with open_location(image, _options()) as place:
-        for digest in place.digests(platform):
-            if digest_set(digest) == subject.digest:
-                made = [
-                    attach_artifact(place, digest, *artifact)
-                    for artifact in _artifacts(envelope, found, key)
-                ]
-                return [f"{place.name.registry}/{place.name.repository}@{one}" for one in made]
+        digest = place.digest(platform)
+        if digest_set(digest) == subject.digest:
+            made = [
+                attach_artifact(place, digest, *artifact)
+                for artifact in _artifacts(envelope, found, key)
+            ]
+            return [f"{place.name.registry}/{place.name.repository}@{one}" for one in made]
     hint = f"it is about {about.reference}"
     raise BadInput("the verdict is about another image", field="--attach", value=image, hint=hint)
 
@@ -112,19 +112,16 @@ def verify_attached(
     counting: list[VerifiedStatement] = []
     refused: dict[tuple[str, str], VerificationFailed] = {}
     with open_location(image, _options()) as place:
-        digests = place.digests(platform)
-        expected = ExpectedStatement(tuple(map(digest_set, digests)), target)
-        for digest in digests:
-            for one in chain.from_iterable(
-                fetch_attachments(place, digest, *form) for form in FORMS
-            ):
-                try:
-                    counting.append(verify(one.data, keys, expected, now))
-                except VerificationFailed as error:
-                    refused.setdefault((error.reason, _payload(one.data)), error)
-                except BadInput as error:
-                    failed = VerificationFailed("malformed-statement", error.problem)
-                    refused[failed.reason, one.digest] = failed
+        digest = place.digest(platform)
+        expected = ExpectedStatement((digest_set(digest),), target)
+        for one in chain.from_iterable(fetch_attachments(place, digest, *form) for form in FORMS):
+            try:
+                counting.append(verify(one.data, keys, expected, now))
+            except VerificationFailed as error:
+                refused.setdefault((error.reason, _payload(one.data)), error)
+            except BadInput as error:
+                failed = VerificationFailed("malformed-statement", error.problem)
+                refused[failed.reason, one.digest] = failed
     if counting:
         return max(counting, key=lambda v: (v.predicate.confirmed_at, not v.predicate.allowed))
     raise _no_attestation(image, list(refused.values()))

@@ -382,10 +382,12 @@ class Images:
         cpus: set[str] = {pool.cpu for pool in resolve_target(request, snapshot).pools}
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
         reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts, wait_s)
-        shown = _stack_of_reading(reading, cpus)
+        shown = _stack_of_reading(reading, cpus, body.get("command"))
         stack = prefer_detected(shown, stated or {}, "the image")
         body = {**body, "stack": stack, "image": reading.pinned}
-        return CompletedQuestion(body, read=True, alone=stack == shown)
+        # An image is signed whatever runs in it: all its installations, not the one of a command.
+        whole = _stack_of_reading(reading, cpus, ())
+        return CompletedQuestion(body, read=True, alone=stack == whole)
 
     def reads(self, body: Mapping[str, Any]) -> bool:
         """Return whether `complete` would read the image of a question."""
@@ -424,9 +426,11 @@ def _list_remarks(stated: Any) -> list[str]:
     return before if isinstance(before, list) else []
 
 
-def _stack_of_reading(reading: ImageReading, cpus: set[str]) -> dict[str, Any]:
+def _stack_of_reading(
+    reading: ImageReading, cpus: set[str], command: Sequence[str] | None
+) -> dict[str, Any]:
     """Return the stack of an image; an image of an index covers one kind of CPU."""
-    shown = reading.to_request()
+    shown = reading.to_request(command)
     if reading.index and len(cpus) > 1:
         what = f"the image of {reading.platform} was read, the target has pools of {sorted(cpus)}"
         shown["open"] = [*shown.get("open", ()), f"{what}: check each pool by itself"]

@@ -30,7 +30,8 @@ _STACK_VALUES = (
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
     "files, as `inspect` prints it for images and folders; `unmeasured` says by release why a "
-    "package has no record. A version may state its GPU code: "
+    "package has no record; `alternatives` are stacks by name that may run in place of this one: "
+    "the worst counts. A version may state its GPU code: "
     "`2.8.3[sm_90]`"
 )
 _STACK_LIMITS = (
@@ -104,6 +105,14 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="read from its registry if the operator allows the registry; otherwise a "
             f"label of the stated stack; at most {MAX_IMAGE_LENGTH} characters"
+        ),
+    ] = None
+    command: Annotated[
+        list[str] | None,
+        Meta(
+            description="what runs in the image in place of its own command: of several "
+            "installations in the image, the one whose interpreter it names is judged, else the "
+            "worst counts; empty: not known"
         ),
     ] = None
     set: (

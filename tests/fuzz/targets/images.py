@@ -29,7 +29,7 @@ from compatgate.discovery.registry.image_spec import (
     OCI_MANIFEST,
     Descriptor,
     Platform,
-    choose_manifest,
+    choose_manifests,
     parse_config,
     parse_manifest,
 )
@@ -165,7 +165,7 @@ def _images() -> dict[str, Target]:
     def read_manifest(data: bytes) -> object:
         found = parse_manifest(data, "", "image")
         return (
-            choose_manifest(found, Platform("linux", "amd64"), "image")
+            choose_manifests(found, Platform("linux", "amd64"), "image")
             if isinstance(found, list)
             else 0
         )

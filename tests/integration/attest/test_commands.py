@@ -237,6 +237,8 @@ def test_an_index_is_verified_by_its_image_for_a_platform(
         assert attest(stocked, key, path, *asked)[0] == 0
         found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", reference)
         assert stocked(*found)[0] == 0
+        of_index = ("verify", str(path), "--key", key[1], "--image", pushed.by_digest())
+        refused(stocked(*of_index), "wrong-subject")
 
 
 def test_a_registry_with_a_password_is_written_to_with_it(

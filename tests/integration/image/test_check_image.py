@@ -115,3 +115,46 @@ def test_an_extension_built_in_the_image_is_judged_from_its_own_files(registry, 
     assert good["id"] != bad["id"]
     (denied,) = (f for f in bad["findings"] if f["outcome"] == "fail")
     assert (denied["rule"], denied["component"]) == ("CG411", "mine")
+
+
+def test_the_worst_image_that_a_runtime_may_choose_of_an_index_decides(registry, layer, compatgate):
+    def torch(version: str):
+        return layer({f"{SITE}/torch-{version}.dist-info/METADATA": metadata("torch", version)})
+
+    images = [registry.push(torch(version)) for version in ("2.4.1+cu121", "2.9.1+cu130")]
+    repository = images[0].reference.partition("/")[2].partition(":")[0]
+    registry.copy(images[1], repository)
+    manifests = [
+        {
+            "mediaType": image.media_type,
+            "digest": image.digest,
+            "size": image.size,
+            "platform": {"os": "linux", "architecture": "amd64", "variant": variant},
+        }
+        for image, variant in zip(images, ("v3", ""), strict=True)
+    ]
+    index = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": manifests,
+    }
+    pushed = registry.push_manifest(repository, index, tag="index")
+    assert compatgate("check", *POOL, "--image", images[0].reference).returncode == 0
+    result = compatgate("check", *POOL, "--image", pushed.by_digest(), "--format", "json")
+    assert result.returncode == 1, result.stderr + result.stdout
+    assert json.loads(result.stdout)["image"].endswith(images[1].digest)
+
+
+def test_a_bill_of_materials_keeps_every_installation(registry, layer, compatgate, tmp_path):
+    def torch(prefix: str, version: str):
+        site = f"{prefix}/lib/python3.11/site-packages/torch-{version}.dist-info/METADATA"
+        return layer({site: metadata("torch", version)})
+
+    image = registry.push(torch("opt/new", "2.9.1+cu130"), torch("opt/aged", "2.4.1+cu121"))
+    written = compatgate("inspect", image.reference, "--format", "cyclonedx")
+    assert written.returncode == 0, written.stderr
+    (tmp_path / "bom.json").write_text(written.stdout)
+    found = compatgate("check", *POOL, "--sbom", str(tmp_path / "bom.json"), "--format", "json")
+    assert found.returncode == 1, found.stderr
+    (other,) = json.loads(found.stdout)["stack"]["alternatives"].values()
+    assert other["torch"] in ("2.9.1+cu130", "2.4.1+cu121")

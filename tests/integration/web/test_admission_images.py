@@ -105,3 +105,29 @@ def test_a_registry_that_does_not_answer_is_not_waited_for(serving, fake):
     assert not response["allowed"]
     assert "the image is not known" in response["status"]["message"]
     assert "(and 2 more)" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_command_of_a_pod_names_the_installation_that_is_judged(serving, registry, order):
+    layers = []
+    for name, torch in (("old", "2.2.2+cu121"), ("new", "2.9.1+cu130")):
+        (metadata,) = distribution("torch", torch).values()
+        site = f"opt/{name}/lib/python3.11/site-packages/torch-{torch}.dist-info/METADATA"
+        files = {site: metadata, f"opt/{name}/pyvenv.cfg": b"home = /usr/bin\n"}
+        links = {f"opt/{name}/bin/python": "/usr/bin/python3.11"}
+        layers.append(layer_of(files, links=links))
+    image = registry.push(*layers[::order]).reference
+    server = serving(registry.host)
+
+    def message(**more: Any) -> str:
+        body = review(image)
+        body["request"]["object"]["spec"]["containers"][0] |= more
+        answer = server.ask("POST", f"{HOOK}?timeout=20s", body).json()["response"]
+        return str(answer.get("status", {}).get("message", ""))
+
+    assert "CUDA 13" not in message(command=["/opt/old/bin/python"])
+    named = {"target": "prod-a100", "image": image, "command": ["/opt/old/bin/python"]}
+    assert server.ask("POST", "/api/v1/gate", named).json()["basis"] == "stated"
+    assert "CUDA 13" in message(command=["/opt/new/bin/python"])
+    for more in ({}, {"command": ["sh"]}, {"command": ["/opt/old/bin/python"], "envFrom": [{}]}):
+        assert "CUDA 13" in message(**more), more

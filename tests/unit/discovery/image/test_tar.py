@@ -48,7 +48,7 @@ def test_files_of_every_format_are_read(form: int, size: int) -> None:
     path = LONG if form != tarfile.USTAR_FORMAT else "a" * 45 + "/" + "b" * 50
 
     def fill(tar: tarfile.TarFile) -> None:
-        put(tar, "./usr/lib/")
+        put(tar, "./usr/lib/", type=tarfile.DIRTYPE)
         put(tar, path, b"x" * 700)
         put(tar, "empty")
         put(tar, "link", type=tarfile.SYMTYPE, linkname="usr/lib")
@@ -162,3 +162,25 @@ def test_a_damaged_archive_never_crashes(data: st.DataObject) -> None:
         read(bytes(whole))
     except DamagedContent:
         return
+
+
+def test_attributes_of_the_overlay_file_system_are_refused() -> None:
+    def fill(tar: tarfile.TarFile) -> None:
+        member = tarfile.TarInfo("a")
+        member.type, member.pax_headers = (
+            tarfile.DIRTYPE,
+            {"SCHILY.xattr.trusted.overlay.opaque": "y"},
+        )
+        tar.addfile(member)
+
+    with pytest.raises(DamagedContent, match="attributes of the overlay file system"):
+        read(archive(fill))
+
+
+@pytest.mark.parametrize("records", [b"9 path=a", b"9 path=a\0\n", b"path=a\n", b"99 path=a\n"])
+def test_a_damaged_pax_header_is_refused(records: bytes) -> None:
+    member = tarfile.TarInfo("x")
+    member.type, member.size = tarfile.XHDTYPE, len(records)
+    block = member.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % BLOCK)
+    with pytest.raises(DamagedContent, match="damaged pax header"):
+        read(block + archive(lambda tar: put(tar, "a", b"x")))

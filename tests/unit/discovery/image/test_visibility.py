@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.image.layer import Visibility
 from compatgate.discovery.image.tar import Member
+from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.registry.limits import Limits
 from compatgate.errors import RequestTooLarge
 

@@ -278,3 +278,24 @@ def test_the_fields_of_an_argo_template_stand_before_those_of_its_workflow() -> 
     assert first.spec["nodeSelector"] == {"own": "1"}
     assert first.spec["tolerations"] == [{"key": "default"}]
     assert first.annotations["p"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ({}, None),
+        ({"env": [{"name": "BATCH", "value": "8"}]}, None),
+        ({"command": ["/opt/venv/bin/python"], "args": ["a.py"]}, ("/opt/venv/bin/python",)),
+        ({"args": ["a.py"]}, ()),
+        ({"command": "python"}, ()),
+        ({"command": [7]}, ("",)),
+        ({"command": ["python"], "env": [{"name": "PATH", "value": "/x"}]}, ()),
+        ({"command": ["python"], "env": [{"name": "PYTHONPATH", "value": "/x"}]}, ()),
+        ({"command": ["python"], "envFrom": [{"configMapRef": {"name": "x"}}]}, ()),
+    ],
+)
+def test_a_command_counts_where_nothing_leads_it_elsewhere(
+    more: dict[str, Any], command: tuple[str, ...] | None
+) -> None:
+    (found,) = pod_with(containers=[{"name": "a", "image": "x", "resources": GPU, **more}])
+    assert found.command == command

@@ -1,0 +1,146 @@
+"""Gather what the layers of an image hold, and rank the witnesses of each version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
+from compatgate.discovery.findings import CodeFile, Findings
+from compatgate.discovery.image.content import ContentParts
+from compatgate.discovery.installed_packages import Inventory
+from compatgate.discovery.observations import Observation
+
+_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
+_MAX_NOTES = 200
+
+
+class WitnessKind(IntEnum):
+    """Kinds of witnesses; the lower decides.
+
+    A framework loads the packages of its own installer (wheels, conda); the distribution's packages
+    and the base image's variables come after the library files.
+    """
+
+    FRAMEWORK = 0
+    WHEEL = 1
+    LABEL = 2
+    CONDA = 3
+    LIBRARY = 4
+    TOOLKIT = 5
+    PACKAGE = 6
+    CONFIG = 7
+
+
+class LayerFindings(Struct):
+    """The findings in all layers.
+
+    Attributes:
+        observations: observations with the kind of their witness, in reading order.
+        majors: components of which a library's name states only the major version.
+        codes: files with GPU code.
+        open: sentences about files that could not be read.
+        inventory: distributions, and files that may belong to them.
+        unread: unreadable files that may hold GPU code, with the reason.
+        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
+        content: digests of files that belong to the GPU content.
+        paths: origin of what was read to the path of its file.
+        links: symbolic links among the folders that the scan was asked to watch.
+        interpreters: path of a Python interpreter to its link, ``""`` for a file.
+        venvs: virtual environments by their folder, and whether each has only its own packages.
+    """
+
+    observations: list[tuple[WitnessKind, Observation]] = []
+    majors: list[Observation] = []
+    codes: list[CodeFile] = []
+    open: list[str] = []
+    inventory: Inventory = field(default_factory=Inventory)
+    unread: list[tuple[str, str]] = []
+    jax_plugins: dict[str, str] = {}
+    content: ContentParts = field(default_factory=ContentParts)
+    paths: dict[str, str] = {}
+    links: dict[str, str] = {}
+    interpreters: dict[str, str] = {}
+    venvs: dict[str, bool] = {}
+
+    def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
+        """Add observations of one kind; ignore None."""
+        self.observations += ((witness, o) for o in observations if o is not None)
+
+    def add_distribution(self, name: str, path: str) -> None:
+        """Add a Python distribution that describes another one."""
+        if match := _JAX_PLUGIN.fullmatch(name):
+            self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence about an unread file, without duplicates."""
+        if len(self.open) < _MAX_NOTES and sentence not in self.open:
+            self.open.append(sentence)
+            if len(self.open) == _MAX_NOTES:
+                self.open.append("and more, which are not listed")
+
+    def findings(
+        self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
+    ) -> Findings:
+        """Return all findings, the deciding witness first.
+
+        Args:
+            known: facts about packages.
+            toolkits: PTX version to the first toolkit that supports it.
+        """
+        installed = self.inventory.installed(known, toolkits or {})
+        self.add(WitnessKind.WHEEL, installed.observations)
+        for origin, why in self.unread:
+            if origin not in installed.owned:
+                self.note(f"{origin} cannot be read and may hold GPU code: {why}")
+        ordered = sorted(self.observations, key=lambda pair: pair[0])
+        channels = self._channels()
+        ranked = (
+            _add_labels(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
+            for w, o in ordered
+        )
+        return Findings(
+            list(dict.fromkeys(ranked)),
+            self.majors,
+            self.codes,
+            measured=installed.measured,
+            owned=installed.owned,
+            open=self.open,
+        )
+
+    def _with_plugin(self, seen: Observation) -> Observation:
+        """Label JAX with the CUDA of its plugin, which may be read later than JAX."""
+        if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
+            return seen
+        for folder, major in self.jax_plugins.items():
+            if f": {folder}/" in seen.origin:
+                return replace(seen, version=f"{seen.version}+cuda{major}")
+        return seen
+
+    def _channels(self) -> dict[tuple[str, str], str]:
+        """Return the labels of conda's records, by component and version.
+
+        A conda package installs the metadata of a wheel; only conda's record distinguishes them.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for witness, seen in self.observations:
+            public, _, label = seen.version.partition("+")
+            if witness == WitnessKind.CONDA and label:
+                found.setdefault((seen.component, public), label)
+        return found
+
+    def components(self) -> set[str]:
+        """Return the components found so far; ``arch`` when GPU code was found."""
+        found = {o.component for _, o in self.observations}
+        return found | {"arch"} if self.codes else found
+
+
+def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
+    label = channels.get((seen.component, seen.version.partition(".post")[0]))
+    if not label or "+" in seen.version:
+        return seen
+    return replace(seen, version=f"{seen.version}+{label}")
