@@ -329,8 +329,8 @@ def _stated_stack(pod: Pod) -> Mapping[str, Any]:
 def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -> Iterable[str]:
     if not container.sure:
         yield (
-            f"container {container.name}: {container.why} is taken for a GPU; "
-            "if it is none, an operator can exempt it by a waiver (CG822)"
+            f"container {container.name}: {container.why} is taken for a GPU; if it is none, "
+            "an operator can exempt it by a waiver (CG822), or name it (serve --kinds)"
         )
     if not (container.image or stated or is_pod):
         yield (

@@ -182,11 +182,12 @@ spec: {spec: {devices: {requests: [{name: d, exactly: {deviceClassName: %s}}]}}}
 def test_claims_of_the_same_files_say_what_a_pod_asks_for(check: Any) -> None:
     claiming = job(BAD).replace("limits:\n              nvidia.com/gpu: 1", "claims: [{name: d}]")
     claiming += "      resourceClaims: [{name: d, resourceClaimTemplateName: device}]\n"
-    network, gpu = "nic.example.com", "gpu.nvidia.com"
+    network, gpu, unknown = "dra.cpu", "gpu.nvidia.com", "nic.example.com"
     elsewhere = CLAIM.replace("metadata: {", "metadata: {namespace: other, ")
     table: list[tuple[list[str], str, int, str]] = [
         ([claiming], "ml-train", 1, "1 object, 1 with GPU pods: 1 denied\n"),
         ([claiming, CLAIM % ("", gpu)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 denied\n"),
+        ([claiming, CLAIM % ("", unknown)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 den"),
         ([CLAIM % ("", network), claiming], "ml-train", 0, "2 objects, 0 with GPU pods\n"),
         ([claiming, CLAIM % ("-b", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 den"),
         ([claiming, elsewhere % ("", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 d"),
@@ -195,6 +196,14 @@ def test_claims_of_the_same_files_say_what_a_pod_asks_for(check: Any) -> None:
     for texts, namespace, status, counts in table:
         found = check("---\n".join(texts), "--namespace", namespace)
         assert (found.status, found.err[: len(counts)]) == (status, counts), texts
+
+
+def test_an_object_that_says_it_is_going_is_checked_like_any_other(check: Any) -> None:
+    for kind in ("Job", "Thing"):
+        text = job(BAD, kind=kind).replace(
+            "  name: train\n", "  name: train\n  deletionTimestamp: '2026-01-01T00:00:00Z'\n"
+        )
+        assert check(text).status == 1
 
 
 def test_what_admission_leaves_out_or_searches_is_said(check: Any) -> None:
