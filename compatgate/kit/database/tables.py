@@ -211,7 +211,7 @@ def _check_cursor(value: Any, key: Column) -> Any:
     return value
 
 
-EXPECTED_VERSION = "0018"
+EXPECTED_VERSION = "0019"
 """The newest migration."""
 
 

@@ -247,9 +247,8 @@ def _workload(
         asks_for: resources that its containers need of a node, and those that they name.
         is_pod: it is a pod, and not what makes pods.
     """
-    matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
-    bound = match_targets(namespace, pod.spec, matches)
+    bound = match_targets(namespace, pod.spec, known.targets)
     landing = NOWHERE_KNOWN
     if known.nodes is not None:
         wanted = bound.targets or bound.open

@@ -65,13 +65,31 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
 
 
 def merge_nodes(
-    report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
+    report: Report,
+    seen: Mapping[str, ReportedNode],
+    known: Mapping[str, NodeRow],
+    by: str,
+    *,
+    assigns: bool = False,
 ) -> list[NodeRow]:
-    """Merge the nodes of a report with the stored ones."""
-    return [_merge_node(report.cluster, one, known.get(name), by) for name, one in seen.items()]
+    """Merge the nodes of a report with the stored ones.
+
+    Args:
+        report: nodes of one cluster.
+        seen: the nodes, by name.
+        known: as they are stored, by name.
+        by: who reports.
+        assigns: the targets that the report names replace those that labels lead to.
+    """
+    return [
+        _merge_node(report.cluster, one, known.get(name), by, assigns=assigns)
+        for name, one in seen.items()
+    ]
 
 
-def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
+def _merge_node(
+    cluster: str, seen: ReportedNode, old: NodeRow | None, by: str, *, assigns: bool
+) -> NodeRow:
     """Merge a node with its new report; an older report does not replace a newer one."""
     before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
     heard = {
@@ -102,6 +120,13 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
         since=old.since if old is not None and same else seen.at,
         taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
+        assigned=(
+            seen.node.target
+            if assigns and (read or old is None)
+            else old.assigned
+            if old is not None
+            else None
+        ),
     )
 
 
@@ -139,7 +164,8 @@ def _noted_of(row: NodeRow) -> tuple[Any, ...]:
 def _placement_of(row: NodeRow) -> tuple[Any, ...]:
     resources = row.witnesses.get("kubelet", {}).get("resources", {})
     offered = sorted(name for name, count in resources.items() if count)
-    return row.labels, row.taints, row.target, row.driver, [g["gpu"] for g in row.gpus], offered
+    named = row.target, row.assigned
+    return row.labels, row.taints, named, row.driver, [g["gpu"] for g in row.gpus], offered
 
 
 def changed_parts(
@@ -163,11 +189,15 @@ def _audited_change(old: NodeRow, new: NodeRow) -> dict[str, Any]:
         found |= {"driver": [old.driver, new.driver], "gpus": [old.gpus, new.gpus]}
     if parts := changed_parts(old.witnesses, new.witnesses):
         found["node"] = parts
+    for name in ("target", "assigned"):
+        values = [getattr(row, name) for row in (old, new)]
+        if values[0] != values[1]:
+            found[name] = values
     return found
 
 
 def audit_details(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
-    """Return the details for the audit log: new nodes, and changed drivers, GPUs and parts."""
+    """Return the details for the audit log: new nodes; changed drivers, GPUs, parts and targets."""
     new = [row.name for row in rows if row.name not in known]
     changed = {
         row.name: change

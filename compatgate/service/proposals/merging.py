@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.service.matrix import revisions
-from compatgate.service.matrix.blessing import EvidenceNeeded, check_edits, targets_of
+from compatgate.service.matrix.blessing import EvidenceNeeded, check_edits, require_reach
 from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.proposals import drafting
 from compatgate.service.proposals import repository as proposals
-from compatgate.service.proposals.agreement import ApprovalNeeded, Consent
+from compatgate.service.proposals.agreement import ApprovalNeeded, Consent, makes_approver
 from compatgate.service.proposals.models import EventAction, ProposalRow
 from compatgate.service.proposals.readiness import ProposalView
 from compatgate.service.tokens.principal import AccessRefused, Principal
@@ -28,26 +28,36 @@ def check_comment(text: str) -> None:
     require_storable(text, "comment", _MAX_COMMENT * 4, f"{_MAX_COMMENT} characters")
 
 
-def may_merge(row: ProposalRow, by: Principal) -> bool:
+def may_merge(session: Session, row: ProposalRow, by: Principal) -> bool:
     """Return whether the caller has the scope and the targets for the edits of a proposal."""
     try:
-        require_merger(row, by)
+        require_merger(session, row, by)
     except AccessRefused:
         return False
     return True
 
 
-def require_merger(row: ProposalRow, by: Principal) -> None:
+def require_merger(session: Session, row: ProposalRow, by: Principal) -> None:
     """Refuse a caller without the scope or the targets for the edits of a proposal."""
     if not by.may("operate"):
         by.require("bless")
-    check_edits(row.edits, by)
+    check_edits(session, row.edits, by)
+    alone = all(one.identity == by.identity for one in row.approvals)
+    if (
+        alone
+        and by.identity != row.identity
+        and any(makes_approver(edit, by.name) for edit in row.edits)
+    ):
+        what = (
+            f"{row.id} makes {by.name} an approver in place of others: another one approves first"
+        )
+        raise make_refusal(by, what, row.id)
 
 
-def require_reach(edits: Sequence[Edit], by: Principal | None) -> None:
-    """Refuse a caller who does not reach every target of the edits."""
+def check_reach(session: Session, edits: Sequence[Edit], by: Principal | None) -> None:
+    """Refuse a caller who does not reach every target that the edits concern."""
     if by is not None:
-        by.require_targets(name for edit in edits for name in targets_of(edit))
+        require_reach(DocumentLookup(session), edits, by)
 
 
 def require_open(row: ProposalRow) -> ProposalRow:

@@ -134,6 +134,8 @@ def _proposal_page(
     one = describe(row, view.readiness)
     facts = ask.gate.facts
     blessed = [to_entry(document, facts.gpus, 0) for document in list_blessed(row.edits)]
+    with ask.gate.database.reading() as session:
+        merges = may_merge(session, row, principal)
     context = {
         "one": one,
         "stacks": {entry.name: entry_stack_text(entry, facts) for entry in blessed[:_MAX_SHOWN]},
@@ -145,7 +147,7 @@ def _proposal_page(
         "mine": mine,
         "may_approve": may and not mine and not agreed and principal.may("approve"),
         "may_retract": row.is_open and agreed,
-        "may_merge": may and not view.readiness.list_lacks(row) and may_merge(row, principal),
+        "may_merge": may and not view.readiness.list_lacks(row) and merges,
         "may_close": row.is_open and (mine or principal.may("approve")),
         "lacks_evidence": bool(view.readiness.evidence.required),
         "error": error,

@@ -28,6 +28,7 @@ from compatgate.service.proposals.agreement import (
     write_or_propose,
 )
 from compatgate.service.proposals.merging import (
+    check_reach,
     make_merge,
     make_refusal,
     may_merge,
@@ -35,7 +36,6 @@ from compatgate.service.proposals.merging import (
     require_digest,
     require_merger,
     require_open,
-    require_reach,
     require_unchanged,
 )
 from compatgate.service.proposals.models import ProposalRow
@@ -105,8 +105,9 @@ class ProposalService(ProposalViews):
         *,
         automatic: bool = False,
     ) -> ProposalView:
-        require_reach(edits, by.principal)
+        check_reach(session, edits, by.principal)
         made = proposals.draft_proposal(
+            session,
             edits,
             author=by.author,
             identity=by.identity,
@@ -138,7 +139,7 @@ class ProposalService(ProposalViews):
                 what = f"{row.author} proposed {number}: only the author may change it"
                 raise make_refusal(by.principal, what, number)
             edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
-            require_reach(edits, by.principal)
+            check_reach(session, edits, by.principal)
             base = revisions.latest_revision(session)
             digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
             note(session, replace(row, digest=digest), "change", by, by.reason)
@@ -158,7 +159,7 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> ProposalView:
             row = proposals.find_proposal(session, number)
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
             note(session, row, "comment", by, text)
             return self._view(session, number)
 
@@ -190,7 +191,7 @@ class ProposalService(ProposalViews):
             if row.identity == by.identity:
                 what = f"{by.name} proposed {number}: another person approves it"
                 raise make_refusal(by, what, number)
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
             require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
                 note(session, row, "approve", by, text)
@@ -198,7 +199,7 @@ class ProposalService(ProposalViews):
             if (
                 row.automatic
                 and not view.readiness.list_blockers(view.row)
-                and may_merge(view.row, by)
+                and may_merge(session, view.row, by)
             ):
                 make_merge(session, view, by, None)
                 return self._view(session, number)
@@ -216,7 +217,7 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
             note(session, row, "retract", by, text)
@@ -254,7 +255,7 @@ class ProposalService(ProposalViews):
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
             require_digest(row, digest)
-            require_merger(row, by)
+            require_merger(session, row, by)
             make_merge(session, self._view(session, number), by, override)
             return self._view(session, number)
 
@@ -273,7 +274,7 @@ class ProposalService(ProposalViews):
             row = require_open(proposals.find_proposal(session, number))
             if row.identity != by.identity:
                 by.require("approve")
-                require_reach(row.edits, by)
+                check_reach(session, row.edits, by)
             proposals.end_proposal(session, number, "closed", by=by.name)
             note(session, row, "close", by, text)
             return self._view(session, number)
@@ -303,12 +304,12 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
             revisions.require_revision(session, revision)
-            require_reach(revisions.read_edits(session, revision), by.principal)
+            check_reach(session, revisions.read_edits(session, revision), by.principal)
             edits = tuple(drafting.make_reverting_edits(session, revision))
             drafting.check_together(session, edits)
             if propose:
                 return None, self._store(session, edits, by, "revert").row, edits
-            check_edits(edits, by.principal)
+            check_edits(session, edits, by.principal)
             consent = require_consent(
                 session,
                 edits,
@@ -345,8 +346,8 @@ class ProposalService(ProposalViews):
             Conflict: it is merged or closed, or a document that it changes has changed since.
         """
         row = require_open(self.show(number).row)
-        require_reach(row.edits, by)
         with self._database.reading() as session:
+            check_reach(session, row.edits, by)
             require_unchanged(session, row)
         result = self._backtest(row.edits, days)
 

@@ -1,0 +1,24 @@
+"""The target that somebody with the scope bless assigned a node to.
+
+Revision 0019, after 0018.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("nodes") as table:
+        table.add_column(
+            sa.Column("assigned", sa.Text(), nullable=True, comment="Target, by the scope bless")
+        )
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("nodes") as table:
+        table.drop_column("assigned")
