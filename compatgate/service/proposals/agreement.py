@@ -264,13 +264,13 @@ def _refuse(
             f"the policy of {targets} requires {count}: {number} waits for {rest}",
             store=store,
             value=number,
-            hint=f"another person must approve within {proposals.LIFETIME.days} days: compatgate"
-            f" matrix approve {number}, or sends the same change",
+            hint=f"another person must read and approve it within {proposals.LIFETIME.days} days:"
+            f" compatgate matrix show {number}; or sends the same change",
         )
     targets = ", ".join(demand.target for demand in demands if demand.proposed)
     return ProposalNeeded(
         f"the policy of {targets} requires a proposal: {number} is open",
         store=store,
         value=number,
-        hint=f"merge the proposal: compatgate matrix merge {number}",
+        hint=f"read and merge the proposal: compatgate matrix show {number}",
     )

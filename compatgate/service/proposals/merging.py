@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from compatgate.documents.words import diff_yaml
 from compatgate.errors import Conflict
 from compatgate.kit import clock
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.blessing import EvidenceNeeded, check_edits, require_reach
 from compatgate.service.matrix.repository import DocumentLookup
@@ -21,6 +23,8 @@ from compatgate.service.proposals.readiness import ProposalView
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
 _MAX_COMMENT = 2000
+_MAX_DIFFERENCE = 16_000
+"""Characters of a difference in a refusal."""
 
 
 def check_comment(text: str) -> None:
@@ -73,15 +77,31 @@ def require_open(row: ProposalRow) -> ProposalRow:
     return row
 
 
-def require_digest(row: ProposalRow, digest: str | None) -> None:
-    """Refuse where the caller saw other edits; None: the caller takes the present ones."""
-    if digest is not None and digest != row.digest:
-        raise Conflict(
-            f"{row.id} has edits that you have not seen",
-            field="digest",
-            value=digest,
-            hint=f"read it again: compatgate matrix show {row.id}",
-        )
+class DigestNeeded(Conflict):
+    """An approval or a merge does not name the digest of the present edits."""
+
+    slug = "digest-needed"
+
+
+def require_digest(row: ProposalRow, digest: str | None, action: str) -> None:
+    """Refuse where the caller did not name the present edits; show them.
+
+    Raises:
+        DigestNeeded: the digest is missing, or that of other edits.
+    """
+    if digest == row.digest:
+        return
+    needs = "needs the digest of the edits that you read"
+    lacks = needs if digest is None else "has edits that you have not seen"
+    shown = "\n".join(diff_yaml(change) for change in row.changes)
+    if len(shown) > _MAX_DIFFERENCE:
+        shown = f"{shown[:_MAX_DIFFERENCE]}\n... (compatgate matrix show {row.id})"
+    raise DigestNeeded(
+        f"{row.id} {lacks}; they are:\n{strip_controls(shown)}\n",
+        field="digest",
+        value=digest,
+        hint=f"read them, then: compatgate matrix {action} {row.id} --digest {row.digest}",
+    )
 
 
 def make_refusal(principal: Principal | None, what: str, number: str) -> Exception:
@@ -128,7 +148,7 @@ def make_merge(session: Session, view: ProposalView, by: Principal, override: st
             f"{row.id} is not approved: {'; '.join(lacks)}",
             store=None,
             value=row.id,
-            hint=f"another person must approve: compatgate matrix approve {row.id}",
+            hint=f"another person must read and approve it: compatgate matrix show {row.id}",
         )
     required = readiness.evidence.required
     if required and not override:

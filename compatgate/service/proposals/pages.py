@@ -196,7 +196,7 @@ def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect
             hint = f"one of {', '.join(choices)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
         if what == "approve":
-            view = service.approve(number, by, digest=digest, text=text)
+            view = service.approve(number, by, digest, text=text)
         elif what == "retract":
             view = service.retract(number, by, text=text)
         elif what == "close":
@@ -207,7 +207,7 @@ def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect
             view = service.comment(number, text, by)
         else:
             override = ask.form.get("override", "").strip() or None
-            view = service.merge(number, by, digest=digest, override=override)
+            view = service.merge(number, by, digest, override=override)
     except CompatgateError as error:
         return _proposal_page(ask, service.show(number), error)
     revision = f" It is revision {view.row.revision}." if view.row.revision else ""

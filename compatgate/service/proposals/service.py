@@ -166,7 +166,7 @@ class ProposalService(ProposalViews):
         return self._write(write)
 
     def approve(
-        self, number: str, by: Principal, *, digest: str | None = None, text: str = ""
+        self, number: str, by: Principal, digest: str | None, *, text: str = ""
     ) -> ProposalView:
         """Approve the present edits of another person's proposal.
 
@@ -175,23 +175,23 @@ class ProposalService(ProposalViews):
         Args:
             number: id of the proposal.
             by: who approves.
-            digest: of the edits that the approver saw; None: the present ones.
+            digest: of the edits that the approver read; None: the caller does not say.
             text: a comment.
 
         Raises:
             NotFound: there is none of that id.
             AccessRefused: the caller proposed it, or does not reach a target.
-            Conflict: it is merged or closed, it has other edits by now, or a document that it
-                changes has changed since.
+            DigestNeeded: the digest is not that of the present edits.
+            Conflict: it is merged or closed, or a document that it changes has changed since.
         """
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_digest(row, digest)
             if row.identity == by.identity:
                 what = f"{by.name} proposed {number}: another person approves it"
                 raise make_refusal(by, what, number)
             check_reach(session, row.edits, by)
+            require_digest(row, digest, "approve")
             require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
                 note(session, row, "approve", by, text)
@@ -229,8 +229,8 @@ class ProposalService(ProposalViews):
         self,
         number: str,
         by: Principal,
+        digest: str | None,
         *,
-        digest: str | None = None,
         override: str | None = None,
     ) -> ProposalView:
         """Make the edits of a proposal, as one revision.
@@ -238,7 +238,7 @@ class ProposalService(ProposalViews):
         Args:
             number: id of the proposal.
             by: who merges; needs the scope for the edits, as for a direct change.
-            digest: of the edits that the caller saw; None: the present ones.
+            digest: of the edits that the caller read; None: the caller does not say.
             override: why it is merged without the evidence that a policy asks for.
 
         Raises:
@@ -246,16 +246,17 @@ class ProposalService(ProposalViews):
             AccessRefused: the caller may not make such edits.
             ApprovalNeeded: too few people have approved the present edits.
             EvidenceNeeded: a policy asks for canary runs that have not passed.
-            Conflict: it is merged or closed, has other edits by now, a document that it changes
-                has changed since, or its edits no longer fit the matrix.
+            DigestNeeded: the digest is not that of the present edits.
+            Conflict: it is merged or closed, a document that it changes has changed since, or its
+                edits no longer fit the matrix.
             ManyProblems: a policy that changed since forbids a waiver.
         """
         self._snapshots.refresh()
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_digest(row, digest)
             require_merger(session, row, by)
+            require_digest(row, digest, "merge")
             make_merge(session, self._view(session, number), by, override)
             return self._view(session, number)
 
