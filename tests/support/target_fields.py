@@ -88,8 +88,10 @@ def put(document: Any, path: str, value: Any) -> Any:
 def weakening_pairs() -> Iterator[tuple[str, TargetDoc, TargetDoc]]:
     """Yield each change of a field that weakens a target: its path, the target before and after."""
     for path, pairs in VALUES.items():
+        people = 2 if path.endswith("approvers") else UNSET  # without several they have no effect
+        base = put(BASE, "spec.policy.approvals", people)
         for strict, lax in pairs:
-            yield path, put(BASE, path, strict), put(BASE, path, lax)
+            yield path, put(base, path, strict), put(base, path, lax)
     for path, (one, other) in ALWAYS.items():
         if path != "metadata.name":
             yield path, put(BASE, path, one), put(BASE, path, other)

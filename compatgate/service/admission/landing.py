@@ -9,7 +9,7 @@ the nodes decide, and no namespace keeps a pod from them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -20,7 +20,7 @@ from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import covers_gpu, resolve_gpu, split_profile
 from compatgate.core.request import Pool, Target
 from compatgate.core.versions import Version, parse_version
-from compatgate.documents.specs import PolicySpec, TargetSpec
+from compatgate.documents.specs import TargetSpec
 from compatgate.documents.weakening import is_stricter
 from compatgate.errors import BadInput
 from compatgate.service.admission.matching import is_in_namespace
@@ -259,39 +259,39 @@ class KnownNodes:
         every = index.alive
         if self._cluster:
             every &= index.with_fact("cluster", self._cluster)
-        found: list[list[_OwnNodes]] = []
-        left = every
-        for names in (here, self._specs.keys() - here):
-            owners = [one for one in self._rank(names, left, every) if one.labelled or one.nodes]
-            for one in owners:
-                left &= ~one.own
-            found.append(owners)
-        return found[0], found[1]
+        near = list(self._rank(here, every, ()))
+        above = [(self._specs[one.target], one.own) for one in near if one.own]
+        far = list(self._rank(self._specs.keys() - here, every, above))
+        return near, far
 
-    def _rank(self, names: Collection[str], left: Nodes, every: Nodes) -> Iterator[_OwnNodes]:
-        """Yield the nodes of targets: those that state most keep theirs from laxer targets.
+    def _rank(
+        self, names: Collection[str], every: Nodes, above: Iterable[tuple[TargetSpec, Nodes]]
+    ) -> Iterator[_OwnNodes]:
+        """Yield the nodes of targets that have some, those of a target that states most first.
 
         Args:
             names: of the targets.
-            left: nodes that no other target has.
-            every: nodes, whose reports may name a target in addition.
+            every: nodes that count.
+            above: nodes of targets that come before these.
         """
         index, assigned = self._index, self._index.with_any("assigned")
-        taken: list[tuple[PolicySpec, Nodes]] = []
+        taken = list(above)
         ranked = sorted(names, key=lambda name: (-len(self._specs[name].match.node_labels), name))
         for _, group in groupby(ranked, lambda name: len(self._specs[name].match.node_labels)):
-            takes: list[tuple[PolicySpec, Nodes]] = []
+            equals: list[tuple[TargetSpec, Nodes]] = []
             for name in group:
-                policy = self._specs[name].policy
-                labelled = own = self._labelled(name) & left & ~assigned
+                spec = self._specs[name]
+                labelled = own = self._labelled(name) & every & ~assigned
                 for other, nodes in taken:
-                    if own & nodes and not is_stricter(policy, other):
+                    if own & nodes and _displaces(other, spec):
                         own &= ~nodes
-                takes.append((policy, own))
+                if own:
+                    equals.append((spec, own))
                 own |= index.with_fact("assigned", name) & every
                 reported = index.with_fact("target", name) & every & ~own
-                yield _OwnNodes(name, labelled, own, reported)
-            taken += [one for one in takes if one[1]]
+                if labelled or own or reported:
+                    yield _OwnNodes(name, labelled, own, reported)
+            taken += equals
 
     def _labelled(self, target: str) -> Nodes:
         index, labels = self._index, self._specs[target].match.node_labels
@@ -353,6 +353,16 @@ class KnownNodes:
             if mig_profile(sku) is None:
                 nodes &= ~self._index.with_fact("gpu", sku)
         return nodes
+
+
+def _displaces(target: TargetSpec, other: TargetSpec) -> bool:
+    """Return whether a target that comes before another takes the nodes of both.
+
+    It does unless the other one is stricter. Where each node of the other has its labels, too, the
+    matrix says that they share these nodes, and no report decides about it.
+    """
+    shared = target.match.node_labels.items() <= other.match.node_labels.items()
+    return shared or not is_stricter(other.policy, target.policy)
 
 
 def _driver_version(text: str) -> Version | None:
