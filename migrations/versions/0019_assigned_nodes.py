@@ -15,7 +15,12 @@ depends_on = None
 def upgrade() -> None:
     with op.batch_alter_table("nodes") as table:
         table.add_column(
-            sa.Column("assigned", sa.Text(), nullable=True, comment="Target, by the scope bless")
+            sa.Column(
+                "assigned",
+                sa.Text(),
+                nullable=True,
+                comment="Target, by the scope bless; empty: by labels",
+            )
         )
 
 

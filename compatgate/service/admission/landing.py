@@ -80,14 +80,14 @@ class Landing(Struct, frozen=True):
 
     Attributes:
         targets: those with known nodes.
-        is_assigned: the pod names nodes one by one, and somebody with the scope ``bless`` assigned
+        is_certain: the pod names nodes one by one, and somebody with the scope ``bless`` reported
             each of them: no target but theirs can be meant.
         displaced: the pod names nodes one by one, and they have the labels of these targets, each
             displaced by another one.
     """
 
     targets: tuple[TargetNodes, ...] = ()
-    is_assigned: bool = False
+    is_certain: bool = False
     displaced: tuple[str, ...] = ()
 
     @property
@@ -274,7 +274,8 @@ class KnownNodes:
             every: nodes that count.
             above: nodes of targets that come before these.
         """
-        index, assigned = self._index, self._index.with_any("assigned")
+        index = self._index
+        assigned = index.with_any("assigned") & ~index.with_fact("assigned", "")
         taken = list(above)
         ranked = sorted(names, key=lambda name: (-len(self._specs[name].match.node_labels), name))
         for _, group in groupby(ranked, lambda name: len(self._specs[name].match.node_labels)):

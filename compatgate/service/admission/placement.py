@@ -202,7 +202,7 @@ class ContainerWorkload(Struct, frozen=True):
     def targets(self) -> tuple[str, ...]:
         """Return the targets that match, and those whose known nodes the pod may land on."""
         reached, matched = self.landing.reached, set(self.bound.targets)
-        if self.landing.is_assigned and reached:
+        if self.landing.is_certain and reached:
             matched.clear()
         return tuple(sorted((matched - {*self.landing.displaced}).union(reached)))
 

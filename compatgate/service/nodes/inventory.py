@@ -197,5 +197,5 @@ def known_node(row: NodeTraits) -> KnownNode:
         # A device plugin that starts hands out nothing for a moment.
         resources or None,
         len(labels) >= MAX_LABELS,
-        row.assigned or "",
+        row.assigned,
     )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
+from compatgate.service.admission.node_index import TIMESTAMPS
 from compatgate.service.nodes.reports import (
     SourceKind,
     SourceReport,
@@ -120,14 +121,26 @@ def _merge_node(
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
         since=old.since if old is not None and same else seen.at,
         taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
-        assigned=(
-            seen.node.target
-            if assigns and (read or old is None)
-            else old.assigned
-            if old is not None
-            else None
-        ),
+        assigned=_assigned(seen.node, old, read=read, assigns=assigns),
     )
+
+
+def _assigned(node: NodeReport, old: NodeRow | None, *, read: bool, assigns: bool) -> str | None:
+    """Return the target that the scope ``bless`` assigned a node to; empty: its labels decide.
+
+    What others report changes no assignment; other labels than those seen with ``bless`` end the
+    certainty that labels decide.
+    """
+    if assigns and (read or old is None):
+        return node.target or ""
+    if old is None or old.assigned or not read:
+        return old.assigned if old else None
+    same = _steady(node.labels or {}) == _steady(old.labels) and node.target == old.target
+    return old.assigned if same else None
+
+
+def _steady(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key not in TIMESTAMPS}
 
 
 def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:

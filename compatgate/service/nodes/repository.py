@@ -52,7 +52,9 @@ class Node(Base):
         UtcTime,
         comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
     )
-    assigned: Mapped[str | None] = mapped_column(Text, comment="Target, by the scope bless")
+    assigned: Mapped[str | None] = mapped_column(
+        Text, comment="Target, by the scope bless; empty: by labels"
+    )
 
 
 class NodeRow(Struct, frozen=True):
@@ -64,7 +66,8 @@ class NodeRow(Struct, frozen=True):
         taints: ``{"key": ..., "effect": ..., "value": ...}`` each.
         changed_at: when the gate stored what placement and drift read; None: a program before it
             did so.
-        assigned: target that a report of somebody with the scope ``bless`` named, last.
+        assigned: target that a report of somebody with the scope ``bless`` named, last; empty: it
+            named none, and the labels are still the same; None: there is no such report.
     """
 
     cluster: str

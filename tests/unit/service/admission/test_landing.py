@@ -160,11 +160,14 @@ def host(name: str) -> dict[str, Any]:
 
 def test_a_pod_that_names_assigned_nodes_can_mean_no_other(facts: Facts) -> None:
     nodes = known(facts, [*NODES, a_node("a9", assigned="lab", labels={"zone": "x"})], PROD)
-    assert nodes.landing("x", host("a9"), [GPU], ()).is_assigned
+    assert nodes.landing("x", host("a9"), [GPU], ()).is_certain
     assert nodes.landing("x", host("a9"), [GPU], ()).reached == ("lab",)
-    assert not nodes.landing("x", host("a1"), [GPU], ()).is_assigned
-    assert not nodes.landing("x", zone("x"), [GPU], ()).is_assigned
-    assert not nodes.landing("x", host("new"), [], ()).is_assigned
+    assert not nodes.landing("x", host("a1"), [GPU], ()).is_certain
+    seen = known(facts, [a_node("a1", assigned=""), *NODES[1:]], PROD)
+    assert seen.landing("x", host("a1"), [GPU], ()).is_certain
+    assert seen.landing("x", host("a1"), [GPU], ()).reached == ("a100",)
+    assert not nodes.landing("x", zone("x"), [GPU], ()).is_certain
+    assert not nodes.landing("x", host("new"), [], ()).is_certain
 
 
 @pytest.mark.parametrize("namespace", ["ml-a", "lab", "elsewhere"])
