@@ -116,15 +116,18 @@ def world(gate: Gate) -> World:
 
 
 def test_only_bless_within_its_limit_changes_a_field_that_weakens(world: World) -> None:
+    asked: set[str] = set()
     for path, before, after in weakening_pairs():
         world.store(before)
-        for who in world.credentials:
+        changing = [one for one in world.credentials if one.scope in ("operate", "bless")]
+        for who in changing if path in asked else world.credentials:
             answer = world.put(after, who)
             expected = who.status("prod", 409 if asks_for_others(before) else 200)
             assert answer.status_code == expected, (path, who, answer.text)
             assert world.stored("prod") == (after if expected == 200 else before), (path, who)
             if expected in (200, 409):
                 world.store(before)
+        asked.add(path)
 
 
 def asks_for_others(target: TargetDoc) -> bool:
