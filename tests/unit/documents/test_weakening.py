@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Struct, UnsetType
 from msgspec.structs import fields
-from target_fields import ALWAYS, BASE, NEVER, POOL, VALUES, put
+from target_fields import ALWAYS, BASE, NEVER, POOL, VALUES, put, weakening_pairs
 
-from compatgate.documents.specs import PoolSpec, TargetDoc
-from compatgate.documents.weakening import FIELDS, find_weakened
+from compatgate.documents.specs import MatchSpec, PoolSpec, TargetDoc
+from compatgate.documents.weakening import FIELDS, find_weakened, is_stricter, overlaps
 
 
 def leaves(kind: type[Struct], path: str = "") -> Iterator[str]:
@@ -76,3 +80,39 @@ def test_all_that_weakens_is_named() -> None:
     lax = put(put(BASE, "spec.policy.mode", "audit"), "spec.pools.driver", "580.95.05")
     assert find_weakened(BASE, lax) == ["spec.pools.driver", "spec.policy.mode"]
     assert find_weakened(BASE, BASE) == []
+
+
+GLOBS = st.text("ab*?", min_size=1, max_size=5)
+NAMES = [
+    "".join(letters) for length in range(1, 7) for letters in itertools.product("ab", repeat=length)
+]
+
+
+@given(one=GLOBS, other=GLOBS)
+def test_matches_overlap_where_some_namespace_fits_both(one: str, other: str) -> None:
+    both = any(fnmatchcase(name, one) and fnmatchcase(name, other) for name in NAMES)
+    assert overlaps(MatchSpec((one,)), MatchSpec((other,))) is both
+
+
+@pytest.mark.parametrize(
+    ("match", "other", "expected"),
+    [
+        (MatchSpec(), MatchSpec(("ml",)), False),
+        (MatchSpec((), {"a": "1"}), MatchSpec(("ml",)), True),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",), {"b": "2"}), True),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",), {"a": "2"}), False),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",)), False),
+        (MatchSpec(("[m]?",)), MatchSpec(("ml",)), True),
+    ],
+)
+def test_nodes_that_both_may_have_are_shared_whatever_the_namespace(
+    match: MatchSpec, other: MatchSpec, expected: bool
+) -> None:
+    assert overlaps(match, other) is overlaps(other, match) is expected
+
+
+def test_a_policy_is_stricter_where_it_asks_for_something_more() -> None:
+    for path, strict, lax in weakening_pairs():
+        if path.startswith("spec.policy."):
+            assert is_stricter(strict.spec.policy, lax.spec.policy), path
+            assert not is_stricter(strict.spec.policy, strict.spec.policy)
