@@ -134,18 +134,13 @@ class _OwnNodes(Struct, frozen=True):
     Attributes:
         labelled: nodes with its labels; others may have displaced it.
         own: those that are its, by labels or assigned.
-        reported: those that only name it.
+        nodes: on which it counts: its own, and those whose report names it.
     """
 
     target: str
     labelled: Nodes
     own: Nodes
-    reported: Nodes
-
-    @property
-    def nodes(self) -> Nodes:
-        """Return all nodes on which the target counts."""
-        return self.own | self.reported
+    nodes: Nodes
 
 
 class KnownNodes:
@@ -208,7 +203,7 @@ class KnownNodes:
         return Landing(
             tuple(one for one in found if one.pools or one.reached),
             named and not nodes & ~self._index.with_any("assigned"),
-            tuple(o.target for o in here if named and not nodes & (~o.labelled | o.nodes)),
+            tuple(o.target for o in here if not nodes & (~o.labelled | o.nodes)) if named else (),
         )
 
     @property
@@ -289,9 +284,9 @@ class KnownNodes:
                 if own:
                     equals.append((spec, own))
                 own |= index.with_fact("assigned", name) & every
-                reported = index.with_fact("target", name) & every & ~own
-                if labelled or own or reported:
-                    yield _OwnNodes(name, labelled, own, reported)
+                counting = own | index.with_fact("target", name) & every
+                if labelled or counting:
+                    yield _OwnNodes(name, labelled, own, counting)
             taken += equals
 
     def _labelled(self, target: str) -> Nodes:

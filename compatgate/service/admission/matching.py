@@ -117,10 +117,12 @@ def _targets_of_term(
             ranks[name] = (len(match.node_labels), bool(match.namespaces))
         elif standing == "open" and match.namespaces:
             ranks[name] = _POSSIBLE
+    best = max(ranks.values(), default=_POSSIBLE)
     full = [(rank, targets[name].policy) for name, rank in ranks.items() if rank > _POSSIBLE]
     for name, rank in ranks.items():
-        policy = targets[name].policy
-        if all(rank >= more or is_stricter(policy, other) for more, other in full):
+        if rank == best or all(
+            rank >= more or is_stricter(targets[name].policy, policy) for more, policy in full
+        ):
             yield name, "possible" if rank == _POSSIBLE else "match"
 
 
