@@ -421,6 +421,7 @@ def _print_approval(one: Body) -> None:
     when = format_json_time(one["made_at"])
     print(f"{one['id']}: {_state(one)}; {one['author']} asked on {when}")
     print(f"reason: {one['reason']}")
+    print(f"digest: {one['digest']}")
     for change in one["changes"]:
         print(f"{change['action']} {change['kind']} {change['name']}")
         for field in change["fields"]:
