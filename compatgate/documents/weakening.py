@@ -6,9 +6,12 @@ weakening: nobody adds a field to the documents without deciding this.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import fields
 
@@ -18,6 +21,8 @@ from compatgate.documents.specs import (
     Document,
     EntryDoc,
     EntrySpec,
+    MatchSpec,
+    PolicySpec,
     PoolSpec,
     TargetDoc,
     WaiverDoc,
@@ -201,3 +206,89 @@ def _walk_pools(path: str, before: Sequence[PoolSpec], after: Sequence[PoolSpec]
         yield path
     for name in old.keys() & new.keys():
         yield from _walk(path, old[name], new[name])
+
+
+def is_stricter(policy: PolicySpec, other: PolicySpec) -> bool:
+    """Return whether a policy asks for something that another one does not."""
+    return policy != other and _is_stricter(_encode(policy), _encode(other))
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(PolicySpec).decode
+
+
+@lru_cache(maxsize=4096)  # placement compares the policies of every pod's targets
+def _is_stricter(policy: bytes, other: bytes) -> bool:
+    return any(_walk("spec.policy", _decode(policy), _decode(other)))
+
+
+def takes_pods(before: TargetDoc | None, after: TargetDoc, other: TargetDoc) -> bool:
+    """Return whether an edit of a target may take pods from another target, and so weaken it.
+
+    A new match does, and a policy that becomes strict enough to displace the other target.
+    """
+    if not overlaps(after.spec.match, other.spec.match):
+        return False
+    if before is None or before.spec.match != after.spec.match:
+        return True
+    policy = other.spec.policy
+    return is_stricter(policy, before.spec.policy) and not is_stricter(policy, after.spec.policy)
+
+
+def overlaps(match: MatchSpec, other: MatchSpec) -> bool:
+    """Return whether a pod may belong to both targets.
+
+    Nodes with the labels of both are nodes of both, whatever the namespace of the pod.
+    """
+    labels, others = match.node_labels, other.node_labels
+    if any(others.get(key, value) != value for key, value in labels.items()):
+        return False
+    if labels and others:
+        return True
+    # Without namespaces a target is for every one if it has labels, else for no pod.
+    here, there = (one.namespaces or ("*" if one.node_labels else "") for one in (match, other))
+    return any(_may_share(glob, second) for glob in here for second in there)
+
+
+_SET = re.compile(r"\[!?\]?[^\]]*\]")
+
+
+def _may_share(glob: str, other: str) -> bool:
+    """Return whether some name may fit both globs; a set of characters counts as any."""
+    one, two = _SET.sub("?", glob), _SET.sub("?", other)
+    seen: set[tuple[int, int]] = set()
+    ahead = [(0, 0)]
+    while ahead:
+        first, second = place = ahead.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        left, right = one[first : first + 1], two[second : second + 1]
+        if not left and not right:
+            return True
+        if left == "*":
+            ahead += [(first + 1, second), (first, second + 1)] if right else [(first + 1, second)]
+        elif right == "*":
+            ahead += [(first, second + 1), (first + 1, second)] if left else [(first, second + 1)]
+        elif left and right and (left == right or "?" in (left, right)):
+            ahead.append((first + 1, second + 1))
+    return False
+
+
+def takes_approval(
+    before: TargetDoc | None, after: TargetDoc, names: Callable[[str], bool]
+) -> bool:
+    """Return whether an edit makes somebody an approver in place of others, or the only one.
+
+    Args:
+        before: None: the target is new.
+        after: the target.
+        names: returns whether a pattern of approvers is about that person.
+    """
+    patterns = after.spec.policy.approvers
+    if patterns is UNSET or "*" in patterns or not any(map(names, patterns)):
+        return False
+    if before is None:
+        return all(map(names, patterns)) and not any("*" in one for one in patterns)
+    former = before.spec.policy.approvers
+    return former is UNSET or not set(former) <= set(patterns)

@@ -19,6 +19,7 @@ from compatgate.client.request import (
     delete,
     document,
     get,
+    members,
     pages,
     post,
     put,
@@ -44,6 +45,7 @@ from compatgate.service.matrix.schemas import (
     WaiverChange,
 )
 from compatgate.service.plans.schemas import PlanBody, PlanRequest
+from compatgate.service.proposals.schemas import ApproveRequest
 from compatgate.service.reports.schemas import TargetReportBody
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
@@ -326,9 +328,21 @@ def show_approval(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in
 
 
 @Operation
-def approve_change(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in the path
-    """Approve a change as the second person, and make it."""
-    return post("/approvals/{id}/approve", ApprovalBody, id=id)
+def approve_change(
+    id: str,  # noqa: A002 - the name in the path
+    *,
+    digest: str | None,
+    comment: str | None = None,
+) -> Request[ApprovalBody]:
+    """Approve a change as the second person, and make it.
+
+    Args:
+        id: of the approval.
+        digest: of the change that you read; None: the refusal shows it.
+        comment: on the approval.
+    """
+    body = members(digest=digest, comment=comment)
+    return post("/approvals/{id}/approve", ApprovalBody, body=body, reads=ApproveRequest, id=id)
 
 
 @Operation

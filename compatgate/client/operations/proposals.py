@@ -109,14 +109,14 @@ def comment_proposal(id: str, comment: str) -> Request[ProposalBody]:  # noqa: A
 def approve_proposal(
     id: str,  # noqa: A002
     *,
-    digest: str | None = None,
+    digest: str | None,
     comment: str | None = None,
 ) -> Request[ProposalBody]:
     """Approve the edits of another person's proposal.
 
     Args:
         id: of the proposal.
-        digest: of the edits that you saw; None: the present ones.
+        digest: of the edits that you read; None: the refusal shows them.
         comment: on the approval.
     """
     return _act(id, "approve", ApproveRequest, digest=digest, comment=comment)
@@ -132,14 +132,14 @@ def retract_approval(id: str, *, comment: str | None = None) -> Request[Proposal
 def merge_proposal(
     id: str,  # noqa: A002
     *,
-    digest: str | None = None,
+    digest: str | None,
     override: str | None = None,
 ) -> Request[ProposalBody]:
     """Merge a proposal: make its edits as one revision.
 
     Args:
         id: of the proposal.
-        digest: of the edits that you saw; None: the present ones.
+        digest: of the edits that you read; None: the refusal shows them.
         override: why it is merged without the evidence that a policy asks for.
     """
     return _act(id, "merge", MergeRequest, digest=digest, override=override)

@@ -210,7 +210,7 @@ def _check_cursor(value: Any, key: Column) -> Any:
     return value
 
 
-EXPECTED_VERSION = "0020"
+EXPECTED_VERSION = "0021"
 """The newest migration."""
 
 

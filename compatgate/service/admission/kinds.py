@@ -132,6 +132,8 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         resources: globs of resources that are GPUs.
         device_classes: globs of classes of dynamic resource allocation whose devices are GPUs.
+        other_device_classes: globs of classes of other devices; a class of neither list may be a
+            GPU.
         aliases: short names of resources, as some kinds write them.
         resource_fields: fields of a container that state its resources; the first counts most.
         shared: the ways to ask for a part of a GPU.
@@ -147,6 +149,9 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
     )
     device_classes: tuple[Annotated[str, Meta(min_length=1, max_length=253)], ...] = field(
         default=(), name="deviceClasses"
+    )
+    other_device_classes: tuple[Annotated[str, Meta(min_length=1, max_length=253)], ...] = field(
+        default=(), name="otherDeviceClasses"
     )
     aliases: dict[Word, Resource] = {}
     resource_fields: tuple[Word, ...] = field(default=(), name="resourceFields")
@@ -167,7 +172,14 @@ class Kinds(Struct, frozen=True, dict=True):
         return self._by_name.get((group, kind))
 
     def is_gpu(self, resource: str) -> bool:
-        """Return whether a resource is a GPU or a part of one."""
+        """Return whether a resource is a GPU or a part of one, or may be one."""
+        device_class = resource.removeprefix(CLASS_RESOURCE)
+        if device_class != resource:
+            return self.may_be_gpu_class(device_class)
+        return self.is_surely_gpu(resource)
+
+    def is_surely_gpu(self, resource: str) -> bool:
+        """Return whether a resource is known as a GPU or a part of one."""
         return resource in self._names or self._pattern.fullmatch(resource) is not None
 
     def is_shared(self, resource: str) -> bool:
@@ -177,6 +189,10 @@ class Kinds(Struct, frozen=True, dict=True):
     def is_gpu_class(self, name: str) -> bool:
         """Return whether the devices of a class of dynamic resource allocation are GPUs."""
         return self._class_pattern.fullmatch(name) is not None
+
+    def may_be_gpu_class(self, name: str) -> bool:
+        """Return whether nothing shows that the devices of a class are no GPUs."""
+        return self.is_gpu_class(name) or self._other_classes.fullmatch(name) is None
 
     def classes_of_claim(self, namespace: str, name: str) -> tuple[str, ...] | None:
         """Return the device classes that an operator states for a claim; None: none are."""
@@ -236,6 +252,12 @@ class Kinds(Struct, frozen=True, dict=True):
     def _class_pattern(self) -> re.Pattern[str]:
         return _any_of(self.file.device_classes)
 
+    @cached_property
+    def _other_classes(self) -> re.Pattern[str]:
+        """Match the classes that an operator knows: also those of the claims that files state."""
+        stated = (name for claim in self.file.claims for name in claim.device_classes)
+        return _any_of((*self.file.other_device_classes, *stated))
+
 
 _WILDCARD = re.compile(r"[*?[]")
 
@@ -286,6 +308,7 @@ def _lay_over(whole: KindsFile, more: KindsFile) -> KindsFile:
         tuple(kinds.values()),
         whole.runtime_classes if more.runtime_classes is UNSET else more.runtime_classes,
         _joined(whole.device_classes, more.device_classes),
+        _joined(whole.other_device_classes, more.other_device_classes),
         {**whole.aliases, **more.aliases},
         _joined(whole.resource_fields, more.resource_fields),
         SharedGpus(tuple(resources.values()), tuple(annotations.values())),

@@ -1,14 +1,15 @@
 """Find the pools whose known nodes a pod may land on.
 
-A node belongs to the target that its annotation names, else to those whose ``nodeLabels`` it has:
-of several, to those that state most. Where targets share nodes, those for the namespace of the pod
-count; nodes of other targets alone are judged by these targets: the nodes decide, and no namespace
-keeps a pod from them.
+A node belongs to the targets whose ``nodeLabels`` it has; one that states more displaces others,
+except those that are stricter. A target that the report of a node names is added: a report takes no
+target away, unless somebody with the scope ``bless`` assigned the node. Where targets share nodes,
+those for the namespace of the pod count; nodes of other targets alone are judged by these targets:
+the nodes decide, and no namespace keeps a pod from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -19,7 +20,8 @@ from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import covers_gpu, resolve_gpu, split_profile
 from compatgate.core.request import Pool, Target
 from compatgate.core.versions import Version, parse_version
-from compatgate.documents.specs import MatchSpec
+from compatgate.documents.specs import TargetSpec
+from compatgate.documents.weakening import is_stricter
 from compatgate.errors import BadInput
 from compatgate.service.admission.matching import is_in_namespace
 from compatgate.service.admission.node_index import NodeIndex, Nodes
@@ -78,11 +80,15 @@ class Landing(Struct, frozen=True):
 
     Attributes:
         targets: those with known nodes.
-        is_exact: the pod names known nodes one by one, so that no other node can be meant.
+        is_certain: the pod names nodes one by one, and somebody with the scope ``bless`` reported
+            each of them: no target but theirs can be meant.
+        displaced: the pod names nodes one by one, and they have the labels of these targets, each
+            displaced by another one.
     """
 
     targets: tuple[TargetNodes, ...] = ()
-    is_exact: bool = False
+    is_certain: bool = False
+    displaced: tuple[str, ...] = ()
 
     @property
     def reached(self) -> tuple[str, ...]:
@@ -122,13 +128,28 @@ def mig_profile(text: str) -> str | None:
     return profile.text if profile else None
 
 
+class _OwnNodes(Struct, frozen=True):
+    """The nodes of a target.
+
+    Attributes:
+        labelled: nodes with its labels; others may have displaced it.
+        own: those that are its, by labels or assigned.
+        nodes: on which it counts: its own, and those whose report names it.
+    """
+
+    target: str
+    labelled: Nodes
+    own: Nodes
+    nodes: Nodes
+
+
 class KnownNodes:
     """The known nodes, by target and pool of one matrix; safe for any number of threads.
 
     Args:
         index: of the nodes, which may change meanwhile.
         targets: resolved, by name.
-        matches: of the targets, by name.
+        specs: of the targets, by name.
         gpus: to resolve the GPUs of nodes with.
         cluster: the only one whose nodes count; None: every one.
     """
@@ -137,13 +158,13 @@ class KnownNodes:
         self,
         index: NodeIndex,
         targets: Mapping[str, Target],
-        matches: Mapping[str, MatchSpec],
+        specs: Mapping[str, TargetSpec],
         gpus: Gpus,
         cluster: str | None = None,
     ) -> None:
         self._index = index
         self._targets = targets
-        self._matches = matches
+        self._specs = specs
         self._gpus = gpus
         self._cluster = cluster
         self._version = -1
@@ -174,11 +195,16 @@ class KnownNodes:
         for resource in requested:
             nodes &= self._offering(resource)
         here, others = self._owners(self._targets_for(namespace))
-        found = [self._of(name, own, nodes) for name, own in here if own & nodes or name in bound]
-        if self._is_one_cluster or not (bound or any(one.reached for one in found)):
-            found += [self._of(name, own, nodes) for name, own in others if own & nodes]
-        exact = names_nodes(spec) and bool(nodes)
-        return Landing(tuple(one for one in found if one.pools or one.reached), exact)
+        named = names_nodes(spec) and bool(nodes)
+        owners = [one for one in here if one.nodes & nodes or (one.target in bound and not named)]
+        if self._is_one_cluster or named or not bound:
+            owners += [one for one in others if one.nodes & nodes]
+        found = (self._of(one.target, one.nodes, nodes) for one in owners)
+        return Landing(
+            tuple(one for one in found if one.pools or one.reached),
+            named and not nodes & ~self._index.with_any("assigned"),
+            tuple(o.target for o in here if not nodes & (~o.labelled | o.nodes)) if named else (),
+        )
 
     @property
     def _is_one_cluster(self) -> bool:
@@ -193,8 +219,8 @@ class KnownNodes:
     def _targets_for(self, namespace: str) -> frozenset[str]:
         return frozenset(
             name
-            for name, match in self._matches.items()
-            if not match.namespaces or is_in_namespace(match, namespace)
+            for name, one in self._specs.items()
+            if not one.match.namespaces or is_in_namespace(one.match, namespace)
         )
 
     def _of(self, name: str, own: Nodes, nodes: Nodes) -> TargetNodes:
@@ -222,34 +248,53 @@ class KnownNodes:
             return index.alive
         return handing | index.alive & ~index.with_any("resource")
 
-    def _find_owners(
-        self, here: frozenset[str]
-    ) -> tuple[Sequence[tuple[str, Nodes]], Sequence[tuple[str, Nodes]]]:
+    def _find_owners(self, here: frozenset[str]) -> tuple[list[_OwnNodes], list[_OwnNodes]]:
         """Return the nodes of each target: of those for a namespace, and of the others."""
         index = self._index
-        left = index.with_fact("cluster", self._cluster) if self._cluster else index.alive
-        left &= index.alive
-        found: list[list[tuple[str, Nodes]]] = []
-        for names in (here, self._matches.keys() - here):
-            owned: list[tuple[str, Nodes]] = []
-            ranked = sorted(names, key=lambda name: (-len(self._matches[name].node_labels), name))
-            for _, group in groupby(ranked, lambda name: len(self._matches[name].node_labels)):
-                taken = 0
-                for name in group:
-                    own = self._labelled(name) & left
-                    taken |= own
-                    if own:
-                        owned.append((name, own))
-                left &= ~taken
-            found.append(owned)
-        return found[0], found[1]
+        every = index.alive
+        if self._cluster:
+            every &= index.with_fact("cluster", self._cluster)
+        near = list(self._rank(here, every, ()))
+        above = [(self._specs[one.target], one.own) for one in near if one.own]
+        far = list(self._rank(self._specs.keys() - here, every, above))
+        return near, far
+
+    def _rank(
+        self, names: Collection[str], every: Nodes, above: Iterable[tuple[TargetSpec, Nodes]]
+    ) -> Iterator[_OwnNodes]:
+        """Yield the nodes of targets that have some, those of a target that states most first.
+
+        Args:
+            names: of the targets.
+            every: nodes that count.
+            above: nodes of targets that come before these.
+        """
+        index = self._index
+        assigned = index.with_any("assigned") & ~index.with_fact("assigned", "")
+        taken = list(above)
+        ranked = sorted(names, key=lambda name: (-len(self._specs[name].match.node_labels), name))
+        for _, group in groupby(ranked, lambda name: len(self._specs[name].match.node_labels)):
+            equals: list[tuple[TargetSpec, Nodes]] = []
+            for name in group:
+                spec = self._specs[name]
+                labelled = own = self._labelled(name) & every & ~assigned
+                for other, nodes in taken:
+                    if own & nodes and _displaces(other, spec):
+                        own &= ~nodes
+                if own:
+                    equals.append((spec, own))
+                own |= index.with_fact("assigned", name) & every
+                counting = own | index.with_fact("target", name) & every
+                if labelled or counting:
+                    yield _OwnNodes(name, labelled, own, counting)
+            taken += equals
 
     def _labelled(self, target: str) -> Nodes:
-        index, labels = self._index, self._matches[target].node_labels
-        nodes = index.alive & ~index.with_any("target") if labels else 0
+        index, labels = self._index, self._specs[target].match.node_labels
+        nodes = index.alive if labels else 0
         for key, value in labels.items():
             nodes &= index.labelled(key, value)
-        return nodes | index.with_fact("target", target)
+        return nodes
 
     def _find_pools(self, name: str) -> tuple[tuple[str, str | None, Nodes], ...]:
         """Return the nodes of each pool of a target, by GPU and driver.
@@ -304,6 +349,16 @@ class KnownNodes:
             if mig_profile(sku) is None:
                 nodes &= ~self._index.with_fact("gpu", sku)
         return nodes
+
+
+def _displaces(target: TargetSpec, other: TargetSpec) -> bool:
+    """Return whether a target that comes before another takes the nodes of both.
+
+    It does unless the other one is stricter. Where each node of the other has its labels, too, the
+    matrix says that they share these nodes, and no report decides about it.
+    """
+    shared = target.match.node_labels.items() <= other.match.node_labels.items()
+    return shared or not is_stricter(other.policy, target.policy)
 
 
 def _driver_version(text: str) -> Version | None:

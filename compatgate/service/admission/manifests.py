@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from compatgate.service.admission.events import event_access
-from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.kinds import CLASS_RESOURCE, Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
 from compatgate.service.admission.policy import PolicyAction, gpu_resource, policy_objects
 
@@ -149,7 +149,7 @@ def selected(options: WebhookOptions, kinds: Kinds) -> Object:
 
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = gpu_resource(kinds)
+    names = f"{gpu_resource(kinds)} || r.startsWith({json.dumps(CLASS_RESOURCE)})"
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.documents.specs import MatchSpec
+from compatgate.documents.specs import MatchSpec, TargetSpec
+from compatgate.documents.weakening import is_stricter
 from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.pods import Pod, inherited, pods_of
@@ -34,8 +35,8 @@ class MatchedTarget(Struct, frozen=True):
     """The targets that a pod may run on.
 
     Attributes:
-        targets: names; several where no one of them fits better.
-        how: ``possible``: nothing in the pod says that it runs there, nor that it does not.
+        targets: names; several where no one of them displaces the others.
+        how: ``possible``: nothing in the pod says that it runs on one, nor that it does not.
         open: where there are no targets, those that are for no namespace and that nothing in the
             pod excludes: only an annotation leads there.
     """
@@ -46,51 +47,50 @@ class MatchedTarget(Struct, frozen=True):
 
 
 def match_targets(
-    namespace: str, spec: Mapping[str, Any], matches: Iterable[tuple[str, MatchSpec]]
+    namespace: str, spec: Mapping[str, Any], targets: Mapping[str, TargetSpec]
 ) -> MatchedTarget:
     """Return the targets of a pod.
 
     Everything that a target's ``match`` states must hold: one of its namespaces, and node labels
-    that the pod's node selector or required affinity names; of several targets those that state
-    most. Where there are none, a pod that may run on a target's nodes by default, since it names no
-    such label at all, is taken to be bound for it. The scheduler may take any alternative and any
-    value of an affinity: each is looked at by itself.
+    that the pod's node selector or required affinity names. A target that states more displaces the
+    others, except those that are stricter. A pod that may run on a target's nodes by default, since
+    it names no such label at all, is taken to be bound for it where no target matches that is as
+    strict. The scheduler may take any alternative and any value of an affinity: each is looked at
+    by itself.
 
     Args:
         namespace: of the object.
         spec: of the pod.
-        matches: of each target, by name.
+        targets: by name.
     """
-    every = list(matches)
-    here = [(name, match) for name, match in every if is_in_namespace(match, namespace)]
+    here = {name: one for name, one in targets.items() if is_in_namespace(one.match, namespace)}
     stated: dict[str, set[str]] = {}
-    for _, match in here:
-        for key, value in match.node_labels.items():
+    for one in here.values():
+        for key, value in one.match.node_labels.items():
             stated.setdefault(key, set()).add(value)
     ways = list(islice(_expand_terms(spec, stated), _MAX_TERMS + 1))
     found: dict[str, MatchKind] = {}
     for way in ways[:_MAX_TERMS]:
-        targets, how = _targets_of_term(way, here)
-        found |= {name: how for name in targets if found.get(name) != "match"}
+        for name, how in _targets_of_term(way, here):
+            if found.get(name) != "match":
+                found[name] = how
     if len(ways) > _MAX_TERMS:  # more than can be told apart: whatever it may come to run on
-        possible = {name for name, match in here if _reaches(terms_of(spec), match)}
+        possible = {name for name, one in here.items() if _reaches(terms_of(spec), one.match)}
         found |= dict.fromkeys(possible - found.keys(), "possible")
     if not found:
-        return MatchedTarget((), open=_open_targets(terms_of(spec), every))
+        return MatchedTarget((), open=_open_targets(terms_of(spec), targets))
     return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
 
 
-def _open_targets(
-    terms: Iterable[Term], matches: Iterable[tuple[str, MatchSpec]]
-) -> tuple[str, ...]:
+def _open_targets(terms: Iterable[Term], targets: Mapping[str, TargetSpec]) -> tuple[str, ...]:
     """Return the targets that state no namespace and no label that the pod excludes."""
     ways = list(terms)
     return tuple(
         sorted(
             name
-            for name, match in matches
-            if not match.namespaces
-            and any(way.standing(match.node_labels) != "excluded" for way in ways)
+            for name, one in targets.items()
+            if not one.match.namespaces
+            and any(way.standing(one.match.node_labels) != "excluded" for way in ways)
         )
     )
 
@@ -102,22 +102,28 @@ def is_in_namespace(match: MatchSpec, namespace: str) -> bool:
     return any(fnmatchcase(namespace, glob) for glob in match.namespaces)
 
 
+_POSSIBLE = (-1, False)
+
+
 def _targets_of_term(
-    way: Term, matches: Iterable[tuple[str, MatchSpec]]
-) -> tuple[list[str], MatchKind]:
-    """Return the targets of one placement term, and how they match."""
-    full: dict[str, tuple[int, bool]] = {}
-    possible: list[str] = []
-    for name, match in matches:
+    way: Term, targets: Mapping[str, TargetSpec]
+) -> Iterator[tuple[str, MatchKind]]:
+    """Yield the targets of one placement term, and how they match."""
+    ranks: dict[str, tuple[int, bool]] = {}
+    for name, one in targets.items():
+        match = one.match
         standing = way.standing(match.node_labels) if match.node_labels else "named"
         if standing == "named":
-            full[name] = (len(match.node_labels), bool(match.namespaces))
+            ranks[name] = (len(match.node_labels), bool(match.namespaces))
         elif standing == "open" and match.namespaces:
-            possible.append(name)
-    if not full:
-        return possible, "possible"
-    best = max(full.values())
-    return [name for name, rank in full.items() if rank == best], "match"
+            ranks[name] = _POSSIBLE
+    best = max(ranks.values(), default=_POSSIBLE)
+    full = [(rank, targets[name].policy) for name, rank in ranks.items() if rank > _POSSIBLE]
+    for name, rank in ranks.items():
+        if rank == best or all(
+            rank >= more or is_stricter(targets[name].policy, policy) for more, policy in full
+        ):
+            yield name, "possible" if rank == _POSSIBLE else "match"
 
 
 def _reaches(terms: Iterable[Term], match: MatchSpec) -> bool:

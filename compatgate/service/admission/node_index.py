@@ -14,8 +14,8 @@ from msgspec import Struct
 
 Nodes = int
 """A set of nodes: bit n is set for node n."""
-Fact = Literal["cluster", "name", "target", "gpu", "driver", "taint", "resource"]
-_TIMESTAMPS = frozenset({"nvidia.com/gfd.timestamp"})
+Fact = Literal["cluster", "name", "target", "assigned", "gpu", "driver", "taint", "resource"]
+TIMESTAMPS = frozenset({"nvidia.com/gfd.timestamp"})
 """Labels that change with each report, and by which nobody selects."""
 _FEW = 64
 _LEAST_WASTE = 1000
@@ -33,7 +33,9 @@ class KnownNode(Struct, frozen=True):
     """A node as placement sees it.
 
     Attributes:
-        target: that its annotation names; empty: none.
+        target: that its report names; empty: none. It adds to the targets that its labels meet.
+        assigned: target that somebody with the scope ``bless`` names, in place of all others;
+            empty: such a report leaves it to the labels; None: there is no such report.
         gpus: SKUs; each MIG profile is a separate SKU.
         driver: None: not known.
         taints: empty where they are not known: the pod may then land there.
@@ -50,6 +52,7 @@ class KnownNode(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     resources: tuple[str, ...] | None = None
     is_cut: bool = False
+    assigned: str | None = None
 
 
 class _NodeSet:
@@ -216,13 +219,14 @@ class NodeIndex:
 
     def _note(self, node: KnownNode, number: int) -> None:
         for key, value in node.labels.items():
-            if key not in _TIMESTAMPS:
+            if key not in TIMESTAMPS:
                 values = self._labels.get(key) or self._labels.setdefault(key, _Values())
                 values.add(value, number)
         facts: dict[Fact, Iterable[str]] = {
             "cluster": (node.cluster,),
             "name": (node.name,),
             "target": (node.target,) if node.target else (),
+            "assigned": () if node.assigned is None else (node.assigned,),
             "gpu": node.gpus,
             "driver": (node.driver,) if node.driver else (),
             "taint": map(encode_taint, node.taints),

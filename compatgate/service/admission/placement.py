@@ -27,6 +27,7 @@ from compatgate.core.rules.caveats import (
 )
 from compatgate.core.stack import Stack
 from compatgate.documents.specs import TargetSpec
+from compatgate.documents.weakening import is_stricter
 from compatgate.service.admission.landing import (
     NOWHERE_KNOWN,
     WHOLE,
@@ -200,11 +201,10 @@ class ContainerWorkload(Struct, frozen=True):
     @property
     def targets(self) -> tuple[str, ...]:
         """Return the targets that match, and those whose known nodes the pod may land on."""
-        reached = self.landing.reached
-        matched = self.bound.targets
-        if self.landing.is_exact and reached:
-            matched = tuple(name for name in matched if name in reached)
-        return tuple(sorted({*matched, *reached}))
+        reached, matched = self.landing.reached, set(self.bound.targets)
+        if self.landing.is_certain and reached:
+            matched.clear()
+        return tuple(sorted((matched - {*self.landing.displaced}).union(reached)))
 
 
 def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[Placement]:
@@ -236,14 +236,13 @@ def other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str,
 
 
 def _stricter_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
-    """Return those in mode ``enforce``, where the pod names one of the same that denies nothing.
+    """Return those that are stricter than the one that the pod names.
 
     An annotation chooses a target, never a more lenient policy than that of the nodes.
     """
-    if known.targets[asks.named].policy.mode == "enforce":
-        return ()
+    own = known.targets[asks.named].policy
     others = other_targets(asks, known)
-    return tuple(n for n in others if known.targets[n].policy.mode == "enforce")
+    return tuple(n for n in others if is_stricter(known.targets[n].policy, own))
 
 
 def _usable_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:

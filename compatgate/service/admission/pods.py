@@ -190,8 +190,8 @@ class Container(Struct, frozen=True):
         requested: resources that its limits and requests name, as a node has them; the pod may
             tolerate their taints.
         shared: it gets a part of a GPU that it shares with others.
-        sure: that these are GPUs; False: a claim that may be something else, or an image that may
-            ask for none.
+        sure: that these are GPUs; False: a claim or a device class that may be something else, or
+            an image that may ask for none.
         command: what runs in place of the image's own command; empty where it is not known; None:
             that command.
     """
@@ -388,7 +388,8 @@ def _gpu_request(
     shared = any(kinds.is_shared(name) for name in resources)
     own = tuple(dict.fromkeys(map(kinds.resource_of_node, resources)))
     needed = () if other.why and not other.resources else (*own, *other.resources)
-    return _GpuRequest(resources[0], True, needed, own, shared)
+    sure = any(map(kinds.is_surely_gpu, resources)) or bool(other.why and other.sure)
+    return _GpuRequest(resources[0], sure, needed, own, shared)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
@@ -428,11 +429,13 @@ def _indirect_request(
     if unknown := next((one for one, _ in used if one.requests is None), None):
         return _GpuRequest(f"the resource claim {unknown.name}", False)
     every = (name for claim, request in used for name in claim.classes(request))
-    classes = [name for name in every if kinds.is_gpu_class(name)]
+    classes = [name for name in every if kinds.may_be_gpu_class(name)]
     if not classes:
         return _NOTHING
+    known = next((name for name in classes if kinds.is_gpu_class(name)), None)
+    why = f"a resource claim for {known or classes[0] or 'a device without a class'}"
     resources = tuple(dict.fromkeys(CLASS_RESOURCE + name for name in classes))
-    return _GpuRequest(f"a resource claim for {classes[0]}", resources=resources)
+    return _GpuRequest(why, known is not None, resources)
 
 
 def _is_positive(count: Any) -> bool:

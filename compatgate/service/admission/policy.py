@@ -75,7 +75,7 @@ def policy_objects(
 
 
 def gpu_resource(kinds: Kinds) -> str:
-    """Return the CEL expression for a resource ``r`` that is a GPU, or starts as one does."""
+    """Return the CEL expression for a resource ``r`` that is known as a GPU, or starts as one."""
     names: list[str] = []
     starts: dict[str, None] = {}
     for glob in kinds.gpu_resources:

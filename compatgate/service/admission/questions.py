@@ -247,9 +247,8 @@ def _workload(
         asks_for: resources that its containers need of a node, and those that they name.
         is_pod: it is a pod, and not what makes pods.
     """
-    matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
-    bound = match_targets(namespace, pod.spec, matches)
+    bound = match_targets(namespace, pod.spec, known.targets)
     landing = NOWHERE_KNOWN
     if known.nodes is not None:
         wanted = bound.targets or bound.open
@@ -331,8 +330,8 @@ def _stated_stack(pod: Pod) -> Mapping[str, Any]:
 def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -> Iterable[str]:
     if not container.sure:
         yield (
-            f"container {container.name}: {container.why} is taken for a GPU; "
-            "if it is none, an operator can exempt it by a waiver (CG822)"
+            f"container {container.name}: {container.why} is taken for a GPU; if it is none, "
+            "an operator can exempt it by a waiver (CG822), or name it (serve --kinds)"
         )
     if not (container.image or stated or is_pod):
         yield (

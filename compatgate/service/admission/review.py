@@ -202,6 +202,8 @@ def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
     return lines
 
 
+OPEN_IMAGE_NEED = f"annotate {STACK_ANNOTATION}, or name an image that the gate may read"
+"""What settles an image that was not read."""
 _LONGEST_IMAGE = 120
 _SHORTEST_REASON = 60
 _SHORTEST_FIX = 24
@@ -365,7 +367,7 @@ def _fix_of_open_point(finding: Finding) -> list[str]:
     """Return the fix of a stack that is not known; empty: it is another finding."""
     if finding.rule != incomplete.id or "image" not in finding.message:
         return []
-    return [f"fix: annotate {STACK_ANNOTATION}, or name an image that the gate may read"]
+    return [f"fix: {OPEN_IMAGE_NEED}"]
 
 
 def _fix_of(finding: Finding) -> list[str]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
-from compatgate.kit.kubernetes import ClusterAccess
+from compatgate.kit.kubernetes import ClusterAccess, read_mapping
 from compatgate.service.admission.answers import AnswerMaker, AskedResult, refuse_as_written
 from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
@@ -428,11 +428,14 @@ def _at_hand(live: Gate) -> Snapshot:
 
 
 def _is_relevant(review: Review) -> bool:
-    """Return whether the object may start new containers; removing a finalizer must pass."""
+    """Return whether the object may start new containers; removing a finalizer must pass.
+
+    Only the update of a stored object says that it is going: whoever creates one may write that.
+    """
     if review.operation not in _DECIDED_OPERATIONS or review.subresource not in _SUBRESOURCES:
         return False
-    metadata = (review.document or {}).get("metadata")
-    return not (isinstance(metadata, dict) and metadata.get("deletionTimestamp"))
+    metadata = read_mapping((review.document or {}).get("metadata"))
+    return review.operation != "UPDATE" or not metadata.get("deletionTimestamp")
 
 
 def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> PlacementMatrix:

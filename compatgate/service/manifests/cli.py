@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
+    from compatgate.service.admission.service import UnmatchedPolicy
     from compatgate.service.manifests.documents import Manifest, Manifests
     from compatgate.service.manifests.reports import CheckedManifest
     from compatgate.service.manifests.sources import ObjectSource
@@ -27,11 +28,12 @@ _FOR_THE_OBJECT = (400, 413, 422)
 """Statuses of a refusal that is about one object; any other is about the caller or the gate."""
 _EXAMPLES = """\
 Decide about each GPU container as the admission webhook would if the objects were created now.
-Nothing is logged. Objects without GPU pods pass.
+Nothing is logged. Objects without GPU pods pass. An object whose GPU pods match no target was not
+checked: exit status 3, unless --unmatched says otherwise.
 
 exit status:
   0  admission would allow every object      1  it would deny one
-  2  a manifest cannot be read, or usage     3  an object could not be decided
+  2  a manifest cannot be read, or usage     3  an object could not be decided, or was not checked
 
 examples:
   helm template ./chart --namespace ml-train | compatgate k8s check - --namespace ml-train
@@ -58,12 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="namespace of objects that state none, as kubectl apply --namespace"
         f" (default: {DEFAULT_NAMESPACE})",
     )
-    own = parser.add_argument_group("admission (a server has its own)")
-    own.add_argument(
+    what.add_argument(
         "--unmatched",
         choices=("allow", "warn", "deny"),
-        help="result for a GPU workload without a target (default: warn)",
+        help="result for a GPU workload without a target (default: exit status 3); a server that"
+        " denies it keeps denying it",
     )
+    own = parser.add_argument_group("admission (a server has its own)")
     own.add_argument(
         "--exempt",
         action="append",
@@ -118,7 +121,7 @@ def _check_all(args: argparse.Namespace) -> int:
     mistakes: list[CompatgateError] = []
     with ExitStack() as stack:
         source = open_source(args, kinds, stack) if manifests.found else None
-        checked = _check(manifests, source, mistakes) if source else []
+        checked = _check(manifests, source, args.unmatched, mistakes) if source else []
     answers = [answer for one in checked for answer in make_answers(one)]
     forms.write_reports(reports, answers)
     if "github" in args.format:
@@ -135,16 +138,20 @@ def _check_all(args: argparse.Namespace) -> int:
 
 
 def _check(
-    manifests: Manifests, source: ObjectSource, mistakes: list[CompatgateError]
+    manifests: Manifests,
+    source: ObjectSource,
+    unmatched: UnmatchedPolicy | None,
+    mistakes: list[CompatgateError],
 ) -> list[CheckedManifest]:
     """Ask about each object; after the first that nobody answers, ask no more.
 
     Args:
         manifests: the objects.
         source: answers.
+        unmatched: result for containers without a target; None: they were not checked.
         mistakes: receives refusals that are about one object.
     """
-    from compatgate.service.manifests.reports import CheckedManifest
+    from compatgate.service.manifests.reports import CheckedManifest, apply_unmatched
     from compatgate.service.manifests.service import ObjectAnswer
 
     checked: list[CheckedManifest] = []
@@ -163,7 +170,7 @@ def _check(
                     raise
                 mistakes.append(_mistake(manifest, error))
                 continue
-        checked.append(CheckedManifest(manifest, answer, why))
+        checked.append(CheckedManifest(manifest, apply_unmatched(answer, unmatched), why))
     return checked
 
 
@@ -184,12 +191,14 @@ def _summary(objects: int, checked: Iterable[CheckedManifest]) -> str:
     for one in checked:
         if one.undecided or _is_unknown(one):
             counts["not decided"] += 1
+        elif one.uses_gpus and one.answer.allowed:
+            unchecked = any(result.outcome == "undecided" for result in one.answer.results)
+            counts["not checked" if unchecked else "allowed"] += 1
         elif one.uses_gpus:
-            counts["allowed" if one.answer.allowed else "denied"] += 1
+            counts["denied"] += 1
     noun = "object" if objects == 1 else "objects"
-    shown = ", ".join(
-        f"{counts[name]} {name}" for name in ("denied", "not decided", "allowed") if counts[name]
-    )
+    names = ("denied", "not decided", "not checked", "allowed")
+    shown = ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
     return f"{objects} {noun}, {counts.total()} with GPU pods{f': {shown}' if shown else ''}"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.check.formats.ci import relative_path
 from compatgate.check.reports import Answer, Place
@@ -23,7 +24,10 @@ from compatgate.documents.sources import FieldPath
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_text, to_one_line
+from compatgate.service.admission.outcome import ReviewResult
 from compatgate.service.admission.questions import STACK_ANNOTATION
+from compatgate.service.admission.review import OPEN_IMAGE_NEED
+from compatgate.service.admission.service import UnmatchedPolicy
 from compatgate.service.manifests.documents import Manifest
 from compatgate.service.manifests.service import Json, ObjectAnswer, ObjectResult
 
@@ -50,6 +54,22 @@ class CheckedManifest(Struct, frozen=True):
     def uses_gpus(self) -> bool:
         """Tell whether the object is or makes GPU pods; one that was not decided may."""
         return self.answer.uses_gpus or bool(self.undecided)
+
+
+_UNMATCHED: dict[UnmatchedPolicy | None, ReviewResult] = {"deny": "denied", None: "undecided"}
+
+
+def apply_unmatched(answer: ObjectAnswer, policy: UnmatchedPolicy | None) -> ObjectAnswer:
+    """Answer for the containers without a target; None: nobody says that they may pass."""
+    outcome = _UNMATCHED.get(policy, "unmatched")
+    results = tuple(
+        replace(one, outcome=outcome, messages=() if policy == "allow" else one.messages)
+        if one.outcome == "unmatched"
+        else one
+        for one in answer.results
+    )
+    denied = any(one.outcome == "denied" for one in results)
+    return replace(answer, allowed=answer.allowed and not denied, results=results)
 
 
 def make_answers(checked: CheckedManifest) -> Iterator[Answer]:
@@ -83,7 +103,7 @@ def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
     shown = f"container{'s' if len(result.containers) > 1 else ''} {to_one_line(names, 200)}"
     places: dict[str, Place] = {}
     if result.verdict is not None:
-        body = _exempt(result) if result.waiver else dict(result.verdict)
+        body = _exempt(result) if result.waiver else _name_open_first(result.verdict)
         place = Place(manifest.file, manifest.line((*container, "image")))
         places = _stated_places(manifest, container)
     else:
@@ -139,12 +159,26 @@ def _unjudged_finding(result: ObjectResult) -> Json:
         return {**result.finding, "outcome": "waived"} if waived else dict(result.finding)
     if result.outcome == "denied":
         outcome: FindingOutcome = "fail"
+    elif result.outcome == "undecided":
+        outcome = "unknown"
     elif waived:
         outcome = "waived"
     else:
         outcome = "warn" if result.messages else "not-checked"
     names = ", ".join(result.containers[:_MAX_NAMES])
     return _note(outcome, result.messages[0] if result.messages else f"{names} {_NO_MATCH}")
+
+
+def _name_open_first(verdict: Json) -> Json:
+    """Return a verdict whose open points lead, as in the webhook: other findings depend on them."""
+    points = verdict["stack"].get("open", ())
+    opened, others = [], []
+    for one in verdict["findings"]:
+        if any(point in one["message"] for point in points):
+            opened.append({**one, "need": one["need"] or OPEN_IMAGE_NEED})
+        else:
+            others.append(one)
+    return {**verdict, "findings": opened + others}
 
 
 def _exempt(result: ObjectResult) -> Json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.images import ImageSettings
 
 Claims = Sequence[Mapping[str, Any]]
-_OWN = ("kinds", "unmatched", "exempt", "registry")
+_OWN = ("kinds", "exempt", "registry")
 """Options that a gate has itself."""
 
 
@@ -129,7 +129,7 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
         client = make_client(server, args.token, args.timeout, retries=0)
         return ServerSource(stack.enter_context(client), args.timeout)
     exemptions = parse_exemptions(args.exempt, "--exempt")
-    options = AdmissionOptions(kinds, args.unmatched or "warn", exemptions=exemptions)
+    options = AdmissionOptions(kinds, exemptions=exemptions)
     images = _image_settings(args)
     if args.bundle:
         from compatgate.check.deciders import BundleDecider, refuse_stale

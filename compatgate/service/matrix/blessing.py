@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from sqlalchemy.orm import Session
 
 from compatgate.core.entry_evidence import NeededRun, index_runs, judge_candidate
 from compatgate.core.facts import Facts
@@ -19,10 +20,11 @@ from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.request import Target
 from compatgate.documents.convert import to_entry, to_target
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, kind_of, target_refs
-from compatgate.documents.weakening import find_weakened
+from compatgate.documents.weakening import find_weakened, takes_pods
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
@@ -160,10 +162,11 @@ def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) ->
 _HINT = "create a token with: compatgate token create --name NAME --scope bless"
 
 
-def check_edits(edits: Sequence[Edit], author: Principal | None) -> None:
+def check_edits(session: Session, edits: Sequence[Edit], author: Principal | None) -> None:
     """Refuse edits that their author may not make; one is enough to refuse all.
 
     Args:
+        session: reads the targets that edits can take pods from.
         edits: of one revision.
         author: None: the installation itself, at its first start.
 
@@ -172,10 +175,50 @@ def check_edits(edits: Sequence[Edit], author: Principal | None) -> None:
     """
     if author is None:
         return
-    author.require_targets(name for edit in edits for name in targets_of(edit))
+    lookup = DocumentLookup(session)
+    require_reach(lookup, edits, author)
     if not author.may("bless"):
         for edit in edits:
-            _refuse_weakening(edit, author)
+            _refuse_weakening(edit, list_taken(lookup, edit), author)
+
+
+def require_reach(lookup: DocumentLookup, edits: Iterable[Edit], author: Principal) -> None:
+    """Refuse an author who does not reach every target that the edits concern.
+
+    Raises:
+        AccessRefused: a target that they edit, or can take pods from, is outside the limit.
+    """
+    if author.targets is None:
+        return
+    for edit in edits:
+        author.require_targets(targets_of(edit))
+        for name in list_taken(lookup, edit):
+            if not author.reaches(name):
+                own = edit.document.metadata.name
+                raise author.outside(f"{name}, from which {own} could take pods,", name)
+
+
+def concerned_targets(lookup: DocumentLookup, edit: Edit) -> list[str]:
+    """Return the targets that an edit concerns, with those that it can take pods from."""
+    return [*targets_of(edit), *list_taken(lookup, edit)]
+
+
+def list_taken(lookup: DocumentLookup, edit: Edit) -> list[str]:
+    """Return the other stored targets that an edit can take pods from."""
+    before, after = edit.before, edit.after
+    if not isinstance(after, TargetDoc):
+        return []
+    former = before if isinstance(before, TargetDoc) else None
+    if former is not None and (former.spec.match, former.spec.policy) == (
+        after.spec.match,
+        after.spec.policy,
+    ):
+        return []
+    return [
+        one.metadata.name
+        for one in lookup.targets()
+        if one.metadata.name != after.metadata.name and takes_pods(former, after, one)
+    ]
 
 
 def targets_of(edit: Edit) -> list[str]:
@@ -197,8 +240,11 @@ def weakened_by(edit: Edit) -> str:
     return f"to {edit.action} it"
 
 
-def _refuse_weakening(edit: Edit, author: Principal) -> None:
-    if not (weakened := weakened_by(edit)):
+def _refuse_weakening(edit: Edit, taken: Sequence[str], author: Principal) -> None:
+    weakened = weakened_by(edit)
+    if taken and not weakened:
+        weakened = f"to take pods from {', '.join(taken[:_MAX_NAMED])}"
+    if not weakened:
         return
     kind, name = kind_of(edit.document).lower(), edit.document.metadata.name
     raise AccessRefused(

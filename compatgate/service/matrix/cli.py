@@ -55,7 +55,7 @@ examples:
   compatgate matrix packages-report --target prod-a100
   compatgate matrix dependents torch24-cu124
   compatgate matrix propose --target prod-a100 --set driver=580.95.05
-  compatgate matrix approve pr_52f3d1a2b4c6e8f0
+  compatgate matrix show pr_52f3d1a2b4c6e8f0
   compatgate matrix revert 42 --reason "jobs fail since"
   compatgate matrix export --at 41 -o matrix.yaml
 """

@@ -170,7 +170,7 @@ class MatrixService(MatrixReader):
             reader = self.open_reader(session, force=by.force)
             document = reader.read_one(kind, body)
             name = document.metadata.name
-            check_edits([Edit(None, document)], by.principal)
+            check_edits(session, [Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(
@@ -211,7 +211,7 @@ class MatrixService(MatrixReader):
             before = _require_revision(session, kind, name, expected)
             reader = self.open_reader(session, force=by.force)
             after = reader.read_one(kind, body, name)
-            check_edits([Edit(before, after)], by.principal)
+            check_edits(session, [Edit(before, after)], by.principal)
             if before != after:
                 self._revise(session, Edit(before, after), by)
             return _show_stored(session, kind, name, reader)
@@ -250,7 +250,7 @@ class MatrixService(MatrixReader):
             before = _require_revision(session, "Entry", name, expected)
             body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
             edit = Edit(before, self.open_reader(session).read_one("Entry", body, name))
-            check_edits([edit], by.principal)
+            check_edits(session, [edit], by.principal)
             self._revise(session, edit, by)
             return require_document(session, "Entry", name)
 
@@ -271,7 +271,7 @@ class MatrixService(MatrixReader):
 
         def write(session: Session) -> int:
             before = _require_revision(session, kind, name, expected)
-            check_edits([Edit(before, None)], by.principal)
+            check_edits(session, [Edit(before, None)], by.principal)
             if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
                 raise Conflict(
@@ -318,7 +318,7 @@ class MatrixService(MatrixReader):
 
     def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
         planned, edits = imports.plan_import(session, read)
-        check_edits(edits, by.principal)
+        check_edits(session, edits, by.principal)
         return replace(planned, edits=tuple(edits))
 
     def sync(
@@ -364,7 +364,7 @@ class MatrixService(MatrixReader):
         self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
     ) -> SyncResult:
         planned, edits = sync.plan_sync(session, read, options)
-        check_edits(edits, by.principal)
+        check_edits(session, edits, by.principal)
         return planned
 
     def packages_report(
@@ -401,7 +401,7 @@ class MatrixService(MatrixReader):
         """Return the check of an author's edits, made in the transaction that writes them."""
 
         def check(edits: Sequence[Edit]) -> Consent:
-            check_edits(edits, by.principal)
+            check_edits(session, edits, by.principal)
             return self._require_consent(session, edits, by, action)
 
         return check

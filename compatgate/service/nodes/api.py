@@ -103,11 +103,15 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     """Report nodes: labels, the kubelet's resources, the node's own report.
 
     The node's own report names its driver, GPUs, platform and observed parts. A repeated report
-    changes only the time. The node shows disagreeing sources, and its own report decides. New
+    changes only the time. A target that a report names is added to those that its labels lead
+    to; with the scope `bless` it replaces them. The first report of another cluster needs `bless`,
+    too. The node shows disagreeing sources, and its own report decides. New
     nodes, other drivers, other GPUs and other parts are audited.
     """
     report = to_struct(call.document(), Report)
-    found = call.gate.nodes.report(report, by=call.principal.name, dry_run=call.query.dry_run)
+    found = call.gate.nodes.report(
+        report, by=call.principal.name, principal=call.principal, dry_run=call.query.dry_run
+    )
     return Reply({"nodes": [view.to_json() for view in found]})
 
 

@@ -16,7 +16,6 @@ from compatgate.core.matrix import Entry
 from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
 from compatgate.core.versions import Version, parse_version
-from compatgate.documents.specs import MatchSpec
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.admission.matching import TARGET, match_targets
@@ -65,13 +64,15 @@ class NodeProfile(Struct, frozen=True):
     """All of a node that its comparison depends on; hashable.
 
     Attributes:
-        named: target that the node's annotation names; empty: none.
+        named: target that the node's report names; empty: none.
+        assigned: target that somebody with the scope ``bless`` named; empty: none.
         labels: values of the labels that targets select by; None: it has no such label.
     """
 
     driver: str | None
     gpus: tuple[str, ...]
     named: str
+    assigned: str
     labels: tuple[str | None, ...]
     seen: SeenNode
 
@@ -89,7 +90,8 @@ class NodeProfile(Struct, frozen=True):
             labels = _decode_labels(row.labels)
             named = _name_target(row.target, labels)
         values = tuple(labels.get(key) for key in keys)
-        return cls(row.driver, row.gpus, named, values, read_seen_node(row.witnesses))
+        seen = read_seen_node(row.witnesses)
+        return cls(row.driver, row.gpus, named, row.assigned or "", values, seen)
 
 
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
@@ -109,12 +111,12 @@ class MatrixComparer:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         # A match's namespaces are about workloads; a node is in none.
-        self._matches = [
-            (name, replace(document.spec.match, namespaces=()))
-            for name, document in snapshot.documents.items()
-            if document.spec.match.node_labels
-        ]
-        keys = {key for _, match in self._matches for key in match.node_labels}
+        self._targets = {
+            name: replace(one.spec, match=replace(one.spec.match, namespaces=()))
+            for name, one in snapshot.documents.items()
+            if one.spec.match.node_labels
+        }
+        keys = {key for one in self._targets.values() for key in one.match.node_labels}
         self.keys = tuple(sorted(keys))
         self._matched = lru_cache(maxsize=4096)(self._match)
         self._stood = lru_cache(maxsize=4096)(self._standing)
@@ -125,7 +127,7 @@ class MatrixComparer:
         driver: str | None,
         gpus: Sequence[str],
         labels: Mapping[str, str],
-        stated: str | None,
+        stated: tuple[str | None, str | None],
         seen: SeenNode = NOTHING_SEEN,
     ) -> NodeComparison:
         """Compare a node.
@@ -134,30 +136,33 @@ class MatrixComparer:
             driver: that counts.
             gpus: SKUs that count.
             labels: of the node.
-            stated: target that its annotation names.
+            stated: target that its report names, and the one that it is assigned to.
             seen: its platform and parts that count.
         """
         values = tuple(labels.get(key) for key in self.keys)
-        return self._stood(driver, tuple(gpus), _name_target(stated, labels), values, seen)
+        named, assigned = _name_target(stated[0], labels), stated[1] or ""
+        return self._stood(driver, tuple(gpus), named, assigned, values, seen)
 
     def compare(self, profile: NodeProfile) -> NodeComparison:
         """Compare nodes of one profile."""
         of = profile
-        return self._standing(of.driver, of.gpus, of.named, of.labels, of.seen)
+        return self._standing(of.driver, of.gpus, of.named, of.assigned, of.labels, of.seen)
 
     def _standing(
         self,
         driver: str | None,
         gpus: tuple[str, ...],
         named: str,
+        assigned: str,
         values: tuple[str | None, ...],
         seen: SeenNode,
     ) -> NodeComparison:
-        targets = self._matched(named, values)
+        targets = self._matched(named, assigned, values)
         unknown = [name for name in targets if name not in self.snapshot.documents]
         if unknown:
             why = f"the node names the target {unknown[0]!r}, which does not exist"
             return NodeComparison((), "unknown", why, notes=(why,))
+        others = [name for name in targets if named and name not in (named, assigned)]
         usable = [self.snapshot.targets[n] for n in targets if n in self.snapshot.targets]
         version = driver_version(driver)
         kinds = [find_gpu(gpu, self.snapshot) for gpu in gpus]
@@ -169,15 +174,22 @@ class MatrixComparer:
             differences += _node_differences(target, pools, seen)
             notes += _note_unseen(target, pools, seen)
         state, why = self._driver_state(targets, driver, version, gpus, kinds)
+        if others:
+            notes.append(
+                f"the report names {named}, its labels lead to {_names(others)}: both count until a"
+                " token with the scope bless reports it"
+            )
         notes += [f"the target {n!r} cannot be used: {w}" for n, w in self._unusable(targets)]
         return NodeComparison(targets, state, why, tuple(differences), tuple(notes))
 
-    def _match(self, named: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
-        if named:  # whoever runs the node says so: nothing is left to contradict
-            return (named,)
+    def _match(self, named: str, assigned: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
+        """Return the targets of a node; a report adds one, and takes none away."""
+        added = {named} - {""}
+        if assigned:
+            return tuple(sorted({assigned, *added}))
         labels = {k: v for k, v in zip(self.keys, values, strict=True) if v is not None}
-        matches: Iterable[tuple[str, MatchSpec]] = self._matches
-        return match_targets("", {"nodeSelector": labels}, matches).targets
+        found = match_targets("", {"nodeSelector": labels}, self._targets).targets
+        return tuple(sorted({*found, *added}))
 
     def _unusable(self, targets: Iterable[str]) -> list[tuple[str, str]]:
         return [(n, self.snapshot.unusable[n]) for n in targets if n in self.snapshot.unusable]

@@ -66,8 +66,8 @@ class NodeInventory:
             return None
         kept = self._known
         if kept is None or kept[0] is not snapshot or kept[1] is not index or kept[2] != cluster:
-            matches = {name: one.spec.match for name, one in snapshot.documents.items()}
-            found = KnownNodes(index, snapshot.targets, matches, snapshot.facts.gpus, cluster)
+            specs = {name: one.spec for name, one in snapshot.documents.items()}
+            found = KnownNodes(index, snapshot.targets, specs, snapshot.facts.gpus, cluster)
             kept = self._known = (snapshot, index, cluster, found)
         return kept[3]
 
@@ -197,4 +197,5 @@ def known_node(row: NodeTraits) -> KnownNode:
         # A device plugin that starts hands out nothing for a moment.
         resources or None,
         len(labels) >= MAX_LABELS,
+        row.assigned,
     )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
+from compatgate.service.admission.node_index import TIMESTAMPS
 from compatgate.service.nodes.reports import (
     SourceKind,
     SourceReport,
@@ -65,13 +66,31 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
 
 
 def merge_nodes(
-    report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
+    report: Report,
+    seen: Mapping[str, ReportedNode],
+    known: Mapping[str, NodeRow],
+    by: str,
+    *,
+    assigns: bool = False,
 ) -> list[NodeRow]:
-    """Merge the nodes of a report with the stored ones."""
-    return [_merge_node(report.cluster, one, known.get(name), by) for name, one in seen.items()]
+    """Merge the nodes of a report with the stored ones.
+
+    Args:
+        report: nodes of one cluster.
+        seen: the nodes, by name.
+        known: as they are stored, by name.
+        by: who reports.
+        assigns: the targets that the report names replace those that labels lead to.
+    """
+    return [
+        _merge_node(report.cluster, one, known.get(name), by, assigns=assigns)
+        for name, one in seen.items()
+    ]
 
 
-def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
+def _merge_node(
+    cluster: str, seen: ReportedNode, old: NodeRow | None, by: str, *, assigns: bool
+) -> NodeRow:
     """Merge a node with its new report; an older report does not replace a newer one."""
     before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
     heard = {
@@ -102,7 +121,26 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
         since=old.since if old is not None and same else seen.at,
         taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
+        assigned=_assigned(seen.node, old, read=read, assigns=assigns),
     )
+
+
+def _assigned(node: NodeReport, old: NodeRow | None, *, read: bool, assigns: bool) -> str | None:
+    """Return the target that the scope ``bless`` assigned a node to; empty: its labels decide.
+
+    What others report changes no assignment; other labels than those seen with ``bless`` end the
+    certainty that labels decide.
+    """
+    if assigns and (read or old is None):
+        return node.target or ""
+    if old is None or old.assigned or not read:
+        return old.assigned if old else None
+    same = _steady(node.labels or {}) == _steady(old.labels) and node.target == old.target
+    return old.assigned if same else None
+
+
+def _steady(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key not in TIMESTAMPS}
 
 
 def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:
@@ -139,7 +177,8 @@ def _noted_of(row: NodeRow) -> tuple[Any, ...]:
 def _placement_of(row: NodeRow) -> tuple[Any, ...]:
     resources = row.witnesses.get("kubelet", {}).get("resources", {})
     offered = sorted(name for name, count in resources.items() if count)
-    return row.labels, row.taints, row.target, row.driver, [g["gpu"] for g in row.gpus], offered
+    named = row.target, row.assigned
+    return row.labels, row.taints, named, row.driver, [g["gpu"] for g in row.gpus], offered
 
 
 def changed_parts(
@@ -163,11 +202,15 @@ def _audited_change(old: NodeRow, new: NodeRow) -> dict[str, Any]:
         found |= {"driver": [old.driver, new.driver], "gpus": [old.gpus, new.gpus]}
     if parts := changed_parts(old.witnesses, new.witnesses):
         found["node"] = parts
+    for name in ("target", "assigned"):
+        values = [getattr(row, name) for row in (old, new)]
+        if values[0] != values[1]:
+            found[name] = values
     return found
 
 
 def audit_details(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
-    """Return the details for the audit log: new nodes, and changed drivers, GPUs and parts."""
+    """Return the details for the audit log: new nodes; changed drivers, GPUs, parts and targets."""
     new = [row.name for row in rows if row.name not in known]
     changed = {
         row.name: change

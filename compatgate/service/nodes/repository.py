@@ -52,6 +52,9 @@ class Node(Base):
         UtcTime,
         comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
     )
+    assigned: Mapped[str | None] = mapped_column(
+        Text, comment="Target, by the scope bless; empty: by labels"
+    )
 
 
 class NodeRow(Struct, frozen=True):
@@ -63,6 +66,8 @@ class NodeRow(Struct, frozen=True):
         taints: ``{"key": ..., "effect": ..., "value": ...}`` each.
         changed_at: when the gate stored what placement and drift read; None: a program before it
             did so.
+        assigned: target that a report of somebody with the scope ``bless`` named, last; empty: it
+            named none, and the labels are still the same; None: there is no such report.
     """
 
     cluster: str
@@ -79,6 +84,7 @@ class NodeRow(Struct, frozen=True):
     since: datetime
     taints: list[dict[str, str]] = []
     changed_at: datetime | None = None
+    assigned: str | None = None
 
 
 NodeKey = tuple[str, str]
@@ -140,6 +146,7 @@ class NodeTraits(Struct, frozen=True):
     taints: str
     since: datetime
     changed_at: datetime | None
+    assigned: str | None
 
 
 def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[NodeTraits]:
@@ -308,6 +315,11 @@ def list_changed_at(
 def count_nodes(session: Session) -> int:
     """Return the number of nodes."""
     return session.execute(select(func.count()).select_from(Node)).scalar_one()
+
+
+def list_clusters(session: Session) -> set[str]:
+    """Return the names of the clusters with nodes."""
+    return set(session.execute(select(Node.cluster).distinct()).scalars())
 
 
 def node_keys(session: Session) -> set[NodeKey]:

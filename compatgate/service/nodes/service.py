@@ -31,7 +31,6 @@ from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
 from compatgate.service.nodes.fleet import ComparedNodes, Fleet
 from compatgate.service.nodes.inventory import NodeInventory
 from compatgate.service.nodes.merging import (
-    ReportedNode,
     audit_details,
     mark_changes,
     merge_nodes,
@@ -40,6 +39,7 @@ from compatgate.service.nodes.merging import (
 from compatgate.service.nodes.reports import is_same_driver, seen_node, sku_of
 from compatgate.service.nodes.repository import Node, NodeKey, NodeRow
 from compatgate.service.nodes.schemas import Report
+from compatgate.service.tokens.principal import AccessRefused, Principal
 
 STALE_AFTER = timedelta(days=1)
 """Time without a report after which a node is stale."""
@@ -318,7 +318,7 @@ class NodeViews:
 def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
     skus = [kind["gpu"] for kind in row.gpus]
     seen = seen_node(row.witnesses)
-    standing = matrix.standing(row.driver, skus, row.labels, row.target, seen)
+    standing = matrix.standing(row.driver, skus, row.labels, (row.target, row.assigned), seen)
     return NodeView(row, standing, now - row.seen_at > STALE_AFTER, seen)
 
 
@@ -361,27 +361,44 @@ class Nodes(NodeViews):
         self.lately = RecentDrift(self.group_drift, snapshots)
         self.inventory = NodeInventory(database)
 
-    def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
+    def report(
+        self,
+        report: Report,
+        *,
+        by: str,
+        principal: Principal | None = None,
+        dry_run: bool = False,
+    ) -> list[NodeView]:
         """Store a report; a repeated report changes only the time.
+
+        A target that it names is added to those that the labels of the node lead to. From somebody
+        with the scope ``bless`` it replaces them.
 
         Args:
             report: nodes of one cluster.
             by: who reports.
+            principal: of the request; None: the program itself.
             dry_run: return the result without storing it.
 
         Raises:
+            AccessRefused: the first report of another cluster, without the scope ``bless``.
             BadInput: a node is named twice, was seen in the future, or states a part that no node
                 has; names the field.
         """
         now = clock.now()
         seen = reported_nodes(report, now, self._facts)
-        if dry_run:
-            with self._database.reading() as session:
-                rows: Sequence[NodeRow] = merge_nodes(
-                    report, seen, nodes.load_nodes(session, report.cluster, seen), by
-                )
-        else:
-            rows = self._keep(report, seen, by, now)
+        blesses = principal is not None and principal.may("bless")
+        with self._database.reading() if dry_run else self._database.writing() as session:
+            if principal is not None and not blesses:
+                _refuse_new_cluster(session, report.cluster, principal)
+            known = nodes.load_nodes(session, report.cluster, seen)
+            rows: Sequence[NodeRow] = merge_nodes(report, seen, known, by, assigns=blesses)
+            if not dry_run:
+                rows = mark_changes(rows, known, now)
+                _keep(session, report.cluster, rows, known, by, now)
+        if not dry_run:
+            self.lately.forget()
+            self.inventory.follow_change()
         return [self._view(row, now) for row in rows]
 
     def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
@@ -390,11 +407,14 @@ class Nodes(NodeViews):
         Raises:
             NotFound: there is none of that name.
             Conflict: several clusters have one.
+            AccessRefused: it is assigned to a target, and the caller lacks the scope ``bless``.
         """
         by.check()
         now = clock.now()
         with self._database.writing() as session:
             row = pick_node(session, name, cluster)
+            if row.assigned and by.principal is not None:
+                by.principal.require("bless")
             nodes.remove_node(session, row.cluster, row.name)
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
@@ -406,18 +426,32 @@ class Nodes(NodeViews):
         self.inventory.follow_change()
         return self._view(row, now)
 
-    def _keep(
-        self, report: Report, seen: Mapping[str, ReportedNode], by: str, now: datetime
-    ) -> Sequence[NodeRow]:
-        with self._database.writing() as session:
-            known = nodes.load_nodes(session, report.cluster, seen)
-            rows = mark_changes(merge_nodes(report, seen, known, by), known, now)
-            nodes.save_nodes(session, rows, known)
-            if detail := audit_details(rows, known):
-                audit.append(
-                    session, at=now, actor=by, action="nodes.report", subject=report.cluster,
-                    detail=detail,
-                )  # fmt: skip
-        self.lately.forget()
-        self.inventory.follow_change()
-        return rows
+
+def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) -> None:
+    """Refuse the first report of another cluster: with several, fewer targets count for a pod."""
+    known = nodes.list_clusters(session)
+    if not known or cluster in known:
+        return
+    raise AccessRefused(
+        f"cluster {cluster!r} is new, and the token {principal.name} lacks the scope bless",
+        principal=principal,
+        field="cluster",
+        value=cluster,
+        hint=f"one of {', '.join(sorted(known)[:5])}; or report it once with the scope bless",
+    )
+
+
+def _keep(
+    session: Session,
+    cluster: str,
+    rows: Sequence[NodeRow],
+    known: Mapping[str, NodeRow],
+    by: str,
+    now: datetime,
+) -> None:
+    """Store the nodes of a report, and audit what changed."""
+    nodes.save_nodes(session, rows, known)
+    if detail := audit_details(list(rows), known):
+        audit.append(
+            session, at=now, actor=by, action="nodes.report", subject=cluster, detail=detail
+        )

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Kind, TargetDoc
-from compatgate.documents.weakening import loosens, takes_back
+from compatgate.documents.weakening import loosens, takes_approval, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
-from compatgate.service.matrix.blessing import targets_of
+from compatgate.service.matrix.blessing import list_taken, targets_of
 from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals import repository as proposals
@@ -56,20 +56,41 @@ class Demand(Struct, frozen=True):
         return f"{self.target} requires {lacking} more approval{'s' if lacking > 1 else ''}{of}"
 
 
-def find_demands(lookup: DocumentLookup, edits: Sequence[Edit]) -> list[Demand]:
-    """Return what the stored policies of the concerned targets ask of edits, by target."""
-    people = _named(edits, lambda edit: loosens(edit.before, edit.after))
-    proposed = _named(edits, lambda edit: not takes_back(edit.before, edit.after))
+def find_demands(lookup: DocumentLookup, edits: Sequence[Edit], author: str) -> list[Demand]:
+    """Return what the stored policies of the concerned targets ask of edits, by target.
+
+    Args:
+        lookup: reads the targets.
+        edits: of one revision.
+        author: name of the person who makes them.
+    """
+    taken = {name for edit in edits for name in list_taken(lookup, edit)}
+    people = taken | _named(edits, lambda edit: loosens(edit.before, edit.after))
+    proposed = taken | _named(edits, lambda edit: not takes_back(edit.before, edit.after))
+    seized = {edit.document.metadata.name for edit in edits if makes_approver(edit, author)}
     found = []
     for target in _load_targets(lookup, people | proposed):
         name, policy = target.metadata.name, target.spec.policy
         number = 1 if policy.approvals is UNSET else policy.approvals
         needs = number if {name, ANY_TARGET} & people else 1
+        if name in seized:
+            seized.remove(name)
+            needs = max(needs, 2)
         by_proposal = policy.changes == "proposals" and bool({name, ANY_TARGET} & proposed)
         if needs > 1 or by_proposal:
             approvers = None if policy.approvers is UNSET else policy.approvers
             found.append(Demand(name, needs, approvers, by_proposal))
+    found += [Demand(name, 2, None, proposed=False) for name in seized]  # of new targets
     return sorted(found, key=lambda one: one.target)
+
+
+def makes_approver(edit: Edit, person: str) -> bool:
+    """Return whether an edit makes a person an approver in place of others, or the only one."""
+    before, after = edit.before, edit.after
+    if not isinstance(after, TargetDoc):
+        return False
+    former = before if isinstance(before, TargetDoc) else None
+    return takes_approval(former, after, lambda pattern: matches((pattern,), person))
 
 
 def _named(edits: Iterable[Edit], concerns: Callable[[Edit], bool]) -> set[str]:
@@ -174,7 +195,7 @@ def require_consent(
         ProposalNeeded: too few have agreed, or the change must be a proposal; the caller of this
             function stores what the error holds.
     """
-    demands = find_demands(DocumentLookup(session), edits)
+    demands = find_demands(DocumentLookup(session), edits, author)
     if not demands:
         return Consent()
     waiting = proposals.find_open(session, proposals.digest_edits(edits))
@@ -186,6 +207,7 @@ def require_consent(
         raise _refuse(mine.id, demands, mine.approvals, None)
     people = any(demand.people > 1 for demand in demands)
     made = proposals.draft_proposal(
+        session,
         edits,
         author=author,
         identity=identity,
@@ -242,13 +264,13 @@ def _refuse(
             f"the policy of {targets} requires {count}: {number} waits for {rest}",
             store=store,
             value=number,
-            hint=f"another person must approve within {proposals.LIFETIME.days} days: compatgate"
-            f" matrix approve {number}, or sends the same change",
+            hint=f"another person must read and approve it within {proposals.LIFETIME.days} days:"
+            f" compatgate matrix show {number}; or sends the same change",
         )
     targets = ", ".join(demand.target for demand in demands if demand.proposed)
     return ProposalNeeded(
         f"the policy of {targets} requires a proposal: {number} is open",
         store=store,
         value=number,
-        hint=f"merge the proposal: compatgate matrix merge {number}",
+        hint=f"read and merge the proposal: compatgate matrix show {number}",
     )

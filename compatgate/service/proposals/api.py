@@ -34,6 +34,7 @@ from compatgate.service.proposals.schemas import (
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
+_READ = {"digest": "b6a5c1f0" * 8}
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
 
 
@@ -158,19 +159,21 @@ def comment_proposal(call: Call[NoQuery]) -> Reply:
     scope="approve",
     tag="proposals",
     targets="checked",
-    body=Body(ApproveRequest, examples={"approval": {"comment": "as discussed"}}),
+    body=Body(ApproveRequest, examples={"approval": {**_READ, "comment": "as discussed"}}),
     returns=Returns(ProposalBody, "The proposal; merged, if its author requested that"),
     errors=(404, 409),
 )
 def approve_proposal(call: Call[NoQuery]) -> Reply:
     """Approve the edits of another person's proposal.
 
-    The author cannot approve (403). With `merge: approved`, the last approval that the policies
+    The author cannot approve (403). The body names the `digest` of the edits that you read, as the
+    proposal shows it; without it, or after the edits have changed, the answer is 409 with the
+    current difference. With `merge: approved`, the last approval that the policies
     require merges the proposal, if the approver has the scope for the edits.
     """
     asked = to_struct(call.document(), ApproveRequest)
     view = call.gate.proposals.approve(
-        call.args["id"], call.principal, digest=asked.digest, text=asked.comment
+        call.args["id"], call.principal, asked.digest, text=asked.comment
     )
     return _reply(view)
 
@@ -198,19 +201,20 @@ def retract_approval(call: Call[NoQuery]) -> Reply:
     part="operate",
     tag="proposals",
     targets="checked",
-    body=Body(MergeRequest, examples={"merge": {}}),
+    body=Body(MergeRequest, examples={"merge": _READ}),
     returns=Returns(ProposalBody, "The proposal, with the revision that it became"),
     errors=(404, 409),
 )
 def merge_proposal(call: Call[NoQuery]) -> Reply:
     """Merge a proposal: apply its edits as one revision.
 
-    The caller needs the scope that a direct change needs. A merge is refused (409) while approvals
+    The caller needs the scope that a direct change needs. The body names the `digest` of the edits,
+    as for an approval. A merge is refused (409) while approvals
     or required canary runs are missing, or after a document that it changes has changed.
     """
     asked = to_struct(call.document(), MergeRequest)
     view = call.gate.proposals.merge(
-        call.args["id"], call.principal, digest=asked.digest, override=asked.override
+        call.args["id"], call.principal, asked.digest, override=asked.override
     )
     return _reply(view)
 
@@ -364,17 +368,21 @@ def show_approval(call: Call[NoQuery]) -> Reply:
     scope="bless",
     tag="approvals",
     targets="checked",
+    body=Body(ApproveRequest),
     returns=Returns(ApprovalBody, "The approval, with the revision that it became"),
     errors=(404, 409),
 )
 def approve_change(call: Call[NoQuery]) -> Reply:
     """Approve a change as the second person, and apply it.
 
-    The author cannot approve (403). The gate refuses the change if its documents have changed
+    The author cannot approve (403). The body names the `digest` of the change that you read (409
+    without it, with the difference). The gate refuses the change if its documents have changed
     since (409). If a policy requires more people, the last approval applies the change.
     """
+    asked = to_struct(call.document(), ApproveRequest)
     number = _find(call).row.id
-    return Reply(_body(call.gate.proposals.approve(number, call.principal).row))
+    done = call.gate.proposals.approve(number, call.principal, asked.digest, text=asked.comment)
+    return Reply(_body(done.row))
 
 
 @route(

@@ -32,6 +32,9 @@ _STATES = ("open", "approved", "conflicted", "merged", "closed")
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 
 
+_DIGEST = "digest of the edits that you read, as matrix show prints it; without it, they are shown"
+
+
 def propose_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix propose``."""
     parser.epilog = """\
@@ -110,17 +113,13 @@ def review_arguments(parser: argparse.ArgumentParser) -> None:
 def approve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix approve``."""
     review_arguments(parser)
-    parser.add_argument(
-        "--digest", help="digest of the edits that you reviewed; fail if they changed"
-    )
+    parser.add_argument("--digest", help=_DIGEST)
 
 
 def merge_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix merge``."""
     parser.add_argument("id", metavar="ID", help="proposal id")
-    parser.add_argument(
-        "--digest", help="digest of the edits that you reviewed; fail if they changed"
-    )
+    parser.add_argument("--digest", help=_DIGEST)
     parser.add_argument(
         "--override",
         metavar="REASON",
@@ -249,7 +248,8 @@ def show_proposal(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json(found)
         return 0
-    print(f"{found['id']}: {found['state']}, by {found['author']}, digest {found['digest'][:12]}")
+    print(f"{found['id']}: {found['state']}, by {found['author']}")
+    print(f"digest: {found['digest']}")
     print(f"reason: {strip_controls(found['reason'])}")
     _print_lines(found["summary"], "  ")
     print()
@@ -295,8 +295,14 @@ def _print_blockers(found: Body) -> None:
         print(f"merged as revision {found['revision']}")
     elif found["blockers"]:
         _print_lines((f"before a merge: {one}" for one in found["blockers"]), "")
+        if any(one["people"] > 1 + one["approvals"] for one in found["demands"]):
+            print(f"to approve: compatgate matrix approve {_named(found)}")
     else:
-        print(f"ready: compatgate matrix merge {found['id']}")
+        print(f"ready: compatgate matrix merge {_named(found)}")
+
+
+def _named(found: Body) -> str:
+    return f"{found['id']} --digest {found['digest']}"
 
 
 def approve(args: argparse.Namespace, gate: Client) -> int:
@@ -427,6 +433,7 @@ def _print_approval(one: Body) -> None:
     when = format_json_time(one["made_at"])
     print(f"{one['id']}: {_state(one)}; {one['author']} asked on {when}")
     print(f"reason: {one['reason']}")
+    print(f"digest: {one['digest']}")
     for change in one["changes"]:
         print(f"{change['action']} {change['kind']} {change['name']}")
         for field in change["fields"]:

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from compatgate.documents.words import diff_yaml
 from compatgate.errors import Conflict
 from compatgate.kit import clock
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.matrix import revisions
-from compatgate.service.matrix.blessing import EvidenceNeeded, check_edits, targets_of
+from compatgate.service.matrix.blessing import EvidenceNeeded, check_edits, require_reach
 from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.proposals import drafting
 from compatgate.service.proposals import repository as proposals
-from compatgate.service.proposals.agreement import ApprovalNeeded, Consent
+from compatgate.service.proposals.agreement import ApprovalNeeded, Consent, makes_approver
 from compatgate.service.proposals.models import EventAction, ProposalRow
 from compatgate.service.proposals.readiness import ProposalView
 from compatgate.service.tokens.principal import AccessRefused, Principal
 
 _MAX_COMMENT = 2000
+_MAX_DIFFERENCE = 16_000
+"""Characters of a difference in a refusal."""
 
 
 def check_comment(text: str) -> None:
@@ -28,26 +32,36 @@ def check_comment(text: str) -> None:
     require_storable(text, "comment", _MAX_COMMENT * 4, f"{_MAX_COMMENT} characters")
 
 
-def may_merge(row: ProposalRow, by: Principal) -> bool:
+def may_merge(session: Session, row: ProposalRow, by: Principal) -> bool:
     """Return whether the caller has the scope and the targets for the edits of a proposal."""
     try:
-        require_merger(row, by)
+        require_merger(session, row, by)
     except AccessRefused:
         return False
     return True
 
 
-def require_merger(row: ProposalRow, by: Principal) -> None:
+def require_merger(session: Session, row: ProposalRow, by: Principal) -> None:
     """Refuse a caller without the scope or the targets for the edits of a proposal."""
     if not by.may("operate"):
         by.require("bless")
-    check_edits(row.edits, by)
+    check_edits(session, row.edits, by)
+    alone = all(one.identity == by.identity for one in row.approvals)
+    if (
+        alone
+        and by.identity != row.identity
+        and any(makes_approver(edit, by.name) for edit in row.edits)
+    ):
+        what = (
+            f"{row.id} makes {by.name} an approver in place of others: another one approves first"
+        )
+        raise make_refusal(by, what, row.id)
 
 
-def require_reach(edits: Sequence[Edit], by: Principal | None) -> None:
-    """Refuse a caller who does not reach every target of the edits."""
+def check_reach(session: Session, edits: Sequence[Edit], by: Principal | None) -> None:
+    """Refuse a caller who does not reach every target that the edits concern."""
     if by is not None:
-        by.require_targets(name for edit in edits for name in targets_of(edit))
+        require_reach(DocumentLookup(session), edits, by)
 
 
 def require_open(row: ProposalRow) -> ProposalRow:
@@ -63,15 +77,31 @@ def require_open(row: ProposalRow) -> ProposalRow:
     return row
 
 
-def require_digest(row: ProposalRow, digest: str | None) -> None:
-    """Refuse where the caller saw other edits; None: the caller takes the present ones."""
-    if digest is not None and digest != row.digest:
-        raise Conflict(
-            f"{row.id} has edits that you have not seen",
-            field="digest",
-            value=digest,
-            hint=f"read it again: compatgate matrix show {row.id}",
-        )
+class DigestNeeded(Conflict):
+    """An approval or a merge does not name the digest of the present edits."""
+
+    slug = "digest-needed"
+
+
+def require_digest(row: ProposalRow, digest: str | None, action: str) -> None:
+    """Refuse where the caller did not name the present edits; show them.
+
+    Raises:
+        DigestNeeded: the digest is missing, or that of other edits.
+    """
+    if digest == row.digest:
+        return
+    needs = "needs the digest of the edits that you read"
+    lacks = needs if digest is None else "has edits that you have not seen"
+    shown = "\n".join(diff_yaml(change) for change in row.changes)
+    if len(shown) > _MAX_DIFFERENCE:
+        shown = f"{shown[:_MAX_DIFFERENCE]}\n... (compatgate matrix show {row.id})"
+    raise DigestNeeded(
+        f"{row.id} {lacks}; they are:\n{strip_controls(shown)}\n",
+        field="digest",
+        value=digest,
+        hint=f"read them, then: compatgate matrix {action} {row.id} --digest {row.digest}",
+    )
 
 
 def make_refusal(principal: Principal | None, what: str, number: str) -> Exception:
@@ -118,7 +148,7 @@ def make_merge(session: Session, view: ProposalView, by: Principal, override: st
             f"{row.id} is not approved: {'; '.join(lacks)}",
             store=None,
             value=row.id,
-            hint=f"another person must approve: compatgate matrix approve {row.id}",
+            hint=f"another person must read and approve it: compatgate matrix show {row.id}",
         )
     required = readiness.evidence.required
     if required and not override:

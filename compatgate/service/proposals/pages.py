@@ -135,6 +135,8 @@ def _proposal_page(
     one = describe(row, view.readiness)
     facts = ask.gate.facts
     blessed = [to_entry(document, facts.gpus, 0) for document in list_blessed(row.edits)]
+    with ask.gate.database.reading() as session:
+        merges = may_merge(session, row, principal)
     context = {
         "one": one,
         "stacks": {entry.name: entry_stack_text(entry, facts) for entry in blessed[:_MAX_SHOWN]},
@@ -146,7 +148,7 @@ def _proposal_page(
         "mine": mine,
         "may_approve": may and not mine and not agreed and principal.may("approve"),
         "may_retract": row.is_open and agreed,
-        "may_merge": may and not view.readiness.list_lacks(row) and may_merge(row, principal),
+        "may_merge": may and not view.readiness.list_lacks(row) and merges,
         "may_close": row.is_open and (mine or principal.may("approve")),
         "lacks_evidence": bool(view.readiness.evidence.required),
         "error": error,
@@ -195,7 +197,7 @@ def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect
             hint = f"one of {', '.join(choices)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
         if what == "approve":
-            view = service.approve(number, by, digest=digest, text=text)
+            view = service.approve(number, by, digest, text=text)
         elif what == "retract":
             view = service.retract(number, by, text=text)
         elif what == "close":
@@ -206,7 +208,7 @@ def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect
             view = service.comment(number, text, by)
         else:
             override = ask.form.get("override", "").strip() or None
-            view = service.merge(number, by, digest=digest, override=override)
+            view = service.merge(number, by, digest, override=override)
     except CompatgateError as error:
         return _proposal_page(ask, service.show(number), error)
     revision = f" It is revision {view.row.revision}." if view.row.revision else ""

@@ -80,7 +80,8 @@ def assess_agreement(lookup: DocumentLookup, row: ProposalRow) -> Readiness:
     """Return what decides the state of a proposal: all that `assess` does but for evidence."""
     if not row.is_open:
         return Readiness()
-    return Readiness(tuple(find_demands(lookup, row.edits)), tuple(find_conflicts(lookup, row)))
+    demands = find_demands(lookup, row.edits, row.author)
+    return Readiness(tuple(demands), tuple(find_conflicts(lookup, row)))
 
 
 def summarize(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
-from compatgate.service.matrix.blessing import targets_of
+from compatgate.service.matrix.blessing import concerned_targets
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit, decode_edit
 from compatgate.service.proposals.models import (
     EventAction,
@@ -62,12 +63,14 @@ def _decode_edits(text: str) -> tuple[Edit, ...]:
     return tuple(decode_edit(*plain) for plain in msgspec.json.decode(text))
 
 
-def name_targets(edits: Iterable[Edit]) -> str:
+def name_targets(session: Session, edits: Iterable[Edit]) -> str:
     """Return the targets that edits concern, as the column holds them."""
-    return " ".join(sorted({name for edit in edits for name in targets_of(edit)}))
+    lookup = DocumentLookup(session)
+    return " ".join(sorted({name for edit in edits for name in concerned_targets(lookup, edit)}))
 
 
 def draft_proposal(
+    session: Session,
     edits: Sequence[Edit],
     *,
     author: str,
@@ -82,6 +85,7 @@ def draft_proposal(
     """Return the columns of a new proposal.
 
     Args:
+        session: reads the targets that the edits concern.
         edits: that it would make.
         author: who proposes.
         identity: of the author.
@@ -104,7 +108,7 @@ def draft_proposal(
         "identity": identity,
         "reason": reason,
         "action": action,
-        "targets": name_targets(edits),
+        "targets": name_targets(session, edits),
         "asking": " ".join(asking),
         "base": base,
         "automatic": automatic,
@@ -170,7 +174,7 @@ def replace_edits(
         "digest": digest,
         "changed_at": clock.now(),
         "edits": _encode_edits(edits),
-        "targets": name_targets(edits),
+        "targets": name_targets(session, edits),
         "base": base,
         "reason": reason,
     }

@@ -23,7 +23,8 @@ Digest = Annotated[
     Meta(
         min_length=64,
         max_length=64,
-        description="digest of the edits that you reviewed; 409 if the edits changed since",
+        description="digest of the edits that you read, as the proposal shows it; without it, and"
+        " after the edits have changed: 409, with the current difference",
     ),
 ]
 Reason = Annotated[

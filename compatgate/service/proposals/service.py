@@ -29,6 +29,7 @@ from compatgate.service.proposals.agreement import (
     write_or_propose,
 )
 from compatgate.service.proposals.merging import (
+    check_reach,
     make_merge,
     make_refusal,
     may_merge,
@@ -36,7 +37,6 @@ from compatgate.service.proposals.merging import (
     require_digest,
     require_merger,
     require_open,
-    require_reach,
     require_unchanged,
 )
 from compatgate.service.proposals.models import ProposalRow
@@ -116,8 +116,9 @@ class ProposalService(ProposalViews):
         *,
         automatic: bool = False,
     ) -> ProposalView:
-        require_reach(edits, by.principal)
+        check_reach(session, edits, by.principal)
         made = proposals.draft_proposal(
+            session,
             edits,
             author=by.author,
             identity=by.identity,
@@ -150,7 +151,7 @@ class ProposalService(ProposalViews):
                 raise make_refusal(by.principal, what, number)
             reader = self._open_reader(session, force=by.force)
             edits = drafting.make_edits(session, request, by.reason, reader, most)
-            require_reach(edits, by.principal)
+            check_reach(session, edits, by.principal)
             base = revisions.latest_revision(session)
             digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
             note(session, replace(row, digest=digest), "change", by, by.reason)
@@ -170,14 +171,14 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> ProposalView:
             row = proposals.find_proposal(session, number)
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
             note(session, row, "comment", by, text)
             return self._view(session, number)
 
         return self._write(write)
 
     def approve(
-        self, number: str, by: Principal, *, digest: str | None = None, text: str = ""
+        self, number: str, by: Principal, digest: str | None, *, text: str = ""
     ) -> ProposalView:
         """Approve the present edits of another person's proposal.
 
@@ -186,23 +187,23 @@ class ProposalService(ProposalViews):
         Args:
             number: id of the proposal.
             by: who approves.
-            digest: of the edits that the approver saw; None: the present ones.
+            digest: of the edits that the approver read; None: the caller does not say.
             text: a comment.
 
         Raises:
             NotFound: there is none of that id.
             AccessRefused: the caller proposed it, or does not reach a target.
-            Conflict: it is merged or closed, it has other edits by now, or a document that it
-                changes has changed since.
+            DigestNeeded: the digest is not that of the present edits.
+            Conflict: it is merged or closed, or a document that it changes has changed since.
         """
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_digest(row, digest)
             if row.identity == by.identity:
                 what = f"{by.name} proposed {number}: another person approves it"
                 raise make_refusal(by, what, number)
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
+            require_digest(row, digest, "approve")
             require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
                 note(session, row, "approve", by, text)
@@ -210,7 +211,7 @@ class ProposalService(ProposalViews):
             if (
                 row.automatic
                 and not view.readiness.list_blockers(view.row)
-                and may_merge(view.row, by)
+                and may_merge(session, view.row, by)
             ):
                 make_merge(session, view, by, None)
                 return self._view(session, number)
@@ -228,7 +229,7 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_reach(row.edits, by)
+            check_reach(session, row.edits, by)
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
             note(session, row, "retract", by, text)
@@ -240,8 +241,8 @@ class ProposalService(ProposalViews):
         self,
         number: str,
         by: Principal,
+        digest: str | None,
         *,
-        digest: str | None = None,
         override: str | None = None,
     ) -> ProposalView:
         """Make the edits of a proposal, as one revision.
@@ -249,7 +250,7 @@ class ProposalService(ProposalViews):
         Args:
             number: id of the proposal.
             by: who merges; needs the scope for the edits, as for a direct change.
-            digest: of the edits that the caller saw; None: the present ones.
+            digest: of the edits that the caller read; None: the caller does not say.
             override: why it is merged without the evidence that a policy asks for.
 
         Raises:
@@ -257,16 +258,17 @@ class ProposalService(ProposalViews):
             AccessRefused: the caller may not make such edits.
             ApprovalNeeded: too few people have approved the present edits.
             EvidenceNeeded: a policy asks for canary runs that have not passed.
-            Conflict: it is merged or closed, has other edits by now, a document that it changes
-                has changed since, or its edits no longer fit the matrix.
+            DigestNeeded: the digest is not that of the present edits.
+            Conflict: it is merged or closed, a document that it changes has changed since, or its
+                edits no longer fit the matrix.
             ManyProblems: a policy that changed since forbids a waiver.
         """
         self._snapshots.refresh()
 
         def write(session: Session) -> ProposalView:
             row = require_open(proposals.find_proposal(session, number))
-            require_digest(row, digest)
-            require_merger(row, by)
+            require_merger(session, row, by)
+            require_digest(row, digest, "merge")
             make_merge(session, self._view(session, number), by, override)
             return self._view(session, number)
 
@@ -285,7 +287,7 @@ class ProposalService(ProposalViews):
             row = require_open(proposals.find_proposal(session, number))
             if row.identity != by.identity:
                 by.require("approve")
-                require_reach(row.edits, by)
+                check_reach(session, row.edits, by)
             proposals.end_proposal(session, number, "closed", by=by.name)
             note(session, row, "close", by, text)
             return self._view(session, number)
@@ -315,12 +317,12 @@ class ProposalService(ProposalViews):
 
         def write(session: Session) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
             revisions.require_revision(session, revision)
-            require_reach(revisions.read_edits(session, revision), by.principal)
+            check_reach(session, revisions.read_edits(session, revision), by.principal)
             edits = tuple(drafting.make_reverting_edits(session, revision))
             drafting.check_together(session, edits)
             if propose:
                 return None, self._store(session, edits, by, "revert").row, edits
-            check_edits(edits, by.principal)
+            check_edits(session, edits, by.principal)
             consent = require_consent(
                 session,
                 edits,
@@ -357,8 +359,8 @@ class ProposalService(ProposalViews):
             Conflict: it is merged or closed, or a document that it changes has changed since.
         """
         row = require_open(self.show(number).row)
-        require_reach(row.edits, by)
         with self._database.reading() as session:
+            check_reach(session, row.edits, by)
             require_unchanged(session, row)
         result = self._backtest(row.edits, days)
 

@@ -92,12 +92,15 @@ class ChangeEffects(Struct, frozen=True):
     lets_through: EffectCountBody | None = None
 
 
-def preview_effects(gate: Gate, edits: Sequence[Edit], days: int = DAYS) -> ChangeEffects:
+def preview_effects(
+    gate: Gate, edits: Sequence[Edit], author: str, days: int = DAYS
+) -> ChangeEffects:
     """Return what edits would do.
 
     Args:
         gate: with the current matrix and the decision log.
         edits: of one change; they are not stored.
+        author: name of the person who would make them.
         days: period of the decisions.
 
     Raises:
@@ -113,7 +116,7 @@ def preview_effects(gate: Gate, edits: Sequence[Edit], days: int = DAYS) -> Chan
     touched = sorted(_list_touched(before, after, names), key=lambda one: (-one.nodes, one.name))
     evidence = assess_evidence(edits, before, gate.facts)
     with gate.database.reading() as session:
-        demands = tuple(find_demands(DocumentLookup(session), edits))
+        demands = tuple(find_demands(DocumentLookup(session), edits, author))
     owners = [one.owner for one in touched] + [_owner_of(e.document) for e in edits]
     waives = any(isinstance(edit.after, WaiverDoc) for edit in edits)
     return ChangeEffects(

@@ -244,7 +244,11 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
                 return propose_text(ask, complete.text)
             if what == "create":
                 return store_document(ask, kind, complete.document, place.name)
-            effects = preview_effects(ask.gate, planned.edits) if what == "effects" else None
+            effects = (
+                preview_effects(ask.gate, planned.edits, ask.principal.name)
+                if what == "effects"
+                else None
+            )
             state = FormState(planned=planned, effects=effects, rewritten=edited.rewritten)
         else:
             hint = f"one of {', '.join(_ACTIONS)}"

@@ -237,7 +237,11 @@ spec:
     assert "spec.policy.mode: enforce -> audit" in shown
     status, _, err = remote("matrix", "approve", number)
     assert (status, "another person approves it" in err) == (2, True)
-    status, out, err = local("matrix", "approve", number, "--author", "bob")
+    status, _, err = local("matrix", "approve", number, "--author", "bob")
+    assert (status, "+    mode: audit" in err) == (2, True)
+    digest = re.findall(r"--digest ([0-9a-f]{64})", err)[0]
+    assert digest in remote("matrix", "show", number)[1]
+    status, out, err = local("matrix", "approve", number, "--author", "bob", "--digest", digest)
     assert (status, f"{number} was approved by bob: revision " in out) == (0, True), err
     assert "mode: audit" in remote("matrix", "show", "two")[1]
     assert "no change waits" in remote("matrix", "approvals")[1]
@@ -256,17 +260,18 @@ spec:
     status, out, err = remote("matrix", "propose", str(tmp_path / "slow.yaml"))
     assert (status, "add target slow, pool a with L4 and driver 550.54.15" in out) == (0, True), err
     (number,) = set(re.findall(r"pr_[0-9a-f]{16}", out))
-    assert remote("matrix", "merge", number)[0] == 0
+    assert remote("matrix", "merge", number)[0] == 2
+    (digest,) = set(re.findall(r"--digest ([0-9a-f]{64})", out))
+    assert remote("matrix", "merge", number, "--digest", digest)[0] == 0
     newer = ("--target", "slow", "--pool", "a", "--set", "driver=580.95.05")
     made = json.loads(remote("matrix", "propose", *newer, "--format", "json")[1])
     number = made["id"]
     assert number in local("matrix", "proposals", "--target", "slow")[1]
     assert "has your comment" in local("matrix", "comment", number, "-m", "why?")[1]
-    status, out, err = local("matrix", "approve", number, "--author", "bob", "-m", "fine")
-    assert (status, out.splitlines()) == (
-        0,
-        [f"{number} was approved by bob", f"ready: compatgate matrix merge {number}"],
-    ), err
+    read = ("--digest", made["digest"])
+    status, out, err = local("matrix", "approve", number, "--author", "bob", "-m", "fine", *read)
+    ready = f"ready: compatgate matrix merge {number} --digest {made['digest']}"
+    assert (status, out.splitlines()) == (0, [f"{number} was approved by bob", ready]), err
     shown = local("matrix", "show", number)[1]
     assert "+    driver: 580.95.05" in shown
     assert "bob approved: fine" in shown
@@ -288,8 +293,8 @@ spec:
     ):
         status, _, err = remote("matrix", "propose", *words)
         assert (status, field in err) == (2, True), words
-    gone = remote("matrix", "propose", "--delete", "target/slow", "--format", "json")[1]
-    assert remote("matrix", "merge", json.loads(gone)["id"])[0] == 0
+    gone = json.loads(remote("matrix", "propose", "--delete", "target/slow", "--format", "json")[1])
+    assert remote("matrix", "merge", gone["id"], "--digest", gone["digest"])[0] == 0
 
 
 def test_who_operates_changes_no_target(

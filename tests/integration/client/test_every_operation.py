@@ -365,7 +365,8 @@ def test_approvals(call: Call, form: str, worker: Gate) -> None:
     assert call("refuse_change", number).state == "refused"
     with pytest.raises(Conflict) as theirs:
         worker.matrix.delete("Target", name, Authorship("somebody else", "gone"))
-    assert call("approve_change", theirs.value.value).revision is not None
+    read = call("show_approval", theirs.value.value)
+    assert call("approve_change", read.id, digest=read.digest).revision is not None
     with pytest.raises(NotFound):
         call("show_target", name)
 

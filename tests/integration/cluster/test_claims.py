@@ -71,7 +71,7 @@ def ask(client: FlaskClient, claims: int = 1) -> dict[str, Any]:
 def test_a_claim_of_other_devices_is_no_gpu_until_it_is_made_anew(
     client: FlaskClient, objects: Objects
 ) -> None:
-    add_template(objects, "nics.example.com")
+    add_template(objects, "dra.cpu")
     assert ask(client) == {"uid": "u", "allowed": True}
     add_template(objects, "gpu.nvidia.com")
     denied = ask(client)
@@ -81,7 +81,7 @@ def test_a_claim_of_other_devices_is_no_gpu_until_it_is_made_anew(
 
 
 def test_an_older_api_is_asked_in_its_version(client: FlaskClient, objects: Objects) -> None:
-    add_template(objects, "nics.example.com")
+    add_template(objects, "dra.cpu")
     for version in ("v1", "v1beta2"):
         objects.faults.append(Fault("GET", f"resource.k8s.io/{version}/", 404))
     assert ask(client)["allowed"] is True
@@ -95,7 +95,7 @@ def test_a_claim_that_cannot_be_read_counts_as_a_gpu(
     client: FlaskClient, objects: Objects, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     if status:
-        add_template(objects, "nics.example.com")
+        add_template(objects, "dra.cpu")
         objects.faults.append(Fault("GET", "resourceclaimtemplates", status))
     denied = ask(client, claims=1)
     assert denied["allowed"] is False
@@ -106,6 +106,6 @@ def test_a_claim_that_cannot_be_read_counts_as_a_gpu(
 def test_an_object_cannot_have_claims_read_without_end(
     client: FlaskClient, objects: Objects
 ) -> None:
-    add_template(objects, "nics.example.com")
+    add_template(objects, "dra.cpu")
     ask(client, claims=100)
     assert len(objects.requests) == 1, "one template is read once for an object"

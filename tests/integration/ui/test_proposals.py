@@ -35,6 +35,9 @@ def mode(stocked):
 
 
 def act(client, number, page, **fields):
+    if fields.get("what") == "merge":
+        shown = client.get(f"/ui/proposals/{number}").text
+        fields["digest"] = "".join(re.findall(r'name="digest" value="(\w+)"', shown)[:1])
     return post(client, f"proposals/{number}/{page}", **fields)
 
 
@@ -49,6 +52,7 @@ def test_a_change_that_waits_is_shown_and_approved(pages, stocked, asked):
     assert "Proposals" in client.get("/ui/revisions").text
     assert "needs two people" in client.get("/ui/targets/prod-a100").text
     digest = re.search(r'name="digest" value="(\w+)"', shown)[1]
+    assert act(client, asked, "review", what="approve").status_code == 409
     assert act(client, asked, "review", what="approve", digest="0" * 64).status_code == 409
     assert act(client, asked, "review", what="approve", digest=digest).status_code == 303
     assert mode(stocked) == "audit"

@@ -195,6 +195,22 @@ def test_what_helm_and_kustomize_render_is_checked_in_a_pipe(shared: Any, tmp_pa
     assert "kubectl kustomize" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [([], 3)]
+    + [(["--unmatched", name], int(name == "deny")) for name in ("allow", "warn", "deny")],
+)
+def test_a_gate_that_lets_pods_without_a_target_pass_has_not_checked_them(
+    shared: Any, tmp_path: Path, options: list[str], status: int
+) -> None:
+    text = DEPLOYMENT.replace("STACK", GOOD).replace("A100-SXM4-80GB", "T4")
+    (tmp_path / "app.yaml").write_text(text)
+    server = ["--server", f"http://127.0.0.1:{shared.port}"]
+    done = compatgate(tmp_path, "k8s", "check", "app.yaml", *server, *options)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "matches no target, so nothing was checked" in " ".join(done.stdout.split())
+
+
 def test_images_are_read_where_they_may_be(fake: Any, tmp_path: Path) -> None:
     """Without a server: an image of an allowed registry counts; any other leaves the stack open, so
     that no entry of the matrix covers it.

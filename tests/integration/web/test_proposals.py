@@ -76,9 +76,10 @@ def test_a_merged_proposal_changes_every_worker_of_two_replicas_and_a_revert_res
         body = {"propose": True, "reason": "jobs hang"}
         asked = ask(first, "ann", "POST", f"revisions/{merged['revision']}/revert", **body).json()
         path = f"proposals/{asked['proposal']}"
-        for name in ("bob", "kim"):
-            assert ask(second, name, "POST", f"{path}/approve", comment="back").status == 200
         digest = ask(first, "kim", "GET", path).json()["digest"]
+        for name in ("bob", "kim"):
+            said = {"comment": "back", "digest": digest}
+            assert ask(second, name, "POST", f"{path}/approve", **said).status == 200
         assert ask(first, "kim", "POST", f"{path}/merge", digest=digest).status == 200
         time.sleep(SOON_S)
         assert answers((first, second)) == {(base + 2, before)}

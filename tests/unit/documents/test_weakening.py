@@ -2,79 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
-from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import fields, replace
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct, UnsetType
+from msgspec.structs import fields
+from target_fields import ALWAYS, BASE, NEVER, POOL, VALUES, put, weakening_pairs
 
-from compatgate.documents.specs import (
-    CanarySpec,
-    MatchSpec,
-    PolicySpec,
-    PoolSpec,
-    TargetDoc,
-    TargetMetadata,
-    TargetSpec,
-    WaiverPolicySpec,
-)
-from compatgate.documents.weakening import FIELDS, find_weakened
-
-POOL = PoolSpec("a100", "A100-SXM4-80GB", "535.183.01")
-BASE = TargetDoc(
-    "compatgate.dev/v1",
-    TargetMetadata("prod", {"tier": "prod"}),
-    TargetSpec((POOL,), MatchSpec(("ml-*",), {"a": "b"}), PolicySpec(canary=CanarySpec())),
-)
-WAIVERS = WaiverPolicySpec
-VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
-    "spec.policy.mode": (("enforce", "warn"), ("enforce", "audit"), ("warn", "audit")),
-    "spec.policy.requireEntry": ((True, False),),
-    "spec.policy.canary.require": ((True, False),),
-    "spec.policy.canary.maxAge": (("30d", "31d"), ("24h", "2d"), ("1w", "8d")),
-    "spec.policy.canary.suites": ((("smoke", "dl"), ("smoke",)), (("smoke",), ("dl",))),
-    "spec.policy.canary.acceptDevelopment": ((False, True),),
-    "spec.policy.canary.soak": ((("dl",), ()), (("dl",), ("smoke",))),
-    "spec.policy.canary.promote": (("approval", "automatic"),),
-    "spec.policy.canary.onFailure": (("revoke", "warn"),),
-    "spec.policy.canary.bind": (("image", "content"), ("content", "versions"), (UNSET, "versions")),
-    "spec.policy.canary.assurance": (("witnessed", "challenged"), ("challenged", "self-reported")),
-    "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
-    "spec.policy.packages": (("enforce", "audit"),),
-    "spec.policy.entries": (("strict", "lenient"),),
-    "spec.policy.statedStacks": (("ignore", "accept"), ("ignore", UNSET)),
-    "spec.policy.waivers": (
-        (UNSET, WAIVERS("91d")),
-        (WAIVERS("7d"), UNSET),
-        (WAIVERS("7d"), WAIVERS("8d")),
-    ),
-    "spec.policy.approvals": ((2, UNSET), (2, 1)),
-    "spec.policy.approvers": ((("sre-*",), UNSET), (("ann",), ("ann", "bob"))),
-    "spec.policy.changes": (("proposals", UNSET), ("proposals", "direct")),
-}
-"""Pairs of values of each field that weakens one way only: stricter, laxer."""
-ALWAYS: dict[str, tuple[Any, Any]] = {
-    "metadata.name": ("prod", "other"),
-    "spec.policy.canary.imported": ({}, {"smoke": ("dcgm@lab",)}),
-    "spec.pools.name": ("a100", "b"),
-    "spec.pools.gpu": ("A100-SXM4-80GB", "H100-SXM5-80GB"),
-    "spec.pools.driver": ("535.183.01", "580.95.05"),
-    "spec.pools.os": ("linux", "windows"),
-    "spec.pools.cpu": ("x86_64", "aarch64"),
-    "spec.pools.platform": (UNSET, "bare-metal"),
-    "spec.pools.sharing": ("exclusive", "mps"),
-    "spec.pools.node": ({"kernel-modules": "open"}, {"kernel-modules": "proprietary"}),
-    "spec.match.namespaces": (("ml-*",), ("ml-*", "ai-*")),
-    "spec.match.nodeLabels": ({"a": "b"}, {}),
-}
-NEVER: dict[str, tuple[Any, Any]] = {
-    "apiVersion": ("compatgate.dev/v1", "compatgate.dev/v2"),
-    "metadata.labels": ({"tier": "prod"}, {}),
-    "metadata.owner": ("team-ml", None),
-    "metadata.links": ({"runbook": "https://wiki.example/"}, {}),
-    "spec.pools.count": (1, 512),
-}
+from compatgate.documents.specs import MatchSpec, PoolSpec, TargetDoc
+from compatgate.documents.weakening import FIELDS, find_weakened, is_stricter, overlaps
 
 
 def leaves(kind: type[Struct], path: str = "") -> Iterator[str]:
@@ -97,16 +38,6 @@ def kinds(hint: Any) -> Iterator[Any]:
     for part in (*parts, getattr(hint, "__origin__", None)):
         if part not in (None, UnsetType, ...):
             yield from kinds(part)
-
-
-def put(document: Any, path: str, value: Any) -> Any:
-    """Return the document with another value at a path; in the first pool."""
-    name, _, rest = path.partition(".")
-    if isinstance(document, tuple):
-        return (put(document[0], path, value), *document[1:])
-    (field,) = (one for one in fields(document) if one.encode_name == name)
-    inner = put(getattr(document, field.name), rest, value) if rest else value
-    return replace(document, **{field.name: inner})
 
 
 def test_every_field_of_the_schema_is_classified() -> None:
@@ -149,3 +80,39 @@ def test_all_that_weakens_is_named() -> None:
     lax = put(put(BASE, "spec.policy.mode", "audit"), "spec.pools.driver", "580.95.05")
     assert find_weakened(BASE, lax) == ["spec.pools.driver", "spec.policy.mode"]
     assert find_weakened(BASE, BASE) == []
+
+
+GLOBS = st.text("ab*?", min_size=1, max_size=5)
+NAMES = [
+    "".join(letters) for length in range(1, 7) for letters in itertools.product("ab", repeat=length)
+]
+
+
+@given(one=GLOBS, other=GLOBS)
+def test_matches_overlap_where_some_namespace_fits_both(one: str, other: str) -> None:
+    both = any(fnmatchcase(name, one) and fnmatchcase(name, other) for name in NAMES)
+    assert overlaps(MatchSpec((one,)), MatchSpec((other,))) is both
+
+
+@pytest.mark.parametrize(
+    ("match", "other", "expected"),
+    [
+        (MatchSpec(), MatchSpec(("ml",)), False),
+        (MatchSpec((), {"a": "1"}), MatchSpec(("ml",)), True),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",), {"b": "2"}), True),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",), {"a": "2"}), False),
+        (MatchSpec(("lab",), {"a": "1"}), MatchSpec(("ml",)), False),
+        (MatchSpec(("[m]?",)), MatchSpec(("ml",)), True),
+    ],
+)
+def test_nodes_that_both_may_have_are_shared_whatever_the_namespace(
+    match: MatchSpec, other: MatchSpec, expected: bool
+) -> None:
+    assert overlaps(match, other) is overlaps(other, match) is expected
+
+
+def test_a_policy_is_stricter_where_it_asks_for_something_more() -> None:
+    for path, strict, lax in weakening_pairs():
+        if path.startswith("spec.policy."):
+            assert is_stricter(strict.spec.policy, lax.spec.policy), path
+            assert not is_stricter(strict.spec.policy, strict.spec.policy)

@@ -122,6 +122,8 @@ def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
         "aliases: {g.p: a}",
         "resourceFields: [a b]",
         "deviceClasses: ['*.example.com']",
+        "otherDeviceClasses: ['*.example.com']",
+        "otherDeviceClasses: ['']",
         "claims: [{name: rdma-*, namespaces: [net-*], deviceClasses: [rdma.example.com]}]",
         "claims: [{name: rdma-*, deviceClasses: []}]",
         "claims: [{name: rdma-*}]",

@@ -7,10 +7,18 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.documents.convert import to_target
-from compatgate.documents.specs import MatchSpec, PoolSpec, TargetDoc, TargetMetadata, TargetSpec
+from compatgate.documents.specs import (
+    MatchSpec,
+    PolicySpec,
+    PoolSpec,
+    TargetDoc,
+    TargetMetadata,
+    TargetSpec,
+)
 from compatgate.service.admission.landing import KnownNodes, Landing
 from compatgate.service.admission.node_index import KnownNode, NodeIndex, Nodes, Taint
 from compatgate.service.admission.scheduling import landing_nodes
@@ -38,8 +46,7 @@ def known(
         for name, spec in targets.items()
     }
     resolved = {name: to_target(one, facts.gpus) for name, one in documents.items()}
-    matches = {name: spec.match for name, spec in targets.items()}
-    return KnownNodes(NodeIndex(nodes), resolved, matches, facts.gpus, **of)
+    return KnownNodes(NodeIndex(nodes), resolved, targets, facts.gpus, **of)
 
 
 PROD = {
@@ -147,15 +154,67 @@ def test_nodes_of_other_clusters_do_not_widen_where_a_pod_may_land(facts: Facts)
     )
 
 
-def test_a_pod_that_names_its_nodes_can_mean_no_other(facts: Facts) -> None:
-    nodes = known(facts, NODES, PROD)
-    assert nodes.landing(
-        "x", {"nodeSelector": {"kubernetes.io/hostname": "a1"}}, [GPU], ()
-    ).is_exact
-    assert not nodes.landing("x", zone("x"), [GPU], ()).is_exact
-    assert not nodes.landing(
-        "x", {"nodeSelector": {"kubernetes.io/hostname": "new"}}, [], ()
-    ).is_exact
+def host(name: str) -> dict[str, Any]:
+    return {"nodeSelector": {"kubernetes.io/hostname": name}}
+
+
+def test_a_pod_that_names_assigned_nodes_can_mean_no_other(facts: Facts) -> None:
+    nodes = known(facts, [*NODES, a_node("a9", assigned="lab", labels={"zone": "x"})], PROD)
+    assert nodes.landing("x", host("a9"), [GPU], ()).is_certain
+    assert nodes.landing("x", host("a9"), [GPU], ()).reached == ("lab",)
+    assert not nodes.landing("x", host("a1"), [GPU], ()).is_certain
+    seen = known(facts, [a_node("a1", assigned=""), *NODES[1:]], PROD)
+    assert seen.landing("x", host("a1"), [GPU], ()).is_certain
+    assert seen.landing("x", host("a1"), [GPU], ()).reached == ("a100",)
+    assert not nodes.landing("x", zone("x"), [GPU], ()).is_certain
+    assert not nodes.landing("x", host("new"), [], ()).is_certain
+
+
+@pytest.mark.parametrize("namespace", ["ml-a", "lab", "elsewhere"])
+@pytest.mark.parametrize("clusters", [("prod",), ("prod", "far")])
+@pytest.mark.parametrize("node", ["a1", "ghost"])
+def test_a_report_adds_a_target_and_takes_none_away(
+    facts: Facts, namespace: str, clusters: tuple[str, ...], node: str
+) -> None:
+    """A known node is reported for another target, or an invented one is, in any cluster."""
+    lax = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), MatchSpec((), {"team": "lab"}))
+    targets = {**PROD, "lax": lax}
+    others = [one for one in NODES if one.name != node]
+    for target, cluster in itertools.product(("lab", "lax"), clusters):
+        reported = a_node(node, target=target, cluster=cluster)
+        far = [a_node("f1", L4, cluster=name) for name in clusters]
+        found = known(facts, [*others, reported, *far], targets)
+        spec = {"nodeSelector": {PRODUCT: A100, **host(node)["nodeSelector"]}}
+        assert {"a100", target} <= set(found.landing(namespace, spec, [GPU], ()).reached)
+        assert "a100" in found.landing(namespace, {"nodeName": node}, [GPU], ()).reached
+
+
+def policed(mode: Any, match: dict[str, str], **policy: Any) -> TargetSpec:
+    pool = (PoolSpec("p", "A100-SXM4-80GB", "535.183.01"),)
+    return TargetSpec(pool, MatchSpec((), match), PolicySpec(mode, **policy))
+
+
+LAXER = [
+    policed("audit", {PRODUCT: A100, "zone": "x"}, require_entry=True),
+    policed("enforce", {PRODUCT: A100, "zone": "x"}),
+    policed("enforce", {PRODUCT: A100, "zone": "x"}, require_entry=True, on_unknown="allow"),
+    policed("enforce", {PRODUCT: A100, "zone": "x"}, require_entry=True, stated_stacks="accept"),
+]
+
+
+def test_nodes_stay_with_a_target_that_is_stricter_than_one_that_states_more(facts: Facts) -> None:
+    generic = {PRODUCT: A100}
+    prod = policed("enforce", generic, require_entry=True, stated_stacks="ignore")
+    equal = replace(prod, match=MatchSpec((), {PRODUCT: A100, "zone": "x"}))
+    assert equal.policy == prod.policy
+    for other, reached in ((equal, {"more"}), *((one, {"prod", "more"}) for one in LAXER)):
+        nodes = known(facts, NODES[:3], {"prod": prod, "more": other})
+        for spec in (zone("x"), host("a1")):
+            landing = nodes.landing("any", spec, [GPU], ())
+            assert set(landing.reached) == reached, other.policy
+        assert nodes.landing("any", zone("y"), [GPU], ()).reached == ("prod",)
+    named = known(facts, NODES[:3], {"prod": prod, "more": equal}).landing("x", host("a1"), [], ())
+    assert named.displaced == ("prod",)
 
 
 def test_nodes_that_change_and_go_leave_the_index(facts: Facts) -> None:

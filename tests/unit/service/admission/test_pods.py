@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def claim_of(kind: str, name: str, version: str, devices: dict[str, Any]) -> dic
     }
 
 
-GPU_CLASS, NIC_CLASS = "gpu.nvidia.com", "rdma.example.com"
+GPU_CLASS, NIC_CLASS = "gpu.nvidia.com", "sriovnetwork.k8snetworkplumbingwg.io"
 ONE_GPU = {"name": "gpu", "exactly": {"deviceClassName": GPU_CLASS}}
 ONE_NIC = {"name": "nic", "exactly": {"deviceClassName": NIC_CLASS}}
 EITHER = [
@@ -139,6 +140,42 @@ def test_a_claim_is_a_gpu_where_its_class_is(
     assert all(one.sure for one in got)
     (unsure,) = containers_of(pod, KINDS.of("", "Pod"), read_claims([claim], "elsewhere"))
     assert not unsure.sure
+
+
+UNKNOWN = {"name": "some", "exactly": {"deviceClassName": "fast.example.com"}}
+
+
+@pytest.mark.parametrize("requests", [[UNKNOWN], [ONE_NIC, UNKNOWN], [UNKNOWN, ONE_GPU]])
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        ("{}", False),
+        ("otherDeviceClasses: [fast.example.com]", True),
+        ("otherDeviceClasses: ['*.example.com']", True),
+        ("claims: [{name: x, deviceClasses: [fast.example.com]}]", True),
+        ("deviceClasses: [fast.example.com]\notherDeviceClasses: ['*']", False),
+    ],
+)
+def test_a_device_class_is_a_gpu_until_shown_otherwise(
+    tmp_path: Path, requests: list[dict[str, Any]], own: str, shown: bool
+) -> None:
+    (tmp_path / "own.yaml").write_text(own)
+    kinds = load_kinds([str(tmp_path / "own.yaml")])
+    claim = claim_of("ResourceClaim", "mine", "v1", {"requests": requests})
+    by_claim = {"resources": {"claims": [{"name": "c"}]}}
+    named = "deviceclass.resource.kubernetes.io/fast.example.com"
+    by_resource = {"resources": {"limits": {named: "1"}}}
+    spec = {
+        "resourceClaims": [{"name": "c", "resourceClaimName": "mine"}],
+        "containers": [{"name": "a", **by_claim}, {"name": "b", **by_resource}],
+    }
+    (pod,) = pods_of({"spec": spec}, kinds.of("", "Pod") or unknown_kind("Pod"))
+    found = {one.name: one for one in gpu_containers(pod, kinds, read_claims([claim], "ml"))}
+    assert ("b" in found, "a" in found) == (not shown, not shown or ONE_GPU in requests)
+    for one in found.values():
+        known = one.name == "a" and ONE_GPU in requests
+        assert one.sure is (known or own.startswith("deviceClasses")), one
+        assert (named in one.resources) is not shown
 
 
 def test_an_operator_states_what_claims_ask_for_where_they_are_not_read() -> None:

@@ -151,13 +151,13 @@ class Walk:
     def try_to_approve(self, number: str, by: Principal) -> None:
         row = self.gate.proposals.show(number).row
         if row.identity != by.identity:
-            self.gate.proposals.approve(number, by)
+            self.gate.proposals.approve(number, by, row.digest)
 
     def merge(self) -> None:
         number, by = self.some_proposal(), self.by().principal
         assert by
         view = self.gate.proposals.show(number)
-        merged = self.gate.proposals.merge(number, by)
+        merged = self.gate.proposals.merge(number, by, view.row.digest)
         assert not view.readiness.list_lacks(view.row), "merged without the people it needs"
         assert merged.row.revision == self.gate.snapshot().revision
 

@@ -26,6 +26,17 @@ spec:
   pools: [{name: a100, gpu: A100-SXM4-80GB, driver: "580.95.05"}]
   match: {namespaces: ["ml-*"]}
 """
+ENTRY = """\
+---
+apiVersion: compatgate.dev/v1
+kind: Entry
+metadata: {name: tf215}
+spec:
+  targets: [prod]
+  components: {cuda: 12.2.*, tensorflow: 2.15.*}
+  status: blessed
+  reason: x
+"""
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 1}]}\n"
 
 
@@ -94,18 +105,65 @@ def test_the_worst_object_decides_and_the_others_are_counted(check: Any) -> None
         ([job()], 3, "1 object, 1 with GPU pods: 1 not decided\n"),
         ([job(), job(BAD)], 1, "2 objects, 2 with GPU pods: 1 denied, 1 not decided\n"),
         ([job("cuda")], 1, "1 object, 1 with GPU pods: 1 denied\n"),
-        ([job(GOOD, "other")], 0, "1 object, 1 with GPU pods: 1 allowed\n"),
+        ([job(GOOD, "other")], 3, "1 object, 1 with GPU pods: 1 not checked\n"),
+        (
+            [job(GOOD), job(GOOD, "other")],
+            3,
+            "2 objects, 2 with GPU pods: 1 not checked, 1 allowed\n",
+        ),
+        (
+            [job(BAD), job(GOOD, "other")],
+            1,
+            "2 objects, 2 with GPU pods: 1 denied, 1 not checked\n",
+        ),
     ]
     for texts, status, counts in table:
         found = check("---\n".join(texts))
         assert (found.status, found.err) == (status, counts), texts
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "answer"),
+    [
+        ((), 3, "NO DECISION: container main"),
+        (("--fail-open",), 0, "NO DECISION: container main"),
+        (("--unmatched", "warn"), 0, "ALLOWED, with warnings: container main"),
+        (("--unmatched", "allow"), 0, "ALLOWED: container main"),
+        (("--unmatched", "deny"), 1, "DENIED: container main"),
+    ],
+)
+def test_a_pod_without_a_target_passes_only_where_the_command_says_so(
+    check: Any, options: tuple[str, ...], status: int, answer: str
+) -> None:
+    found = check(job(GOOD, "other"), *options)
+    assert (found.status, answer in found.out) == (status, True), found.out
+    assert "matches no target, so nothing was checked" in " ".join(found.out.split())
+
+
+def test_an_image_that_was_not_read_leads_as_the_webhook_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "matrix.yaml").write_text(
+        MATRIX + "  policy: {requireEntry: true, onUnknown: fail}\n" + ENTRY
+    )
+    (tmp_path / "m.yaml").write_text(job())
+    named = ["--database", str(tmp_path / "gate.db")]
+    assert main(["matrix", "import", str(tmp_path / "matrix.yaml"), "--reason", "x", *named]) == 0
+    capsys.readouterr()
+    for form, at in (("text", "CG"), ("github", "title=CG"), ("markdown", "`CG")):
+        assert main(["k8s", "check", str(tmp_path / "m.yaml"), "--format", form, *named]) == 1
+        said = capsys.readouterr().out
+        assert said.partition(at)[2].startswith("901"), said
+        assert "CG801" in said
+    assert main(["k8s", "check", str(tmp_path / "m.yaml"), "--format", "json", *named]) == 1
+    first = json.loads(capsys.readouterr().out)[0]
+    lead = first["findings"][0]
+    assert "the image is not known" in lead["message"]
+    assert lead["need"] in first["manifest"]["messages"][0]
+    assert lead["message"] in first["manifest"]["messages"][0]
+
+
 def test_options_of_admission_decide_without_a_server(check: Any, tmp_path: Path) -> None:
-    assert check(job(GOOD, "other"), "--unmatched", "deny").status == 1
-    allowed = check(job(GOOD, "other"), "--unmatched", "allow")
-    assert allowed.status == 0
-    assert "matches no target" in allowed.out
     other = job(BAD).replace("nvidia.com/gpu", "example.com/gpu")
     assert check(other).err == "1 object, 0 with GPU pods\n"
     kinds = tmp_path / "kinds.yaml"
@@ -124,11 +182,12 @@ spec: {spec: {devices: {requests: [{name: d, exactly: {deviceClassName: %s}}]}}}
 def test_claims_of_the_same_files_say_what_a_pod_asks_for(check: Any) -> None:
     claiming = job(BAD).replace("limits:\n              nvidia.com/gpu: 1", "claims: [{name: d}]")
     claiming += "      resourceClaims: [{name: d, resourceClaimTemplateName: device}]\n"
-    network, gpu = "nic.example.com", "gpu.nvidia.com"
+    network, gpu, unknown = "dra.cpu", "gpu.nvidia.com", "nic.example.com"
     elsewhere = CLAIM.replace("metadata: {", "metadata: {namespace: other, ")
     table: list[tuple[list[str], str, int, str]] = [
         ([claiming], "ml-train", 1, "1 object, 1 with GPU pods: 1 denied\n"),
         ([claiming, CLAIM % ("", gpu)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 denied\n"),
+        ([claiming, CLAIM % ("", unknown)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 den"),
         ([CLAIM % ("", network), claiming], "ml-train", 0, "2 objects, 0 with GPU pods\n"),
         ([claiming, CLAIM % ("-b", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 den"),
         ([claiming, elsewhere % ("", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 d"),
@@ -137,6 +196,14 @@ def test_claims_of_the_same_files_say_what_a_pod_asks_for(check: Any) -> None:
     for texts, namespace, status, counts in table:
         found = check("---\n".join(texts), "--namespace", namespace)
         assert (found.status, found.err[: len(counts)]) == (status, counts), texts
+
+
+def test_an_object_that_says_it_is_going_is_checked_like_any_other(check: Any) -> None:
+    for kind in ("Job", "Thing"):
+        text = job(BAD, kind=kind).replace(
+            "  name: train\n", "  name: train\n  deletionTimestamp: '2026-01-01T00:00:00Z'\n"
+        )
+        assert check(text).status == 1
 
 
 def test_what_admission_leaves_out_or_searches_is_said(check: Any) -> None:
@@ -157,7 +224,7 @@ def test_no_decision_passes_only_where_it_is_asked_for(check: Any) -> None:
 
 def test_the_namespace_counts_where_an_object_states_none(check: Any) -> None:
     text = job(BAD).replace("  namespace: ml-train\n", "")
-    assert check(text).status == 0
+    assert check(text).status == 3
     assert check(text, "--namespace", "ml-x").status == 1
     assert check(text, "--namespace", "No!").status == 2
 
@@ -255,7 +322,7 @@ def test_a_gate_decides_with_its_own_options(
     path = tmp_path / "m.yaml"
     path.write_text(job(GOOD))
     gate = ["--server", "https://gate.example"]
-    for option in (["--unmatched", "deny"], ["--kinds", "/dev/null"], ["--registry", "r.example"]):
+    for option in (["--kinds", "/dev/null"], ["--registry", "r.example"]):
         assert main(["k8s", "check", str(path), *gate, *option]) == 2
         assert (
             f"{option[0]}: cannot be combined with --server: the gate uses its own setting"

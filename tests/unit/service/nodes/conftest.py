@@ -50,7 +50,9 @@ def seen(facts: Facts, snapshot: Snapshot) -> Callable[..., NodeView]:
         report = msgspec.convert(body, Report)
         (row,) = merge_nodes(report, reported_nodes(report, NOW, facts), {}, "reporter")
         gpus = [kind["gpu"] for kind in row.gpus]
-        standing = MatrixComparer(snapshot).standing(row.driver, gpus, row.labels, row.target)
+        standing = MatrixComparer(snapshot).standing(
+            row.driver, gpus, row.labels, (row.target, None)
+        )
         return NodeView(row, standing, stale)
 
     return view

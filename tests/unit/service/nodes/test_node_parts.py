@@ -68,7 +68,9 @@ def own(driver: str = "580.95.05", **more: Any) -> dict[str, Any]:
 def view(row: NodeRow, snapshot: Snapshot) -> NodeView:
     seen = seen_node(row.witnesses)
     gpus = [kind["gpu"] for kind in row.gpus]
-    standing = MatrixComparer(snapshot).standing(row.driver, gpus, row.labels, row.target, seen)
+    standing = MatrixComparer(snapshot).standing(
+        row.driver, gpus, row.labels, (row.target, None), seen
+    )
     return NodeView(row, standing, False, seen)
 
 

@@ -55,8 +55,9 @@ def look(
     gpus: Sequence[str] = (A100,),
     labels: dict[str, str] = ON_A100,
     stated: str | None = None,
+    assigned: str | None = None,
 ) -> NodeComparison:
-    return matrix.standing(driver, gpus, labels, stated)
+    return matrix.standing(driver, gpus, labels, (stated, assigned))
 
 
 def test_a_node_belongs_to_the_target_whose_labels_it_has(
@@ -76,11 +77,19 @@ def test_namespaces_say_nothing_about_nodes(matrix: Callable[..., MatrixComparer
     assert look(matrix(one, two, three)).targets == ("one", "two")
 
 
-def test_an_annotation_or_label_decides(matrix: Callable[..., MatrixComparer]) -> None:
+def test_a_report_adds_a_target_and_an_assignment_decides(
+    matrix: Callable[..., MatrixComparer],
+) -> None:
     other = target("other", pool(), match={"nodeLabels": {"never": "there"}})
     found = matrix(PROD, other)
-    assert look(found, stated="other").targets == ("other",)
-    assert look(found, labels={**ON_A100, "compatgate.dev/target": "other"}).targets == ("other",)
+    assert look(found, stated="other").targets == ("other", "prod")
+    assert "token with the scope bless" in look(found, stated="other").notes[-1]
+    assert look(found, labels={**ON_A100, "compatgate.dev/target": "other"}).targets == (
+        "other",
+        "prod",
+    )
+    assert look(found, assigned="other").targets == ("other",)
+    assert look(found, stated="prod", assigned="other").targets == ("other", "prod")
 
 
 def test_a_target_that_does_not_exist_is_told_and_nothing_is_blessed(

@@ -39,7 +39,9 @@ class World(NamedTuple):
         return self.client.put(f"{API}/{kind}/{name}", json=body, headers=who)
 
     def decide(self, number: str, what: str, who: Headers) -> Any:
-        return self.client.post(f"{API}/approvals/{number}/{what}", headers=who)
+        read = {"digest": self.gate.proposals.show(number).row.digest}
+        body = read if what == "approve" else None
+        return self.client.post(f"{API}/approvals/{number}/{what}", json=body, headers=who)
 
 
 @pytest.fixture

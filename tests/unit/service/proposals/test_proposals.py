@@ -41,6 +41,8 @@ class World(NamedTuple):
         return answer.get_json()
 
     def act(self, number: str, what: str, who: Headers, **body: Any) -> Any:
+        if what in ("approve", "merge"):
+            body.setdefault("digest", self.gate.proposals.show(number).row.digest)
         return self.client.post(f"{API}/proposals/{number}/{what}", json=body, headers=who)
 
     def done(self, number: str, what: str, who: Headers, **body: Any) -> Any:
@@ -83,6 +85,46 @@ def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
 def problem(answer: Any) -> tuple[int, str, str]:
     body = answer.get_json(force=True)
     return answer.status_code, body["type"].rpartition("/")[2], body["detail"]
+
+
+@pytest.mark.parametrize("what", ["approve", "merge"])
+@pytest.mark.parametrize("form", ["proposals", "approvals"])
+def test_who_approves_or_merges_names_the_edits_that_he_read(
+    world: World, what: str, form: str
+) -> None:
+    """An absent or stale digest is refused with the present difference, and does nothing."""
+    if (what, form) == ("merge", "approvals"):
+        pytest.skip("the older form has no merge")
+    ann, bob = world.who("ann", "read", "propose", "bless"), world.who("bob", "read", "bless")
+    if form == "approvals":
+        direct = target(PAIR, mode="audit", approvals=2)
+        refused = world.client.put(
+            f"{API}/targets/{PAIR}", json={**direct, "reason": "x"}, headers=ann
+        )
+        number = refused.get_json()["value"]
+    else:
+        number = world.open(ann, pools=newer(PAIR))["id"]
+    made = world.gate.proposals.show(number)
+    if what == "merge":
+        world.done(number, "approve", bob)
+    path = f"{API}/{form}/{number}/{what}"
+    for body in ({}, {"digest": "0" * 64}, {"digest": made.row.digest[::-1]}):
+        answer = world.client.post(path, json=body, headers=bob)
+        assert problem(answer)[:2] == (409, "digest-needed"), body
+        detail = answer.get_json()["detail"]
+        assert ("+    driver: 580.95.05" in detail) or ("+    mode: audit" in detail)
+        assert f"--digest {made.row.digest}" in answer.get_json()["hint"]
+    if form == "proposals":
+        changed = world.client.put(
+            f"{API}/proposals/{number}",
+            json={"pools": newer(PAIR, "590.1"), "reason": "x"},
+            headers=ann,
+        )
+        assert changed.status_code == 200
+        stale = world.client.post(path, json={"digest": made.row.digest}, headers=bob)
+        assert problem(stale)[:2] == (409, "digest-needed")
+        assert "590.1" in stale.get_json()["detail"]
+    assert world.gate.proposals.show(number).state == "open"
 
 
 def test_a_proposal_changes_nothing_until_it_is_merged_as_one_revision(world: World) -> None:

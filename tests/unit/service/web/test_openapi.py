@@ -90,7 +90,7 @@ def _proposal(client: FlaskClient, gate: Gate, operation: str) -> str:
     request = ProposalRequest(delete=[ProposedDeletion("Waiver", "legacy-ocr")])
     made = gate.proposals.propose(request, Authorship("somebody else", "for the test"))
     if operation == "retract_approval":
-        client.post(f"/api/v1/proposals/{made.row.id}/approve", json={})
+        client.post(f"/api/v1/proposals/{made.row.id}/approve", json={"digest": made.row.digest})
     return made.row.id
 
 
@@ -144,6 +144,8 @@ def test_every_example_is_accepted(
         path = path.format(name="ci")
     elif route.tag == "proposals" and "{id}" in path:
         path = path.format(id=_proposal(client, gate, route.name))
+        if "digest" in body:
+            body = {**body, "digest": client.get(path.rpartition("/")[0]).get_json()["digest"]}
     elif route.tag == "upgrades":
         path = path.format(name=_upgrade(client, gate, route.name))
     elif route.tag == "notices":

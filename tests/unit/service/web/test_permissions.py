@@ -168,7 +168,7 @@ CHECKED: dict[str, Make] = {
     "close_proposal": lambda at: Ask(f"/proposals/{at.proposal}/close", {}),
     "revert_revision": lambda at: Ask(f"/revisions/{at.revision}/revert", {"reason": "x"}),
     "sync_matrix": lambda at: Ask("/matrix/sync?reason=x", imported(at)),
-    "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve"),
+    "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve", {}),
     "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
     "import_report": lambda at: Ask("/runs/imports", report(at)),
@@ -238,7 +238,10 @@ class World(NamedTuple):
 
     def send(self, route: Route, ask: Ask, headers: dict[str, str]) -> Any:
         path = ask.path if route.prefix != API_PREFIX else API_PREFIX + ask.path
-        options: dict[str, Any] = {} if ask.body is None else {"json": ask.body}
+        body = ask.body
+        if "/pr_" in path and path.endswith(("/approve", "/merge")):
+            body = {"digest": self.gate.proposals.show(path.split("/")[-2]).row.digest}
+        options: dict[str, Any] = {} if body is None else {"json": body}
         return self.client.open(path, method=route.method, headers=headers, **options)
 
 
