@@ -194,8 +194,8 @@ CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_
 """Other names of processors: those of containers, Windows and macOS."""
 NEEDED_OF_POOL = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change a pool, and that cannot be removed."""
-_OLDEST_BRANCH = 60
-"""Below the major of each driver that ran CUDA, and above that of each CUDA."""
+_OLDEST_DRIVER = 21
+"""Jetsons have the smallest numbers of drivers, those of L4T; below are the versions of CUDA."""
 POOL_CHANGES = (*NEEDED_OF_POOL, "platform", "sharing", *NODE_COMPONENTS)
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
@@ -370,7 +370,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
 def _read_driver(text: str) -> Version:
     """Read a driver; ask back where the version can only be that of a CUDA."""
     version = parse_version("driver", text)
-    if version.major < _OLDEST_BRANCH:
+    if version.major < _OLDEST_DRIVER:
         hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the stack"
         problem = f"{text} is older than every driver with CUDA: a CUDA version?"
         raise BadInput(problem, field="driver", value=text, hint=hint)

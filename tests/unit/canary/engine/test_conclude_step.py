@@ -112,7 +112,8 @@ CASES = {
 
 
 ATTRIBUTABLE = {
-    "a hang", "no GPU found", "no GPU seen", "a check not reported", "a metric not reported",
+    "a hang", "no GPU found", "no GPU seen", "nothing to test",
+    "a check not reported", "a metric not reported",
     "a metric with warm-up alone", "no env", "no output at all",
 }  # fmt: skip
 """What a reference, or an earlier run on the host, shows to be the candidate's fault."""
