@@ -119,10 +119,10 @@ def test_questions_sent_together_may_be_many(shared: Any) -> None:
     body = b'{"target": "prod-a100", "stack": {"cuda": "12.4"}}'
     one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
     last = one.replace(b"Host: x", b"Host: x\r\nConnection: close")
-    with socket.create_connection((shared.host, shared.port), timeout=20) as client:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(client.sendall, one * 4000 + last)
-            answer = b"".join(iter(partial(client.recv, 65536), b""))
+    address = (shared.host, shared.port)
+    with socket.create_connection(address, timeout=20) as client, ThreadPoolExecutor(1) as pool:
+        pool.submit(client.sendall, one * 4000 + last)
+        answer = b"".join(iter(partial(client.recv, 65536), b""))
     assert answer.count(b"HTTP/1.1 200") == 4001
 
 
