@@ -37,6 +37,13 @@ def add_access(group: argparse._ArgumentGroup) -> None:
         " limit the answer is 429; not for health and Kubernetes admission (default: no limit)",
     )
     add(
+        "--anonymous-rate",
+        default="18000/h",
+        metavar="N/s|N/m|N/h",
+        help="limit of logged questions without a token per address, in each process, or none;"
+        " above the limit the answer is 429; not for Kubernetes admission (default: 18000/h)",
+    )
+    add(
         "--failed-auth-rate",
         default="30/m",
         metavar="N/s|N/m|N/h",
@@ -65,28 +72,16 @@ def add_access(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def request_rate(args: argparse.Namespace) -> Rate | None:
-    """Return the limit of requests; None: no limit.
+def rate_limit(args: argparse.Namespace, option: str) -> Rate | None:
+    """Return the limit that an option states, like ``--rate``; None: no limit.
 
     Raises:
         BadInput: not a rate.
     """
     from compatgate.kit.http.rate import parse_rate
 
-    given = args.rate
-    return None if given in (None, _NONE) else parse_rate(given, field="--rate")
-
-
-def failed_rate(args: argparse.Namespace) -> Rate | None:
-    """Return the limit of failed authentications; None: no limit.
-
-    Raises:
-        BadInput: not a rate.
-    """
-    from compatgate.kit.http.rate import parse_rate
-
-    given = args.failed_auth_rate
-    return None if given == _NONE else parse_rate(given, field="--failed-auth-rate")
+    stated = getattr(args, option.removeprefix("--").replace("-", "_"))
+    return None if stated in (None, _NONE) else parse_rate(stated, field=option)
 
 
 def trusted_proxies(args: argparse.Namespace) -> tuple[str, ...]:

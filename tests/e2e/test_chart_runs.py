@@ -1,4 +1,4 @@
-"""The chart's pod runs in a real engine, as its spec says, and the webhook answers over TLS."""
+"""The chart's pod and the composition's gate run in a real engine, confined as they say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 from docker import APIClient
 from engines import engine, missing
 from kubectl_tools import helm, rendered
-from pod_on_docker import running
+from pod_on_docker import Running, running
+from tables import read_table
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "compatgate"
@@ -95,6 +97,38 @@ def test_the_pod_of_the_chart_runs_until_it_is_ready_and_answers_the_api_server(
         api.kill(gate.id, signal.SIGTERM)
         assert api.wait(gate.id, timeout=60)["StatusCode"] == 0, gate.logs()
         assert "Traceback" not in gate.logs()
+
+
+def test_the_gate_of_the_composition_serves_within_its_limits(api: APIClient) -> None:
+    service = read_table(ROOT / "deploy" / "compose" / "compose.yaml")["services"]["gate"]
+    limits = api.create_host_config(
+        read_only=service["read_only"],
+        tmpfs=service["tmpfs"],
+        cap_drop=service["cap_drop"],
+        security_opt=service["security_opt"],
+        mem_limit=service["mem_limit"],
+        pids_limit=service["pids_limit"],
+        nano_cpus=service["cpus"] * 10**9,
+        binds=["composed:/var/lib/compatgate"],
+        network_mode="none",
+    )
+    state = {"COMPATGATE_STATE": service["environment"]["COMPATGATE_STATE"]}
+    made = api.create_container(
+        f"{IMAGE}:1", service["command"], environment=state, host_config=limits
+    )
+    gate = Running(api, made["Id"], service)
+    api.start(gate.id)
+    for _ in range(120):
+        assert api.inspect_container(gate.id)["State"]["Running"], gate.logs()
+        status, answer = gate.run("/bin/busybox", "wget", "-qO-", "http://127.0.0.1:8080/readyz")
+        if status == 0:
+            break
+        time.sleep(0.5)
+    assert status == 0, f"{answer}\n{gate.logs()}"
+    assert gate.run("/bin/busybox", "touch", "/opt/compatgate/file")[0] != 0
+    api.kill(gate.id, signal.SIGTERM)
+    assert api.wait(gate.id, timeout=60)["StatusCode"] == 0, gate.logs()
+    assert "Traceback" not in gate.logs()
 
 
 def test_the_image_is_small_and_runs_as_the_user_of_the_chart(api: APIClient) -> None:

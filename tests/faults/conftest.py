@@ -23,7 +23,12 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
         folder = tmp_path / state
         folder.mkdir(exist_ok=True)
         arguments = ["--workers", "2", "--database", url, *options]
-        server = start(folder, with_examples(folder, arguments), False, environment)
+        server = start(
+            folder,
+            with_examples(folder, ["--anonymous-rate", "none", *arguments]),
+            False,
+            environment,
+        )
         started.append(server)
         wait_for_url(server)
         return server

@@ -11,7 +11,7 @@ import math
 import os
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ ANSWER_SECONDS = 300.0
 """A request must have been answered in this time, however slowly the client reads."""
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes of a request's line and headers."""
+PIECE_BYTES = 2048
+"""Bytes that are parsed at once: about a hundred of the smallest requests, some milliseconds."""
 PEER_CONNECTIONS = 512
 """Connections that one address may have to a process; see `Connection.peer_connections`."""
 BODY_ARRIVED = "compatgate.whole"
@@ -53,6 +55,9 @@ class Connection(HttpToolsProtocol):
     A request of a plain form is held until its body is there, and answered directly
     (`compatgate.kit.http.direct`); every other one is answered by the ASGI application.
 
+    Requests that are sent together are answered in turn. While one waits for its turn, nothing
+    further is parsed or received: a burst waits in the client, and holds up no other connection.
+
     Attributes:
         peer_connections: connections that one address may have to this process. One more ends the
             connection of this address that has been idle longest; if none is idle, it is refused.
@@ -72,10 +77,12 @@ class Connection(HttpToolsProtocol):
         self._direct: DirectApp | None = self.app_state.get(DIRECT)
         self._fields: dict[bytes, bytes] = {}
         self._held: bytearray | None = None
+        self._unread = bytearray()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, up to the limit."""
-        super().connection_made(BatchedTransport(transport, self.loop))
+        super().connection_made(BatchedTransport(transport, self.loop, self._read_on))
+        self._receiver = transport
         _connections.add(self)
         self._within(RECEIVE_SECONDS)
         self._since = self.loop.time()
@@ -87,6 +94,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
         self._held = None
+        self._unread.clear()
         _connections.discard(self)
         if same := _by_peer.get(self._peer):
             same.pop(self, None)
@@ -95,7 +103,30 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read more data; refuse a request whose head exceeds the limit."""
+        """Parse data, or keep what must wait."""
+        if len(data) <= PIECE_BYTES and not self.pipeline and not self._unread:
+            self._parse(data)
+        else:
+            self._unread += data
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Parse what waits, until a request waits for its turn; then receive again."""
+        if self._receiver.is_closing():
+            return
+        while self._unread and not self.pipeline and not self.flow.read_paused:
+            piece = bytes(self._unread[:PIECE_BYTES])
+            del self._unread[:PIECE_BYTES]
+            self._parse(piece)
+            if self._receiver.is_closing():
+                return
+        if self._unread:
+            self._receiver.pause_reading()
+        elif not self.flow.read_paused:
+            self._receiver.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
+        """Parse data; refuse a request whose head exceeds the limit."""
         if self._in_head:
             if self._head > MAX_HEAD_BYTES:
                 self.send_400_response("The request's line and headers are too large.")
@@ -200,6 +231,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, if there can be one."""
         super().on_response_complete()
+        if self._unread:
+            self.loop.call_soon(self._read_on)
         if self.cycle is not None and self.cycle.response_complete:  # the latest of a pipeline
             self._due = math.inf
             self._since = self.loop.time()
@@ -291,12 +324,23 @@ class BatchedTransport(asyncio.Transport):
     """A transport that sends all writes of one event-loop iteration together.
 
     The head of an answer and its body would be two packets, and two calls of the system.
+
+    Args:
+        transport: of the connection.
+        loop: of the transport.
+        resume: called where data may be received again; something may wait to be parsed.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        resume: Callable[[], None],
+    ) -> None:
         super().__init__()
         self._transport = transport
         self._loop = loop
+        self._resume = resume
         self._written: list[bytes] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -338,8 +382,8 @@ class BatchedTransport(asyncio.Transport):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Receive again."""
-        self._transport.resume_reading()
+        """Parse what waits, then receive again."""
+        self._loop.call_soon(self._resume)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return information about the connection."""

@@ -153,6 +153,7 @@ class AnsweringGate:
         Raises:
             BadInput: names the field.
             NotFound: the target or the image does not exist.
+            RequestTooLarge: the verdict would take too much of the database.
             Unavailable: the database or a registry does not answer; there is no decision.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.
@@ -163,6 +164,7 @@ class AnsweringGate:
         found = self._answers.get(question, snapshot, now)
         if found is not None:
             return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
+        decider.check_storable(question)
         body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
         if read:  # that may have taken seconds
             now, snapshot = clock.now(), self.snapshots.current()
@@ -265,6 +267,7 @@ class AnsweringGate:
         """
         began, now = time.perf_counter_ns(), clock.now()
         snapshot = self.snapshots.current()
+        decider.check_storable(decider.encode_question(body))
         verdict = decider.deny(self._decider.decide(body, snapshot, now), finding, snapshot, now)
         return _record_answer(Answer.of(verdict), now, began, asked_by, source)
 

@@ -44,6 +44,7 @@ from compatgate.service.gate.question_links import (
     format_stack,
     read_words,
 )
+from compatgate.service.web.auth import peer_address
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 MAX_VERSIONS = 48
@@ -402,5 +403,6 @@ def _describe_paste(found: PastedText) -> str:
 def log_question(ask: PageRequest[Any]) -> Redirect:
     """Decide and log the question, and show the verdict at its permanent link."""
     question = _read_form(ask.form, Question.__struct_fields__)
+    ask.service.limits.take_question(ask.principal, peer_address())
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
     return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")

@@ -19,8 +19,9 @@ from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
 from compatgate.core.rule import Basis, Finding, Verdict
 from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, NotFound, quote_error
+from compatgate.errors import BadInput, NotFound, RequestTooLarge, quote_error
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.verdict_bodies import pack_body
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -50,6 +51,28 @@ def decode_question(question: bytes) -> Any:
         raise BadInput(str(error), field=error.key, hint="state it once") from None
     except DECODE_ERRORS as error:
         raise BadInput(f"the request is not JSON: {quote_error(error)}") from None
+
+
+MAX_STORED_BYTES = 16 * 1024
+"""Bytes that a question may take in the database, compressed; with the records of every package of
+a large image it takes 5 KiB. Its verdict adds sentences of ours, which take at most as much."""
+
+
+def check_storable(question: bytes) -> None:
+    """Refuse a question whose verdict would take too much of the database.
+
+    Raises:
+        RequestTooLarge: names the largest field.
+    """
+    if len(question) <= MAX_STORED_BYTES:
+        return
+    size = len(pack_body(question.decode(errors="replace")))
+    if size > MAX_STORED_BYTES:
+        body = decode_question(question)
+        sizes = {name: len(_encode_sorted(value)) for name, value in body.items()}
+        what = f"the question takes {size} bytes, compressed; at most {MAX_STORED_BYTES} are stored"
+        hint = "state the parts that use the GPU, and no more"
+        raise RequestTooLarge(what, field=max(sizes, key=lambda n: sizes[n]), hint=hint)
 
 
 class CompletedQuestion(NamedTuple):

@@ -307,7 +307,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing, gate.still_holds),
         Identity(gate.database, settings.identity),
-        RequestLimits(settings.failed, settings.rate),
+        RequestLimits(settings.failed, settings.rate, settings.anonymous_rate),
         ManifestChecks(gate, settings.admission),
     )
     gate.database.on_error = service.metrics.database_failed

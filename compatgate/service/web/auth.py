@@ -1,8 +1,9 @@
 """Identify the caller by its secret, check its scopes, and limit its requests.
 
-Limits hold for each process: for failed authentications of a peer, and for requests of a caller if
-the operator asks for that. Health, metrics and Kubernetes admission are not limited by caller: a
-cluster must not stop because its API server asks often.
+Limits hold for each process: for failed authentications of a peer, for questions of anonymous
+callers, whose verdicts fill the database, and for requests of a caller if the operator asks for
+that. Health, metrics and Kubernetes admission are not limited by caller: a cluster must not stop
+because its API server asks often.
 """
 
 from __future__ import annotations
@@ -187,11 +188,18 @@ class RequestLimits:
     Args:
         failed: failed authentications of a peer; None: no limit.
         requests: requests of a caller; anonymous callers count by address; None: no limit.
+        questions: logged questions of an anonymous caller's address; None: no limit.
     """
 
-    def __init__(self, failed: Rate | None = None, requests: Rate | None = None) -> None:
+    def __init__(
+        self,
+        failed: Rate | None = None,
+        requests: Rate | None = None,
+        questions: Rate | None = None,
+    ) -> None:
         self._failed = RateLimiter(failed) if failed else None
         self._requests = RateLimiter(requests) if requests else None
+        self._questions = RateLimiter(questions) if questions else None
 
     def verify(self, secret: str, holders: Holders, peer: str) -> Principal:
         """Return the holder of a secret, and count a failure.
@@ -238,3 +246,15 @@ class RequestLimits:
         if wait := self._requests.take(key):
             hint = "spread the requests, or ask the operator: serve --rate"
             raise refuse_for(wait, f"{caller.name} sends too many requests", hint)
+
+    def take_question(self, caller: Principal, peer: str) -> None:
+        """Count a question whose verdict is stored.
+
+        Raises:
+            TooManyRequests: the anonymous caller has sent too many; says when to try again.
+        """
+        if self._questions is None or not caller.is_anonymous:
+            return
+        if wait := self._questions.take(peer_key(peer)):
+            hint = "ask with a token, or ask the operator: serve --anonymous-rate"
+            raise refuse_for(wait, "too many questions without a token from this address", hint)

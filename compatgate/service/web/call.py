@@ -71,6 +71,8 @@ class Settings(Struct, frozen=True):
         identity: issuers that vouch for people and jobs.
         failed: failed authentications of a peer in each process; None: no limit.
         rate: requests of a caller in each process; None: no limit.
+        anonymous_rate: logged questions of an anonymous caller's address in each process; None: no
+            limit.
         sessions: the ends of browser sessions.
         notices: where notices may go, and the mail relay.
         verdict_links: makes links to verdicts that need no token; None: there are none.
@@ -91,6 +93,7 @@ class Settings(Struct, frozen=True):
     identity: IdentitySettings = IdentitySettings()
     failed: Rate | None = None
     rate: Rate | None = None
+    anonymous_rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
     notices: NoticeOptions = field(default_factory=read_options)
     verdict_links: VerdictLinks | None = None

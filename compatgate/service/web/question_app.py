@@ -29,6 +29,7 @@ from compatgate.service.web.auth import (
     authorize,
     cached_sender,
     note_refusal,
+    peer_address,
     remember_decision,
 )
 from compatgate.strict_json import check_depth
@@ -60,6 +61,7 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     check_depth(question, service.settings.max_depth)
     if sender.targets is not None:
         sender.require_question(decode_question(question))
+    service.limits.take_question(sender, peer_address())
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     remember_decision(answer.verdict)
@@ -210,6 +212,7 @@ class _Question:
         found = service.gate.known(self._question, asked_by=sender.name, source=SOURCE)
         if found is not None:  # else `_evaluate` counts the request
             service.limits.take(sender, self._note.peer)
+            service.limits.take_question(sender, self._note.peer)
         return found
 
     def _evaluate(self) -> AnswerRecord:
@@ -219,6 +222,7 @@ class _Question:
         sender = authenticate(self._header, service, self._note.peer)
         service.limits.take(sender, self._note.peer)
         authorize(sender, "gate")
+        service.limits.take_question(sender, self._note.peer)
         check_depth(self._question, service.settings.max_depth)
         if sender.targets is not None:
             sender.require_question(decode_question(self._question))

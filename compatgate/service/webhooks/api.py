@@ -189,6 +189,7 @@ def decide_hook(
         CompatgateError: as `Gate.answer`.
     """
     call.principal.require_question(question)
+    call.service.limits.take_question(call.principal, peer_address())
     began = perf_counter()
     source = f"hook:{tool}"
     verdict = call.gate.answer(

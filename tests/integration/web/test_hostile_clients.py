@@ -95,6 +95,37 @@ def test_requests_sent_together_are_answered_in_turn(shared: Any) -> None:
     assert answer.count(b"HTTP/1.1 200") == 6
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/nothing"])
+def test_bursts_of_requests_hold_nobody_up(shared: Any, path: str) -> None:
+    burst = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 6000
+    clients = [socket.create_connection((shared.host, shared.port)) for _ in range(16)]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        sending = [pool.submit(client.sendall, burst) for client in clients]
+        waits = []
+        for _ in range(20):
+            began = time.monotonic()
+            assert shared.ask("GET", "/healthz").status == 200
+            waits.append(time.monotonic() - began)
+            time.sleep(0.02)
+        for client in clients:
+            client.shutdown(socket.SHUT_RDWR)
+            client.close()
+        for one in sending:
+            one.exception()
+    assert max(waits) < 0.5
+
+
+def test_questions_sent_together_may_be_many(shared: Any) -> None:
+    body = b'{"target": "prod-a100", "stack": {"cuda": "12.4"}}'
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    last = one.replace(b"Host: x", b"Host: x\r\nConnection: close")
+    address = (shared.host, shared.port)
+    with socket.create_connection(address, timeout=20) as client, ThreadPoolExecutor(1) as pool:
+        pool.submit(client.sendall, one * 4000 + last)
+        answer = b"".join(iter(partial(client.recv, 65536), b""))
+    assert answer.count(b"HTTP/1.1 200") == 4001
+
+
 def test_a_few_slow_clients_stop_nobody(shared: Any) -> None:
     slow = [socket.create_connection((shared.host, shared.port)) for _ in range(8)]
     for client in slow:

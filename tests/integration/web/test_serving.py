@@ -239,6 +239,30 @@ def test_a_rate_of_requests_can_be_chosen(serve: Any) -> None:
     assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
 
 
+def test_whoever_asks_without_a_token_fills_the_database_slowly(serve: Any) -> None:
+    """Whatever the way to ask; what is not logged, and what has a token, is not counted."""
+    server = serve("--anonymous-rate", "3/h")
+    question = {"target": "prod-a100", "stack": STACK}
+    ways: list[tuple[str, Any, dict[str, str]]] = [
+        ("/api/v1/gate", question, {}),
+        ("/api/v1/gate", question, {"Content-Encoding": "identity"}),
+        ("/api/v1/gate", {**question, "image": "r.example/new:1"}, {}),
+        ("/hooks/generic", question, {}),
+    ]
+    for _ in range(4):
+        assert server.ask("POST", "/api/v1/gate/preview", question).status == 200
+    statuses = [server.ask("POST", *way).status for way in (*ways[:3], *ways)]
+    assert statuses == [200] * 3 + [429] * 4
+    refused = server.ask("POST", "/api/v1/gate", question)
+    assert "token" in refused.json()["detail"]
+    assert int(refused.headers["Retry-After"]) > 1000
+    assert server.ask("GET", "/api/v1/targets").status == 200
+    asked = [server.ask("POST", "/api/v1/gate", question, server.bearer) for _ in range(5)]
+    assert {answer.status for answer in asked} == {200}
+    logged = server.ask("GET", "/api/v1/decisions").json()["items"]
+    assert len(logged) == 8
+
+
 def test_whatever_the_server_writes_is_for_its_user_alone(serve: Any, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*"))
     server = serve("--workers", "2", TMPDIR=str(tmp_path))

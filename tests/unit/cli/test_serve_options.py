@@ -144,14 +144,21 @@ def test_events_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
     assert not access.in_cluster
 
 
-def test_failed_authentications_are_limited_and_requests_are_not_unless_asked() -> None:
-    assert serve_access.failed_rate(parse()) == Rate(30, 60.0)
-    assert serve_access.request_rate(parse()) is None
-    assert serve_access.request_rate(parse("--rate", "50/s")) == Rate(50, 1.0)
-    assert serve_access.failed_rate(parse("--failed-auth-rate", "none")) is None
+@pytest.mark.parametrize(
+    ("option", "default"),
+    [
+        ("--failed-auth-rate", Rate(30, 60.0)),
+        ("--anonymous-rate", Rate(18_000, 3600.0)),
+        ("--rate", None),
+    ],
+)
+def test_rates_have_defaults_that_an_option_changes(option: str, default: Rate | None) -> None:
+    assert serve_access.rate_limit(parse(), option) == default
+    assert serve_access.rate_limit(parse(option, "50/s"), option) == Rate(50, 1.0)
+    assert serve_access.rate_limit(parse(option, "none"), option) is None
     with pytest.raises(BadInput) as caught:
-        serve_access.request_rate(parse("--rate", "fast"))
-    assert caught.value.field == "--rate"
+        serve_access.rate_limit(parse(option, "fast"), option)
+    assert caught.value.field == option
 
 
 def test_only_named_proxies_state_addresses_of_clients() -> None:

@@ -73,6 +73,29 @@ def test_the_program_understands_what_containers_call(name: str) -> None:
     assert understood(compose()["services"][name]["command"])
 
 
+@pytest.mark.parametrize("name", ["database", "schema", "gate", "worker"])
+def test_containers_write_and_take_no_more_than_they_need(name: str) -> None:
+    service = compose()["services"][name]
+    assert service["read_only"]
+    assert "/tmp" in service["tmpfs"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "pids_limit", "cpus"} <= service.keys()
+
+
+def test_the_image_installs_what_the_lock_names() -> None:
+    text = (DEPLOY / "compose" / "Dockerfile").read_text()
+    steps = re.findall(r"/build/bin/(pip install|uv \w+)((?:[^&\n]|\\\n)*)", text)
+    assert [(name, checked) for name, rest in steps for checked in rest.split()
+            if checked in ("--require-hashes", "--frozen", "--no-deps")] == [
+        ("pip install", "--require-hashes"),
+        ("uv sync", "--frozen"),
+        ("uv build", "--require-hashes"),
+        ("uv pip", "--no-deps"),
+    ]  # fmt: skip
+    assert len(re.findall(r"\b(?:pip|uv) (?:install|sync|build|pip)\b", text)) == len(steps)
+
+
 def test_containers_of_the_composition_start_in_order_and_stop_in_time() -> None:
     services = compose()["services"]
     for name in ("gate", "worker"):

@@ -37,6 +37,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.received = b""
         self.is_closed = False
+        self.is_paused = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.is_closed
@@ -54,9 +55,10 @@ class Wire(asyncio.Transport):
     abort = close
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
-    resume_reading = pause_reading
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     @property
     def statuses(self) -> list[str]:
@@ -191,6 +193,34 @@ def test_requests_sent_together_are_answered_in_their_order() -> None:
     found = talk(conversation)
     assert found.wire.statuses == ["200", "201", "201"]
     assert found.by_asgi == [b"", QUESTION]
+
+
+@pytest.mark.parametrize("first", [OTHER, PLAIN + QUESTION], ids=["asgi", "direct"])
+@pytest.mark.parametrize("step", [300_000, 1500], ids=["at once", "in pieces"])
+def test_a_burst_waits_outside_while_its_first_requests_are_answered(
+    first: bytes, step: int
+) -> None:
+    burst = first + (PLAIN + QUESTION) * 500 + OTHER * 3000
+    most = 0
+
+    async def conversation(talk: Talk) -> None:
+        nonlocal most
+        sent = 0
+        while len(talk.wire.statuses) < 3501:
+            if sent < len(burst) and not talk.wire.is_paused:
+                talk.send(burst[sent : sent + step])
+                sent += step
+                assert not talk.connection.is_idle
+            if talk.direct.replies:
+                talk.direct.reply()
+            most = max(most, len(talk.connection.pipeline))
+            await asyncio.sleep(0)
+
+    found = talk(conversation)
+    assert set(found.wire.statuses) <= {"200", "201"}
+    assert found.by_asgi.count(QUESTION) + len(found.direct.bodies) >= 500
+    assert most <= connection.PIECE_BYTES // len(OTHER) + 1
+    assert not found.wire.is_paused
 
 
 def test_a_body_that_is_late_is_waited_for_by_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
