@@ -99,18 +99,15 @@ def _complete_question(args: argparse.Namespace, text: str, decider: Decider) ->
 
     A question needs both a stack and a place: with one of them missing, none is asked.
     """
-    from compatgate.core.stated_text import read_stated
+    from compatgate.core.stated_text import complete_question
 
-    stated = read_stated(text, decider.facts())
     placed = any((args.target, args.pool, args.probe, args.nvidia_smi, args.node_labels))
-    stack = {} if args.stack or args.probe else stated.stack
-    pool = {} if placed else stated.pool
-    if not (stack or args.stack or args.probe) or not (pool or placed):
-        return {}
-    for option, values in (("stack", stack), ("pool", pool)):
-        if values:
+    question = {"stack": args.stack or args.probe, "pool": placed}
+    whole, stated = complete_question(question, text, decider.facts())
+    for option in ("stack", "pool"):
+        if isinstance(values := whole[option], dict):
             setattr(args, option, [",".join(f"{name}={text}" for name, text in values.items())])
-    return {**stack, **pool}
+    return stated
 
 
 def _decide(args: argparse.Namespace, decider: Decider) -> dict[str, Any]:

@@ -8,7 +8,8 @@ left out, and so is a requirement (``requires torch==2.4.1``): what is not sure 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -59,6 +60,31 @@ def read_stated(text: str, facts: Facts) -> StatedText:
         "gpu": set(_read_gpus(text, facts)),
     }
     return StatedText(_keep_sure(stack), _keep_sure(pool))
+
+
+def complete_question(
+    question: Mapping[str, Any], text: str, facts: Facts
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Complete a question with what a text states, where the question leaves it out.
+
+    Args:
+        question: body of ``POST /gate``, or a part of it.
+        text: an error or a log.
+        facts: the catalog.
+
+    Returns:
+        The question, and the values that were used; a question that still lacks a stack or a place
+        stays as it is.
+    """
+    stated = read_stated(text, facts)
+    placed, has_stack = question.get("target") or question.get("pool"), question.get("stack")
+    stack = {} if has_stack or question.get("image") else stated.stack
+    pool = {} if placed else stated.pool
+    if not (has_stack or question.get("image") or stack) or not (placed or pool):
+        return dict(question), {}
+    added = {"stack": stack, "pool": pool}
+    whole = {**question, **{name: values for name, values in added.items() if values}}
+    return whole, {**stack, **pool}
 
 
 def _keep_sure(stated: dict[str, set[str]]) -> dict[str, str]:

@@ -141,7 +141,7 @@ def find_causes(gate: Gate, text: str) -> tuple[FoundCauseHit, ...]:
     """Return the causes that an error text shows."""
     if len(text) < _SHORTEST_ERROR:
         return ()
-    found = (cause.to_json() for cause in name_causes(gate, text, {}))
+    found = (cause.to_json() for cause in name_causes(gate, text, {}).causes)
     return tuple(
         FoundCauseHit(one["id"], one["confidence"], one["message"], one["next"], one["seen"])
         for one in islice(found, MAX_HITS)

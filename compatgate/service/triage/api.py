@@ -23,11 +23,13 @@ def triage(call: Call[NoQuery]) -> Reply:
     """Find the causes of an error text.
 
     With a stack on a target or pool, the answer also says whether the rules behind a cause fail
-    there, with fixes that were evaluated there. The text is neither stored nor logged, and no
-    decision is logged.
+    there, with fixes that were evaluated there. Versions, driver and GPU that the text states
+    count where the question leaves them out; `stated` lists them. The text is neither stored nor
+    logged, and no decision is logged.
     """
     document = call.document()
     asked = to_struct(document, TriageRequest)
     question = {name: value for name, value in document.items() if name != "text"}
-    causes = name_causes(call.gate, asked.text, question)
-    return Reply({"causes": [cause.to_json() for cause in causes]})
+    found = name_causes(call.gate, asked.text, question)
+    causes = [cause.to_json() for cause in found.causes]
+    return Reply({"causes": causes, "stated": found.stated})

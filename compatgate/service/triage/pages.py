@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.service.gate.question_links import Question
@@ -35,10 +38,19 @@ def show_causes(ask: PageRequest[Any]) -> HtmlPage:
             raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
         asked = target or driver or gpu or stack
         found = name_causes(ask.gate, text, question.body() if asked else {})
-        causes = [cause.to_json() for cause in found]
+        causes = [cause.to_json() for cause in found.causes]
+        question = _fill(question, found.stated)
     except CompatgateError as problem:
         error = problem
     return _page(ask, text[:MAX_PASTE], question, causes, error)
+
+
+def _fill(question: Question, stated: Mapping[str, str]) -> Question:
+    """Return the question with the values that the text states and that were used."""
+    place = {name: value for name, value in stated.items() if name in ("driver", "gpu")}
+    stack = {name: value for name, value in stated.items() if name not in place}
+    text = ",".join(f"{name}={value}" for name, value in stack.items())
+    return replace(question, **place, **({"stack": text} if stack else {}))
 
 
 def _page(

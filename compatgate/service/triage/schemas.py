@@ -88,6 +88,10 @@ class TriageBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Causes, those that fail on the stack first; empty: nothing was recognised."""
 
     causes: list[TriageCauseBody]
+    stated: Annotated[
+        dict[str, str],
+        Meta(description="versions, driver and GPU that the text states, and that were used"),
+    ] = {}
 
 
 EXAMPLES: dict[str, Any] = {

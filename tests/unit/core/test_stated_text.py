@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.core.stated_text import read_stated
+from compatgate.core.stated_text import complete_question, read_stated
 
 REPORT = """\
 PyTorch version: 2.4.1+cu121
@@ -48,3 +48,29 @@ def test_a_gpu_is_read_from_a_warning_and_two_gpus_are_left_out(facts: Facts) ->
     one = "NVIDIA A100-SXM4-80GB with CUDA capability sm_80 is not compatible\n"
     assert read_stated(one, facts).pool == {"gpu": "A100-SXM4-80GB"}
     assert read_stated(one + "GPU 1: NVIDIA H100 80GB HBM3\n", facts).pool == {}
+
+
+TEXT = """PyTorch version: 2.4.1+cu121
+NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible
+Driver Version: 535.183.01
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "used"),
+    [
+        ({}, {"torch", "driver", "gpu"}),
+        ({"stack": {"cuda": "12.4"}}, {"driver", "gpu"}),
+        ({"target": "prod"}, {"torch"}),
+        ({"target": "prod", "image": "app:1"}, set()),
+        ({"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, set()),
+    ],
+)
+def test_a_text_completes_what_a_question_leaves_out(question, used, facts):
+    whole, stated = complete_question(question, TEXT, facts)
+    assert set(stated) == used
+    assert whole.items() >= question.items()
+
+
+def test_a_question_that_stays_incomplete_stays_as_it_is(facts):
+    assert complete_question({}, "PyTorch version: 2.4.1+cu121", facts) == ({}, {})
