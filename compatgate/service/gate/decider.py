@@ -54,8 +54,8 @@ def decode_question(question: bytes) -> Any:
 
 
 MAX_STORED_BYTES = 16 * 1024
-"""Bytes that a question may take in the database, compressed; with the records of every package of
-a large image it takes 5 KiB. Its verdict adds sentences of ours, which take at most as much."""
+"""Bytes that a question may take in the database, compressed; with the records of every package
+of a large image it takes 5 KiB. Its verdict adds sentences of ours, at most half as much."""
 
 
 def check_storable(question: bytes) -> None:

@@ -74,12 +74,12 @@ def test_the_largest_field_is_named(gate: Gate) -> None:
     ],
     ids=range(6),
 )
-def test_the_sentences_about_an_accepted_question_take_no_more_than_it(
+def test_the_sentences_about_an_accepted_question_take_less_than_it(
     gate: Gate, stack: dict[str, Any]
 ) -> None:
     stack = {key: f"1.{ord(value)}" if isinstance(value, str) and len(value) == 1 else value
              for key, value in stack.items()}  # fmt: skip
-    assert evaluate(gate, {"stack": {"cuda": "12.4", **stack}}) <= 2 * MAX_STORED_BYTES
+    assert evaluate(gate, {"stack": {"cuda": "12.4", **stack}}) <= 1.5 * MAX_STORED_BYTES
 
 
 def test_the_records_of_a_large_image_are_accepted(gate: Gate) -> None:
