@@ -106,7 +106,7 @@ def pages(stocked: Gate) -> Client:
 
     numbers = count(1)
 
-    def make(*scopes: str, anonymous: tuple[str, ...] = ("read", "gate")) -> FlaskClient:
+    def make(*scopes: str, anonymous: tuple[str, ...] = ("read", "gate", "plan")) -> FlaskClient:
         app = create_app(stocked, Settings(frozenset(anonymous)))
         client = app.test_client()
         if scopes:

@@ -73,7 +73,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     folder: Path = tmp_path_factory.mktemp("hostile")
     gate, names = fill_hostile(f"sqlite:///{folder}/gate.db", folder)
     overlays = (str(folder / "hostile.yaml"),)
-    settings = Settings(frozenset({"read", "gate"}), overlays=overlays)
+    settings = Settings(frozenset({"read", "gate", "plan"}), overlays=overlays)
     client = create_app(gate, settings).test_client()
     secret = gate.tokens.create("boss", ["admin"], by=LINE).secret
     post(client, "sign-in", token=secret)

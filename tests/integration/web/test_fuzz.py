@@ -60,7 +60,7 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")
     )
     _finish_a_run(gate)
-    app = create_app(gate, Settings(anonymous=frozenset({"read", "gate"}), overlays=()))
+    app = create_app(gate, Settings(anonymous=frozenset({"read", "gate", "plan"}), overlays=()))
     found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
     secret = gate.tokens.create("fuzz", ["admin"], by="tester").secret
 
