@@ -52,6 +52,7 @@ def ask(
     pool: Pool | None = None,
     stack: Stack | None = None,
     image: str | None = None,
+    command: Sequence[str] | None = None,
     set: Stack | None = None,  # noqa: A002 - the body's name
 ) -> Request[VerdictBody]:
     """Decide whether a stack may run on a target or pool; the decision is logged.
@@ -63,10 +64,11 @@ def ask(
         pool: pool description instead of a target: ``driver``, ``gpu``, ``os``, ``cpu``.
         stack: component to version.
         image: reference of an image.
+        command: what runs in place of the image's own command.
         set: changes: component or property of the pool to value.
     """
     body = question or members(
-        target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+        target=target, pools=pools, pool=pool, stack=stack, image=image, command=command, set=set
     )
     return post("/gate", VerdictBody, body=body, reads=GateRequest, repeatable=True)
 
@@ -81,6 +83,7 @@ def preview(
     pool: Pool | None = None,
     stack: Stack | None = None,
     image: str | None = None,
+    command: Sequence[str] | None = None,
     set: Stack | None = None,  # noqa: A002 - the body's name
 ) -> Request[VerdictBody]:
     """Preview a decision, also by an older matrix, without logging it.
@@ -93,10 +96,11 @@ def preview(
         pool: see `ask`.
         stack: see `ask`.
         image: see `ask`.
+        command: see `ask`.
         set: see `ask`.
     """
     body = question or members(
-        target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+        target=target, pools=pools, pool=pool, stack=stack, image=image, command=command, set=set
     )
     return post("/gate/preview", VerdictBody, body=body, reads=GateRequest, repeatable=True, at=at)
 
@@ -130,6 +134,7 @@ def triage(
     pool: Pool | None = None,
     stack: Stack | None = None,
     image: str | None = None,
+    command: Sequence[str] | None = None,
     set: Stack | None = None,  # noqa: A002 - the body's name
 ) -> Request[TriageBody]:
     """Name the causes of an error text; with a stack, also say whether they hold there.
@@ -141,10 +146,18 @@ def triage(
         pool: see `ask`.
         stack: see `ask`.
         image: see `ask`.
+        command: see `ask`.
         set: see `ask`.
     """
     body = members(
-        text=text, target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+        text=text,
+        target=target,
+        pools=pools,
+        pool=pool,
+        stack=stack,
+        image=image,
+        command=command,
+        set=set,
     )
     return post("/triage", TriageBody, body=body, reads=TriageRequest, repeatable=True)
 

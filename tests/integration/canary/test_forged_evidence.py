@@ -16,6 +16,7 @@ import pytest
 from engines import Engine, import_scripts
 
 from compatgate.canary.engine.conclude import StepVerdict, conclude_step
+from compatgate.canary.engine.interface import Settings
 from compatgate.canary.engine.steps import execute
 from compatgate.canary.executors.docker import DockerExecutor
 from compatgate.canary.executors.jobs import Executor, Job
@@ -87,7 +88,7 @@ def attempt() -> Iterator[Callable[..., Tried]]:
         try:
             ended = execute(
                 executor, prepared, sink, lambda: False,
-                poll=0.1, started=lookout.started,
+                settings=Settings(poll=0.1), started=lookout.started,
             )  # fmt: skip
         finally:
             lookout.close()

@@ -16,7 +16,7 @@ from canary_programs import (
     run,
 )
 
-from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
@@ -90,7 +90,7 @@ def test_a_transport_that_is_not_known_leaves_the_step_open(
     report = run("nccl-allreduce", *FEW, libraries=libraries(SILENT=1))
     workload = read_workload(canary_dir() / "nccl-allreduce")
     verdict = conclude_step(workload, ExecutionEnd("exited", 0), report)
-    assert verdict == StepVerdict("inconclusive", "did not report check transport")
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "did not report check transport")
 
 
 def test_sums_that_are_wrong_on_one_rank_fail(libraries: Callable[..., Path]) -> None:

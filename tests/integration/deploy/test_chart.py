@@ -221,7 +221,7 @@ def plain(body: Any) -> Any:
     return [plain(item) for item in body] if isinstance(body, list) else body
 
 
-WATCH = WatchOptions("gate", image=f"{IMAGE}:0.1.0", taint=True, own=True,
+WATCH = WatchOptions("gate", image=f"{IMAGE}:{RELEASE}", taint=True, own=True,
                      excluded=("gpu-operator",))  # fmt: skip
 
 

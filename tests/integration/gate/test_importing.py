@@ -104,7 +104,9 @@ def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Fi
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.matrix.imports import read_files
+    from compatgate.service.matrix.imports import ChangeReader
+
+    read_files = ChangeReader.read_files
 
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
@@ -118,7 +120,7 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
         stocked.matrix.delete("Target", "lonely", by)
         return documents
 
-    monkeypatch.setattr("compatgate.service.matrix.imports.read_files", read_then_delete)
+    monkeypatch.setattr(ChangeReader, "read_files", read_then_delete)
     with pytest.raises(
         Conflict, match="Entry new names the target 'lonely', which was deleted meanwhile"
     ):

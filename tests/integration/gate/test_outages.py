@@ -103,7 +103,7 @@ def away(kept: Gate, file: SnapshotFile) -> Iterator[Path]:
 
 
 def post(gate: Gate, path: str, body: Any, **headers: str) -> Any:
-    app = create_app(gate, Settings(anonymous=frozenset({"gate", "read"})))
+    app = create_app(gate, Settings(anonymous=frozenset({"gate", "plan", "read"})))
     return app.test_client().post(path, json=body, headers=headers)
 
 
@@ -153,7 +153,7 @@ def test_ready_while_a_snapshot_and_a_place_for_decisions_exist(
 @on_sqlite
 @pytest.mark.usefixtures("away", "logged")
 def test_pages_that_need_the_snapshot_alone_go_on_and_say_so(kept: Gate) -> None:
-    settings = Settings(anonymous=frozenset({"gate", "read"}))
+    settings = Settings(anonymous=frozenset({"gate", "plan", "read"}))
     client = create_app(kept, settings).test_client()
     page = client.get("/ui/ask")
     assert page.status_code == 200

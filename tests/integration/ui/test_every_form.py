@@ -24,7 +24,11 @@ NAMES = {
 }
 FORMS = pages("POST")
 SCOPES = ("read", "gate", "propose", "approve", "operate", "bless", "upgrade")
-INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
+INCLUDED = {
+    "gate": {"admission"}, "propose": {"plan"}, "upgrade": {"plan"},
+    "operate": {"propose", "plan"}, "approve": {"propose", "plan"},
+    "bless": {"propose", "approve", "plan"},
+}  # fmt: skip
 NEEDS = {
     "/ask/paste": "gate",
     "/find/paste": "gate",

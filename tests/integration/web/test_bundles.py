@@ -213,7 +213,7 @@ def test_an_older_bundle_is_refused_until_the_operator_allows_it(
     assert far.pull(gate)[1]["revision"] == number + 1
     status, _, err = far.pull(stand)
     assert status == 2
-    assert f"is older (revision {number}, evidence 0) than the stored bundle (revision" in err
+    assert f"is older (revision {number}, evidence 0, issue" in err
     allowed = far.pull(stand, "--allow-older")[1]
     assert allowed == {"revision": number, "evidence": 0, "changed": True}
 
