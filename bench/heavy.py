@@ -160,9 +160,15 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=15)
     args = parser.parse_args()
-    print(HEAD.format(clients=args.clients, entries=args.entries, pools=args.pools), flush=True)
+    run(args.entries, args.pools, args.clients, args.seconds)
+    return 0
+
+
+def run(entries: int, pools: int, clients: int, seconds: float) -> None:
+    """Serve a gate, ask each kind of question, and print the table."""
+    print(HEAD.format(clients=clients, entries=entries, pools=pools), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        write_matrix(Path(folder, "matrix.yaml"), args.entries, args.pools)
+        write_matrix(Path(folder, "matrix.yaml"), entries, pools)
         command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--workers", "1"]
         command += ["--database", f"{folder}/gate.db", "--state", folder]
         command += ["--matrix", f"{folder}/matrix.yaml", "--unmatched", "warn"]
@@ -173,10 +179,9 @@ def main() -> int:
             port = int(process.stdout.readline().rpartition(":")[2])
             try:
                 for kind in KINDS:
-                    print(measure(port, process.pid, kind, args.clients, args.seconds), flush=True)
+                    print(measure(port, process.pid, kind, clients, seconds), flush=True)
             finally:
                 process.terminate()
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the costliest requests cost a worker, in milliseconds of processor time.
 
-``python bench/hostile.py [--only TEXT] [--worst 20] [--over MS]``
+``python bench/hostile.py [--only TEXT] [--worst 20]``, or ``--clients 64`` for `heavy`'s table
 
 Every request of ``tests/support/hostile_bodies.py`` is sent once to the application, in this
 process: with a token of every scope, and the example matrix. The goal is that none costs more than
@@ -21,6 +21,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parents[1]
 sys.path[:0] = [str(HERE / "tests" / "support")]
 
+import heavy  # noqa: E402
 from flask.testing import FlaskClient  # noqa: E402
 from hostile_bodies import FORM, Attack, attacks  # noqa: E402
 from ui_marks import form_token  # noqa: E402
@@ -68,7 +69,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="requests whose name has this text")
     parser.add_argument("--worst", type=int, default=20, help="how many to print")
+    parser.add_argument("--clients", type=int, help="ask a served gate what is expensive")
     args = parser.parse_args()
+    if args.clients:
+        heavy.run(200, 10, args.clients, 15)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate.open(f"{folder}/gate.db")
         by = Authorship("bench", "hostile requests")
