@@ -4,7 +4,7 @@
 #   roll-driver.sh hold             hold back every GPU node; before the driver's version is changed
 #   roll-driver.sh release DRIVER   ask the gate about each node, and release those that may take it
 #
-# Needs kubectl (get and patch nodes) and compatgate, with COMPATGATE_SERVER and COMPATGATE_TOKEN.
+# Needs kubectl (get and patch nodes) and compatgate, with COMPATGATE_SERVER and COMPATGATE_TOKEN (scope plan).
 # Exit status of release: 0 every node may take it, 1 some may not, 3 of some it cannot be said.
 # Where kubectl fails or finds no GPU node, nothing is done, with another status than 0.
 set -eu
