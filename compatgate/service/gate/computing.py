@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
-from compatgate.errors import CompatgateError, Unavailable
+from compatgate.errors import CompatgateError, Unavailable, quote_error
 from compatgate.kit.http.replies import TooBusy
 from compatgate.kit.http.wsgi import CLIENT_GONE
 from compatgate.service.gate.snapshot import Snapshot
@@ -132,8 +132,14 @@ class ComputingProcess:
 
     def _run(self, call: Any, until: float) -> Any:
         ours, theirs = multiprocessing.Pipe()
-        process = self._open().Process(target=_compute, args=(theirs, self._budget), daemon=True)
-        process.start()
+        process = self._open().Process(
+            target=_compute, args=(theirs, self._budget, self._overlays), daemon=True
+        )
+        try:
+            process.start()
+        except (OSError, EOFError) as error:
+            what = f"no process can be started for the question: {quote_error(error)}"
+            raise Unavailable(what, hint="try again; look for memory and processes") from None
         theirs.close()
         try:
             with ours:
@@ -189,7 +195,7 @@ class _SharedValues:
         self._known: OrderedDict[int, tuple[object, bytes]] = OrderedDict()
 
     def dump(self, value: object) -> bytes:
-        """Return a value in a form for `_load`."""
+        """Return a value in a form for `_Unpickler`."""
         file = BytesIO()
         _Pickler(file, self._pickle).dump(value)
         return file.getvalue()
@@ -222,19 +228,25 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Finds the facts of a call: those of the fork server, or read for this call alone."""
+
+    def __init__(self, data: bytes, overlays: Sequence[str] | None) -> None:
+        super().__init__(BytesIO(data))
+        self._overlays = overlays
+
     def persistent_load(self, place: Any) -> Any:
         kind, value, *rest = place
         if kind == "shared":
-            return _load(value)
+            return _Unpickler(value, self._overlays).load()
         facts = _FACTS
-        if facts is None or facts.digest != value:
+        if facts is None or facts.digest != value:  # the server was started for other facts
+            from compatgate.catalog import load_facts
+
+            facts = load_facts(self._overlays)
+        if facts.digest != value:
             hint = "restart the gate"
             raise Unavailable("the fact files have changed since the gate started", hint=hint)
         return facts.with_measured(rest[0]) if rest[0] else facts
-
-
-def _load(data: bytes) -> Any:
-    return _Unpickler(BytesIO(data)).load()
 
 
 def _restore(kind: type[CompatgateError], args: tuple[Any, ...], members: dict[str, Any]) -> Any:
@@ -246,13 +258,13 @@ def _restore(kind: type[CompatgateError], args: tuple[Any, ...], members: dict[s
 # --- the child -------------------------------------------------------------------------------
 
 
-def _compute(connection: Connection, budget: Budget) -> None:
+def _compute(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
     """Answer one call, within the budget."""
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_CPU, (budget.seconds, budget.seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
     try:
-        function, args, kwargs = _load(connection.recv_bytes())
+        function, args, kwargs = _Unpickler(connection.recv_bytes(), overlays).load()
         answer = ("result", function(*args, **kwargs))
     except CompatgateError as error:
         answer = ("problem", (type(error), error.args, error.__dict__))
@@ -273,11 +285,14 @@ def _read_facts() -> Facts | None:
         return None
     from compatgate.catalog import load_facts
 
-    facts = load_facts(json.loads(stated))
-    for name in _TABLES:
-        getattr(facts, name)
-    for name in facts.framework_names:
-        facts.framework(name)
+    try:
+        facts = load_facts(json.loads(stated))
+        for name in _TABLES:
+            getattr(facts, name)
+        for name in facts.framework_names:
+            facts.framework(name)
+    except CompatgateError:  # each call reads the facts for itself, and says why it cannot
+        return None
     return facts
 
 

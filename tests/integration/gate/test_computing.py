@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -113,3 +115,31 @@ def _wait_for(path: Any) -> None:
     while not path.exists() or not path.read_text():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+OTHERS = """
+import sys
+from compatgate.catalog import load_facts
+from compatgate.errors import CompatgateError
+from compatgate.service.gate.computing import ComputingProcess
+
+def digest(facts):
+    return facts.digest
+
+if __name__ == "__main__":
+    facts = load_facts([])
+    try:
+        ComputingProcess(["/no/such/overlay.yaml"])(digest, facts)
+    except CompatgateError as error:
+        print(type(error).__name__)
+    print(ComputingProcess([])(digest, facts) == facts.digest)
+"""
+
+
+def test_a_fork_server_of_other_facts_reads_those_of_the_call(tmp_path: Any) -> None:
+    script = tmp_path / "others.py"
+    script.write_text(OTHERS)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split() == ["BadInput", "True"], done.stderr

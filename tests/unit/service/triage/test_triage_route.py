@@ -31,7 +31,7 @@ def test_a_question_beside_it_is_answered_and_not_logged(client: FlaskClient, ga
 
 def test_a_text_that_is_not_recognised_is_an_answer(client: FlaskClient) -> None:
     answer = client.post(TRIAGE, json={"text": "all is well"})
-    assert (answer.status_code, answer.get_json()) == (200, {"causes": []})
+    assert (answer.status_code, answer.get_json()) == (200, {"causes": [], "stated": {}})
 
 
 @pytest.mark.parametrize(
