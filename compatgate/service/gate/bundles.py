@@ -94,14 +94,17 @@ class TrustedBundle(Struct, frozen=True):
     @property
     def version(self) -> BundleVersion:
         """Return what grows with each newer bundle."""
-        payload = self.bundle.payload
-        number = payload.evidence_number + payload.discards
-        return BundleVersion(payload.revision, number, payload.issue)
+        return _version_of(self.bundle.payload)
 
     @property
     def etag(self) -> str:
         """Return the entity tag under which the gate serves this bundle."""
         return bundle_etag(self.version, self.bundle.payload.facts, self.key_id)
+
+
+def _version_of(payload: Payload) -> BundleVersion:
+    number = payload.evidence_number + payload.discards
+    return BundleVersion(payload.revision, number, payload.issue)
 
 
 def bundle_etag(version: BundleVersion, facts: str, key_id: str) -> str:
@@ -290,9 +293,7 @@ class BundleSource:
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
             content = _encode(replace(sealed, signatures=signatures))
-            number = payload.evidence_number + payload.discards
-            version = BundleVersion(payload.revision, number, payload.issue)
-            etag = bundle_etag(version, payload.facts, key_id)
+            etag = bundle_etag(_version_of(payload), payload.facts, key_id)
             self._served = ServedBundle(etag, content, gzip.compress(content, 6, mtime=0))
             return self._served
 

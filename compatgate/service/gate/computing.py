@@ -41,7 +41,16 @@ _LOOK_SECONDS = 0.1
 _MAX_WAITING = 8
 _MAX_SHARED = 4
 """Snapshots and matrices that stay in their pickled form."""
-_TABLES = ("cuda_driver", "driver_branches", "forward_compat", "gpus", "arch", "cudnn", "nccl")
+_TABLES = (
+    "cuda_driver",
+    "driver_branches",
+    "forward_compat",
+    "gpus",
+    "arch",
+    "cudnn",
+    "nccl",
+    "known_issues",
+)
 _MODULES = (
     "compatgate.cli.main",
     "compatgate.core.backtest",
@@ -278,6 +287,14 @@ def _compute(connection: Connection, budget: Budget, overlays: Sequence[str] | N
     connection.send_bytes(data)
 
 
+def preload(facts: Facts) -> None:
+    """Read every table now, so that processes forked from here on share them."""
+    for name in _TABLES:
+        getattr(facts, name)
+    for name in facts.framework_names:
+        facts.framework(name)
+
+
 def _read_facts() -> Facts | None:
     """Read the facts where this module is imported by the fork server."""
     stated = os.environ.get(_OVERLAYS)
@@ -287,10 +304,7 @@ def _read_facts() -> Facts | None:
 
     try:
         facts = load_facts(json.loads(stated))
-        for name in _TABLES:
-            getattr(facts, name)
-        for name in facts.framework_names:
-            facts.framework(name)
+        preload(facts)
     except CompatgateError:  # each call reads the facts for itself, and says why it cannot
         return None
     return facts

@@ -41,7 +41,7 @@ from compatgate.kit.http.connection import (
 )
 from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.batch_store import CommitMode
-from compatgate.service.gate.computing import ComputingProcess
+from compatgate.service.gate.computing import ComputingProcess, preload
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.outages import MAX_STALE, OutageOptions
@@ -59,16 +59,6 @@ if TYPE_CHECKING:
 
 BACKLOG = 2048
 AUTHOR = "serve"
-_TABLES = (
-    "cuda_driver",
-    "driver_branches",
-    "forward_compat",
-    "gpus",
-    "arch",
-    "cudnn",
-    "nccl",
-    "known_issues",
-)
 
 
 class Prepared(Struct, frozen=True):
@@ -221,7 +211,8 @@ def prepare(options: StartOptions) -> Prepared:
 
     sources = read_paths(options.matrix)
     facts = load_facts(options.overlays)
-    _preload(facts)
+    preload(facts)
+    load_newest()
     url = resolve_url(options.database)
     folder = open_state_folder(url, options.state)
     file = SnapshotFile(folder, display_url(url))
@@ -310,15 +301,6 @@ def _is_empty(gate: Gate) -> bool:
     matrix = gate.matrix
     lists = (matrix.list_targets, matrix.list_entries, matrix.list_waivers)
     return not any(found(limit=1).items for found in lists)
-
-
-def _preload(facts: Facts) -> None:
-    """Read every table now, so that processes forked from here on share them."""
-    for name in _TABLES:
-        getattr(facts, name)
-    for name in facts.framework_names:
-        facts.framework(name)
-    load_newest()
 
 
 STOP_SECONDS = 30
