@@ -126,16 +126,6 @@ class Operations:
     snooze_incident = notices.snooze_incident
     resolve_incident = notices.resolve_incident
     reopen_incident = notices.reopen_incident
-    list_channels = notices.list_channels
-    show_channel = notices.show_channel
-    set_channel = notices.set_channel
-    delete_channel = notices.delete_channel
-    test_channel = notices.test_channel
-    list_subscriptions = notices.list_subscriptions
-    show_subscription = notices.show_subscription
-    set_subscription = notices.set_subscription
-    delete_subscription = notices.delete_subscription
-    list_deliveries = notices.list_deliveries
 
     list_decisions = gate.list_decisions
     show_decision = gate.show_decision

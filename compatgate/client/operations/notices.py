@@ -1,36 +1,15 @@
-"""List incidents and act on them; keep channels and subscriptions of notices."""
+"""List incidents and act on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from compatgate.client.request import (
-    Listing,
-    Moment,
-    Operation,
-    Request,
-    delete,
-    get,
-    members,
-    pages,
-    post,
-    put,
-)
+from compatgate.client.request import Listing, Moment, Operation, Request, get, members, pages, post
 from compatgate.core.incidents import IncidentKind, IncidentState
 from compatgate.kit.http.schemas import Page
 from compatgate.service.notices.schemas import (
-    ChannelBody,
-    ChannelMade,
-    ChannelRequest,
-    DeliveryState,
     IncidentBody,
-    NoticeDeliveryBody,
     ReopenRequest,
     ResolveRequest,
     SnoozeRequest,
-    SubscriptionBody,
-    SubscriptionRequest,
 )
 
 
@@ -67,7 +46,7 @@ def snooze_incident(
     until: Moment | None = None,
     comment: str | None = None,
 ) -> Request[IncidentBody]:
-    """Hide an open incident for a while; notices of it wait until then.
+    """Hide an open incident for a while; metrics and webhook leave it out until then.
 
     Args:
         id: of the incident.
@@ -97,86 +76,3 @@ def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentB
     """Show a snoozed or resolved incident again."""
     path, body = "/incidents/{id}/reopen", members(comment=comment)
     return post(path, IncidentBody, body=body, reads=ReopenRequest, id=id)
-
-
-@Listing
-def list_channels() -> Request[Page[ChannelBody]]:
-    """List channels by name, without URLs and keys."""
-    return pages("/notices/channels", ChannelBody)
-
-
-@Operation
-def show_channel(name: str) -> Request[ChannelBody]:
-    """Show a channel, without its URL and key."""
-    return get("/notices/channels/{name}", ChannelBody, name=name)
-
-
-@Operation
-def set_channel(name: str, channel: ChannelRequest | Mapping[str, Any]) -> Request[ChannelMade]:
-    """Create or replace a channel; the answer shows a key that the gate created, once.
-
-    Args:
-        name: of the channel.
-        channel: its kind, and where it leads.
-    """
-    path = "/notices/channels/{name}"
-    return put(path, ChannelMade, body=channel, reads=ChannelRequest, if_match=None, name=name)
-
-
-@Operation
-def delete_channel(name: str) -> Request[ChannelBody]:
-    """Delete a channel that no subscription uses, and its deliveries."""
-    return delete("/notices/channels/{name}", ChannelBody, name=name)
-
-
-@Operation
-def test_channel(name: str) -> Request[NoticeDeliveryBody]:
-    """Send a test message to a channel now, once."""
-    return post("/notices/channels/{name}/test", NoticeDeliveryBody, name=name)
-
-
-@Listing
-def list_subscriptions() -> Request[Page[SubscriptionBody]]:
-    """List subscriptions by name."""
-    return pages("/notices/subscriptions", SubscriptionBody)
-
-
-@Operation
-def show_subscription(name: str) -> Request[SubscriptionBody]:
-    """Show a subscription."""
-    return get("/notices/subscriptions/{name}", SubscriptionBody, name=name)
-
-
-@Operation
-def set_subscription(
-    name: str, subscription: SubscriptionRequest | Mapping[str, Any]
-) -> Request[SubscriptionBody]:
-    """Create or replace a subscription; it receives only later incidents.
-
-    Args:
-        name: of the subscription.
-        subscription: its channel, and which incidents go there.
-    """
-    path, body = "/notices/subscriptions/{name}", subscription
-    return put(
-        path, SubscriptionBody, body=body, reads=SubscriptionRequest, if_match=None, name=name
-    )
-
-
-@Operation
-def delete_subscription(name: str) -> Request[SubscriptionBody]:
-    """Delete a subscription and what waits for it."""
-    return delete("/notices/subscriptions/{name}", SubscriptionBody, name=name)
-
-
-@Listing
-def list_deliveries(
-    *, channel: str | None = None, state: DeliveryState | None = None
-) -> Request[Page[NoticeDeliveryBody]]:
-    """List messages to channels, newest first, with what became of each.
-
-    Args:
-        channel: only messages to it.
-        state: only these.
-    """
-    return pages("/notices/deliveries", NoticeDeliveryBody, channel=channel, state=state)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
 from compatgate.service.home.examples import example_state
-from compatgate.service.notices.models import IncidentRow
+from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -34,7 +34,7 @@ class KindSection(Struct, frozen=True):
 
     kind: IncidentKind
     title: str
-    shown: tuple[IncidentRow, ...]
+    shown: tuple[IncidentBody, ...]
     number: int
     more: int
 

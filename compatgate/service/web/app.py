@@ -312,7 +312,6 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
-    gate.notices.options = settings.notices
     replies.install_problems(app, service.explain)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -345,7 +344,7 @@ def create_front(
     """
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
-    gate.watch_incidents()
+    gate.watch_incidents(settings.incident_webhook)
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 

@@ -243,7 +243,6 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("decisions", "Decisions", "d"),
             NavigationItem("audit", "Audit", "l"),
-            NavigationItem("notices", "Notices", "q"),
         ),
     ),
     NavigationGroup(
