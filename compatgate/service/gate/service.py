@@ -40,7 +40,6 @@ from compatgate.service.nodes.service import Nodes
 from compatgate.service.notices.service import IncidentService
 from compatgate.service.notices.webhook import IncidentWebhook, WebhookSender
 from compatgate.service.notices.worker import IncidentWorker
-from compatgate.service.preferences.service import PreferenceStore
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
@@ -69,7 +68,6 @@ class Gate(AnsweringGate):
         )
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
-        self.preferences = PreferenceStore(database)
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.baselines = BaselineService(database)
