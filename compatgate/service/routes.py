@@ -21,7 +21,6 @@ from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
-from compatgate.service.home import examples
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
@@ -183,7 +182,6 @@ _PAGES = (
     history_page,
     identity_pages,
     preferences_pages,
-    examples,
     finder_pages,
     nodes_pages,
     upgrades_pages,

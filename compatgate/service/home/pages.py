@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
-from compatgate.service.home.examples import example_state
 from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -47,7 +46,6 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
-        "example": example_state(ask.gate),
         "sections": arrange_incidents(found),
         "attention": found,
         "levels": {
