@@ -139,8 +139,7 @@ def add_place_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--probe",
         metavar="FILE",
-        help="GPUs, driver and stack from the output of compatgate probe, or GPUs and driver from"
-        ' an AICR snapshot ("-": standard input)',
+        help='GPUs, driver and stack from the output of compatgate probe ("-": standard input)',
     )
 
 

@@ -98,7 +98,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     if args.nvidia_smi and args.node_labels:
         raise BadInput("--nvidia-smi and --node-labels cannot be used together")
     if args.probe:
-        pools, stack, said = _read_probe(args.probe, facts)
+        pools, stack, said = _read_probe(args.probe)
         notes += said
     if args.nvidia_smi or args.node_labels:
         printed = read_printed(args, facts)
@@ -114,19 +114,12 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 
 
 def _read_probe(
-    path: str, facts: Facts
+    path: str,
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Return pools, stack and notes of a probe, or of an AICR snapshot."""
-    text, origin = read_text(path, "--probe"), _host_origin(path)
-    if "measurements" in text:
-        from compatgate.discovery.integrations.drafts import read_snapshot_pools
-
-        snapshot = read_snapshot_pools(text, facts, origin=origin)
-        if snapshot is not None:
-            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
+    """Return pools, stack and notes of a probe."""
     from compatgate.discovery.probe import read_probe
 
-    document = read_probe(text, origin=origin)
+    document = read_probe(read_text(path, "--probe"), origin=_host_origin(path))
     return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
 
 

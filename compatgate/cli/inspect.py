@@ -29,10 +29,9 @@ examples:
   compatgate inspect --lock uv.lock --read-wheels
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
-  compatgate inspect registry.example/team/app:1.2 --format nfd
 
 exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
-answer, or (nfd) no rule can be written
+answer
 """
 
 
@@ -82,10 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_wheel_options(parser)
     parser.add_argument(
         "--format",
-        choices=("text", "json", "cyclonedx", "nfd"),
+        choices=("text", "json", "cyclonedx"),
         default="text",
-        help="output format (default: text); cyclonedx: a bill of materials for check --sbom; nfd:"
-        " node requirements as an image-compatibility spec of NFD",
+        help="output format (default: text); cyclonedx: a bill of materials for check --sbom",
     )
 
 
@@ -94,14 +92,11 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: the input is damaged or unsupported.
-        Inconclusive: no rule of an image-compatibility spec can be written.
         NotFound: no file or image has this name.
     """
     what, found = _inspect(args)
     inspection = found.inspection
-    if args.format == "nfd":
-        print(_spec(inspection), end="")
-    elif args.format == "json":
+    if args.format == "json":
         import json
 
         print(json.dumps(inspection.to_json() | _measurements(found.records)))
@@ -179,15 +174,6 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
 
 def _measurements(records: tuple[Record, ...]) -> dict[str, Any]:
     return {"records": [record.to_json() for record in records]} if records else {}
-
-
-def _spec(inspection: Inspection) -> str:
-    from compatgate.catalog import load_facts
-    from compatgate.cli.image_compat import spec_text
-    from compatgate.discovery.stated_stack import attach_remarks
-
-    stack = attach_remarks(inspection.stack, inspection.open, ())
-    return spec_text(stack, "linux/amd64", load_facts())
 
 
 def _inspect_path(path: str) -> InspectionResult:

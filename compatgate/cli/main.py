@@ -45,10 +45,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
-    "image-compat": (
-        "compatgate.cli.image_compat",
-        "attach node requirements to an image for NFD, or read them",
-    ),
     "facts": (
         "compatgate.cli.facts",
         "show, verify, refresh and compare vendor facts; measure wheels",

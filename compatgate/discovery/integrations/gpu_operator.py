@@ -1,4 +1,4 @@
-"""Read objects of other projects' tools, and the drivers that the GPU Operator's objects declare.
+"""Read objects of Kubernetes, and the drivers that the GPU Operator's objects declare.
 
 Objects are YAML or JSON, bounded, with scalars as text.
 
@@ -23,10 +23,10 @@ from compatgate.strict_json import DECODE_ERRORS
 
 Body = dict[str, Any]
 LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
-"""Bytes of the largest accepted YAML file; snapshots of large clusters reach some MB."""
+"""Bytes of the largest accepted YAML file."""
 _OBJECTS_HINT = (
-    "give an AICR snapshot or recipe, ClusterPolicy and NVIDIADriver objects, or nodes, as"
-    " kubectl get -o yaml or -o json prints them"
+    "give ClusterPolicy and NVIDIADriver objects, or nodes, as kubectl get -o yaml or -o json"
+    " prints them"
 )
 
 
