@@ -184,7 +184,7 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         help="stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,"
-        ' Pipfile.lock, pixi.lock, spack.lock, conda\'s; "-": standard input); unpinned versions'
+        ' Pipfile.lock, pixi.lock, conda\'s; "-": standard input); unpinned versions'
         " are unknown, never a pass; may be repeated, one question per lockfile",
     )
     group.add_argument(

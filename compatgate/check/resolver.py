@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.request import Cpu, Os
 
+LOCK_NAME = "pylock.toml"
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
 _MAJOR = re.compile(r"cu(\d\d)")
 """Label of a build whose distribution names its CUDA: ``cupy-cuda12x``."""
@@ -43,13 +44,11 @@ class Pins(Struct, frozen=True):
         versions: distribution to exact version, with the label of its build.
         indexes: label of a build to the index that has it.
         left: parts of the stack that no distribution states, in words.
-        bounds: further constraints that only limit a version.
     """
 
     versions: dict[str, str]
     indexes: dict[str, str]
     left: tuple[str, ...] = ()
-    bounds: tuple[str, ...] = ()
 
     @property
     def sources(self) -> dict[str, str]:
@@ -63,7 +62,7 @@ class Pins(Struct, frozen=True):
 
     def constraints(self) -> list[str]:
         """Return the pins as requirements."""
-        return [*(f"{name}=={version}" for name, version in self.versions.items()), *self.bounds]
+        return [f"{name}=={version}" for name, version in self.versions.items()]
 
     def edit(self) -> str:
         """Return the part of a ``pyproject.toml`` that makes ``uv lock`` choose the same versions.
@@ -163,7 +162,7 @@ def resolve(
     """
     with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
         here = Path(folder)
-        constraints, lock = here / "constraints.txt", here / "pylock.toml"
+        constraints, lock = here / "constraints.txt", here / LOCK_NAME
         constraints.write_text("".join(f"{one}\n" for one in pins.constraints()))
         sources = [str(source)]
         if pins.sources:
@@ -251,19 +250,7 @@ def name_distributions(stack: Mapping[str, Any], facts: Facts) -> dict[str, str]
 
 
 class UvProject:
-    """A project that uv locks.
-
-    Args:
-        args: options of ``compatgate lock``.
-        facts: the catalog.
-        platform: system and processor to resolve for.
-
-    Raises:
-        BadInput: an option or the project's file is malformed.
-    """
-
-    name = "uv"
-    lock_name = "pylock.toml"
+    """A project that uv locks for one system and processor."""
 
     def __init__(self, args: argparse.Namespace, facts: Facts, platform: tuple[Os, Cpu]) -> None:
         from compatgate.check.project import read_project

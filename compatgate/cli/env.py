@@ -61,12 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=(*_WRITERS, "json", "variants"),
+        choices=(*_WRITERS, "json"),
         default="export",
         help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
         " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
-        " docker: --build-arg options; variants: properties of variant wheels (PEP 825) that"
-        " suit every pool, as JSON",
+        " docker: --build-arg options",
     )
     add_server(parser)
     parser.add_argument(
@@ -95,9 +94,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
-    if args.format == "variants":
-        print(_indent(result.variants.to_json()))
-        return 0
     if args.format == "json":
         print(_json(result))
         return 0

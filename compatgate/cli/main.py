@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
     "lock": (
         "compatgate.check.lock",
-        "lock a project with uv or conda's solver for targets or pools",
+        "lock a project with uv for targets or pools",
     ),
     "inspect": (
         "compatgate.cli.inspect",
