@@ -261,10 +261,6 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of several. ``--fail-open``
         turns 3 into 0.
-
-    Raises:
-        BadInput: an option, a file or a value in a file is malformed.
-        NotFound: the target does not exist.
     """
     _complete(args)
     return settle(args, _answer_all)
@@ -274,11 +270,7 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
     """Return the exit status of a command with ``--fail-open``, and report errors to GitHub.
 
     Args:
-        args: with the options of `add_output_options`.
         answer: prints the answers; returns the exit status.
-
-    Raises:
-        CompatgateError: as ``answer``; not where ``--fail-open`` lets it pass.
     """
     try:
         status = answer(args)
@@ -374,11 +366,7 @@ def _complete(args: argparse.Namespace) -> None:
 
 
 def complete_decider(args: argparse.Namespace) -> None:
-    """Read the server from the environment, and refuse contradictions of the decider's options.
-
-    Raises:
-        BadInput: options contradict each other.
-    """
+    """Read the server from the environment, and refuse contradictions of the decider's options."""
     server = server_of(args)
     if args.server and args.facts:
         raise BadInput(
@@ -399,11 +387,7 @@ def complete_decider(args: argparse.Namespace) -> None:
 
 
 def _moment(args: argparse.Namespace) -> int | datetime | None:
-    """Return the revision or time of ``--at``; None: the present matrix.
-
-    Raises:
-        BadInput: ``--at`` is neither a revision nor a time, or the decider has no older matrix.
-    """
+    """Return the revision or time of ``--at``; None: the present matrix."""
     if args.at is None:
         return None
     if args.bundle or not args.target:

@@ -31,11 +31,7 @@ class Host(Struct, frozen=True):
     table: Any
 
     def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the observed pools, overridden or selected by stated pools.
-
-        Raises:
-            BadInput: several pools are stated.
-        """
+        """Return the observed pools, overridden or selected by stated pools."""
         if not stated:
             return list(self.pools)
         if len(stated) > 1:
@@ -51,11 +47,7 @@ class Host(Struct, frozen=True):
         return [_override_pool(pool, changes) for pool in pools or [{}]]
 
     def as_changes(self) -> dict[str, Any]:
-        """Return the observed pool as changes to a target's pools.
-
-        Raises:
-            BadInput: the host has several pools.
-        """
+        """Return the observed pool as changes to a target's pools."""
         if len(self.pools) > 1:
             names = ", ".join(str(pool.get("name")) for pool in self.pools)
             raise BadInput(
@@ -85,9 +77,6 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 
     With a target, a probe gives only the stack; the others give driver and GPU of one of the
     target's nodes.
-
-    Raises:
-        BadInput: a file cannot be read or is malformed; or it has no GPU and no pool is stated.
     """
     pools: tuple[dict[str, Any], ...] = ()
     stack: dict[str, Any] = {}
@@ -124,11 +113,7 @@ def _read_probe(
 
 
 def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
-    """Read ``--nvidia-smi`` or ``--node-labels``.
-
-    Raises:
-        BadInput: the file cannot be read, or is malformed.
-    """
+    """Read ``--nvidia-smi`` or ``--node-labels``."""
     from compatgate.discovery.probe import probe_labels, probe_output
 
     if args.nvidia_smi:

@@ -31,10 +31,7 @@ class ProjectFile(Struct, frozen=True):
     """A project's file, and the part of it that concerns GPUs.
 
     Attributes:
-        path: the file.
-        wants: part to constraint, as the solver takes them.
         python: constraint on Python; empty where none is stated.
-        names: part to the distribution that the project names.
         notes: what was not read, in words.
     """
 
@@ -50,11 +47,7 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
 
     Args:
         path: ``pyproject.toml``, or a file of requirements.
-        facts: know frameworks and packages with GPU code.
         environment: decides markers (PEP 508); a marker that needs more counts as true.
-
-    Raises:
-        BadInput: the file cannot be read, is malformed, or names nothing with GPU code.
     """
     file = Path(path)
     text = _read_text(file)
@@ -85,11 +78,7 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
 
 
 def _read_text(file: Path) -> str:
-    """Read a project's file.
-
-    Raises:
-        BadInput: the file cannot be read, or is larger than 1 MiB.
-    """
+    """Read a project's file."""
     try:
         data = file.read_bytes()
     except OSError as error:

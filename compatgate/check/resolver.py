@@ -41,8 +41,6 @@ class Pins(Struct, frozen=True):
     """The part of a stack that a resolver is told.
 
     Attributes:
-        versions: distribution to exact version, with the label of its build.
-        indexes: label of a build to the index that has it.
         left: parts of the stack that no distribution states, in words.
     """
 
@@ -121,11 +119,7 @@ class Resolved(Struct, frozen=True):
 
 
 def find_uv() -> str:
-    """Return the path of uv.
-
-    Raises:
-        Unavailable: uv is not installed.
-    """
+    """Return the path of uv."""
     try:
         from uv import find_uv_bin
 
@@ -153,12 +147,6 @@ def resolve(
         source: ``requirements.in`` or ``pyproject.toml``.
         pins: versions that the lock must have where it has the distribution.
         python: version to resolve for, ``3.12``.
-        platform: system and processor to resolve for.
-        options: further options of uv, as the user gave them.
-        overrides: file of overrides, as the user gave it.
-
-    Raises:
-        Unavailable: uv is not installed, or did not end in ten minutes.
     """
     with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
         here = Path(folder)
@@ -201,8 +189,6 @@ def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping
     """Return what a resolver is told of a stack.
 
     Args:
-        stack: part to version in request form.
-        names: part to distribution, of the parts that a distribution states.
         indexes: label to index; the empty label is a template with ``{label}`` for all others.
     """
     versions: dict[str, str] = {}
@@ -299,11 +285,7 @@ class UvProject:
 
 
 def _read_indexes(texts: Sequence[str]) -> dict[str, str]:
-    """Return the index of each label; the empty label is the template of all others.
-
-    Raises:
-        BadInput: a value has no URL.
-    """
+    """Return the index of each label; the empty label is the template of all others."""
     found = {"": TORCH_INDEX}
     for text in texts:
         label, equals, url = text.partition("=")

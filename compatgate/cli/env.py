@@ -78,12 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the variables; return 0, or 2 when no variable has a value.
-
-    Raises:
-        BadInput: a pool is malformed.
-        NotFound: the target does not exist.
-    """
+    """Print the variables; return 0, or 2 when no variable has a value."""
     from compatgate.catalog import load_facts
 
     facts = load_facts(args.facts)
@@ -106,11 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_toolkit(text: str) -> Version:
-    """Read ``--toolkit``.
-
-    Raises:
-        BadInput: it is not a CUDA version.
-    """
+    """Read ``--toolkit``."""
     try:
         return parse_version("cuda", text)
     except BadInput as error:

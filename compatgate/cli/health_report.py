@@ -51,12 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report once, or at an interval; return 0.
-
-    Raises:
-        BadInput: an option is malformed, or the log has errors without a time.
-        Unavailable: the log cannot be read: nothing is reported.
-    """
+    """Report once, or at an interval; return 0."""
     from compatgate.kit.cli.options import read_interval, repeat
 
     if args.every is None:
@@ -113,10 +108,6 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
     """Return what ``POST /nodes/health`` takes of this machine.
 
     The period begins no earlier than the boot of this machine, or the last load of its driver.
-
-    Raises:
-        BadInput: the log cannot be read, or has errors whose time is not known.
-        Unavailable: this machine's log cannot be read.
     """
     from compatgate.canary.health.kernel_log import list_xids, read_boot_time
     from compatgate.kit.clock import iso

@@ -39,7 +39,6 @@ class Kind(NamedTuple):
     """A kind of inspection.
 
     Attributes:
-        name: name for messages.
         is_one: function that tells whether an argument is of this kind.
         inspect: function that reads it.
     """
@@ -55,7 +54,6 @@ class InspectionResult(NamedTuple):
     Attributes:
         wheels: files that parts are installed from, by name.
         origins: origins of GPU packages; None: the input does not list packages.
-        records: records of wheels measured for this inspection.
     """
 
     inspection: Inspection
@@ -88,12 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Inspect and print; return 0.
-
-    Raises:
-        BadInput: the input is damaged or unsupported.
-        NotFound: no file or image has this name.
-    """
+    """Inspect and print; return 0."""
     what, found = _inspect(args)
     inspection = found.inspection
     if args.format == "json":
@@ -112,12 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspect(args: argparse.Namespace) -> tuple[str, InspectionResult]:
-    """Return the name of the input and the result.
-
-    Raises:
-        BadInput: no input or more than one is named, or it lists no packages to measure.
-        NotFound: no file or image has this name.
-    """
+    """Return the name of the input and the result."""
     named = [what for what in (args.what, args.lock, args.sbom) if what]
     if len(named) != 1:
         hint = "a path, an image, --lock FILE or --sbom FILE"

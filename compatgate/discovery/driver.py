@@ -33,7 +33,6 @@ class KernelDriver(Struct, frozen=True):
 
     Attributes:
         open: whether these are the open kernel modules; None where the source does not tell.
-        origin: file that names the version.
     """
 
     version: str

@@ -52,10 +52,7 @@ class InstalledFile(Struct, frozen=True):
 
     Attributes:
         path: below the root, without leading slash.
-        origin: the file, as shown to people.
         library: content of the file; None where it could not be read, or holds nothing.
-        unread: the file or its tables could not be read.
-        torch: symbols that the file needs from torch, and symbols of torch that it defines.
     """
 
     path: str
@@ -66,13 +63,7 @@ class InstalledFile(Struct, frozen=True):
 
 
 class InstalledPackages(Struct, frozen=True):
-    """The installed GPU packages.
-
-    Attributes:
-        observations: one for each package that is no component.
-        measured: records of the files of packages and frameworks, by their name in a stack.
-        owned: origins of the files in a record, with the name of the package.
-    """
+    """The installed GPU packages."""
 
     observations: tuple[Observation, ...] = ()
     measured: dict[str, Record] = {}
@@ -111,7 +102,6 @@ class Inventory(Struct):
         """Assemble the packages from distributions and files.
 
         Args:
-            known: facts about packages and names.
             toolkits: PTX version to the first toolkit that supports it.
         """
         measured: dict[str, Record] = {}
@@ -337,13 +327,7 @@ class PackageFile(Protocol):
 
 
 class InstalledTorch(Struct, frozen=True):
-    """An installed torch.
-
-    Attributes:
-        root: folder of the installation.
-        version: public.
-        defines: hashes of its symbols.
-    """
+    """An installed torch."""
 
     root: str
     version: str
@@ -374,11 +358,7 @@ def add_missing_symbols(
     """Return a record with the symbols that its libraries need and the installed torch lacks.
 
     Args:
-        record: record of the package.
-        files: files of the package.
-        root: folder that the package is installed in.
         torches: installed torches; the one in the same folder counts, otherwise the only one.
-        others: hashes of the symbols that extensions define for each other.
     """
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)

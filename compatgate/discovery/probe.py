@@ -83,12 +83,7 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
     """Probe this machine.
 
     Args:
-        facts: to complete product names and to compare versions.
-        python: an interpreter that is asked for its frameworks too.
         root: root folder of the machine, where this process runs in a container.
-
-    Raises:
-        BadInput: the interpreter does not answer.
     """
     notes: list[str] = []
     report, kernel = probe_gpus(notes)
@@ -137,11 +132,7 @@ def probe_nvml(nvml: Any) -> Report | None:
 def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """Return the pools of a report of this machine; the loaded driver decides.
-
-    Raises:
-        BadInput: a product name is truncated and fits different products.
-    """
+    """Return the pools of a report of this machine; the loaded driver decides."""
     found = group_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
     notes += found.notes
     return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
@@ -239,9 +230,6 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
     Returns:
         The document; ``pools`` (bodies of pools) and ``stack`` exist and have their type.
-
-    Raises:
-        BadInput: the text is empty, not JSON, or not a probe document.
     """
     if not text.strip():
         raise BadInput(
@@ -263,11 +251,7 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
 
 def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:
-    """Return a probe of a host from the output of nvidia-smi.
-
-    Raises:
-        BadInput: as `parse_nvidia_smi`.
-    """
+    """Return a probe of a host from the output of nvidia-smi."""
     board = parse_board(text)
     try:
         report = parse_nvidia_smi(text, origin=origin)
@@ -295,11 +279,7 @@ def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
 
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
-    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node.
-
-    Raises:
-        BadInput: the text holds no nodes, or none with a GPU.
-    """
+    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node."""
     found = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
     systems = {pool.os for pool in found.pools}
     drivers = {pool.driver for pool in found.pools}

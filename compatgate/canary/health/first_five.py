@@ -46,8 +46,6 @@ class Check(Struct, frozen=True):
 
     Attributes:
         id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
-        found: what was seen, on one line.
-        more: command that shows more.
     """
 
     id: str
@@ -61,9 +59,7 @@ class Observation(Struct, frozen=True):
     """The input of the checks.
 
     Attributes:
-        answers: NVML or nvidia-smi at the begin and the end of the interval.
         log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
-        counters: what feeds the GPUs, at the begin and the end of the interval.
     """
 
     host: Host
@@ -104,12 +100,9 @@ def observe(
     """Look at a host at the begin and the end of an interval.
 
     Args:
-        facts: codes and signatures.
-        seconds: length of the interval.
         root: folder with the host's ``/proc``, ``/sys`` and ``/dev``.
         program: nvidia-smi, which is asked where NVML is not installed.
         log: errors of another log; None: the kernel log of the host is read.
-        sleep: waits for the interval.
     """
     this_machine = root.is_here
     first = ask_gpus(program, this_machine)

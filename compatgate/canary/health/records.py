@@ -29,7 +29,6 @@ class Record(NamedTuple):
     Attributes:
         text: from ``NVRM:`` (or ``nvidia``) on.
         at: times of the message, one per clock that the line shows.
-        quoted: a program, not the kernel, wrote the message.
     """
 
     text: str
@@ -101,11 +100,7 @@ class RecordReader:
         self._binary: str | None = None
 
     def read(self, stream: Stream) -> Iterator[Record]:
-        """Yield every record that may concern a GPU.
-
-        Raises:
-            BadInput: the log is compressed.
-        """
+        """Yield every record that may concern a GPU."""
         for line in read_lines(stream):
             yield from self.feed(line)
         yield from self._end()
@@ -337,11 +332,7 @@ _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
 def read_lines(stream: Stream) -> Iterator[bytes]:
-    """Yield the lines, without their ends.
-
-    Raises:
-        BadInput: the file is compressed; otherwise it would look like a log without errors.
-    """
+    """Yield the lines, without their ends."""
     rest = b""
     first = True
     while chunk := stream.read(CHUNK_BYTES):

@@ -149,9 +149,6 @@ def publish(answers: Sequence[Answer]) -> None:
     """Write the job summary and the outputs ``verdict``, ``allowed``, ``id`` and ``markdown``.
 
     Do nothing if the environment names no files for them.
-
-    Raises:
-        BadInput: a file cannot be written.
     """
     markdown = render_all("markdown", answers)
     _append("GITHUB_STEP_SUMMARY", f"{markdown}\n\n", largest=_LARGEST_SUMMARY)

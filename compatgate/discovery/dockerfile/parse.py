@@ -50,8 +50,6 @@ class Instruction(Struct, frozen=True):
     Attributes:
         word: upper case, ``RUN``.
         flags: options before the arguments, ``from`` of ``COPY --from=build``.
-        text: arguments on one line, variables as written.
-        body: lines of its here-documents.
         line: number of its first line.
     """
 
@@ -66,7 +64,6 @@ class Stage(Struct):
     """A stage of a build.
 
     Attributes:
-        base: image or earlier stage that it begins from, with variables filled in.
         name: lower case; empty without one.
         line: number of the line of its ``FROM``.
         instructions: instructions after ``FROM``, without ``ARG``.
@@ -81,11 +78,7 @@ class Stage(Struct):
 
 
 class Build(Struct, frozen=True):
-    """The stages that lead to the one that is built.
-
-    Attributes:
-        chain: stages from the one on an image to the one that is built.
-    """
+    """The stages that lead to the one that is built."""
 
     chain: tuple[Stage, ...]
 
@@ -176,8 +169,6 @@ def resolve_build(
     """Return the stages that lead to the one that is built.
 
     Args:
-        instructions: instructions of the file.
-        name: name of the file in messages.
         arguments: build arguments; those of the platform (``TARGETARCH``) among them.
         target: name or number of the stage to build; empty for the last one.
     """

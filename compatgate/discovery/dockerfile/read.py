@@ -68,10 +68,8 @@ class DockerfileReading(Struct, frozen=True):
 
     Attributes:
         base: reference of the image that the last stage begins from; empty for ``scratch``.
-        base_line: number of the line that names it.
         hints: what later lines state, in their order.
         require: expressions of ``NVIDIA_REQUIRE_*`` that it sets.
-        open: sentences about what is not known.
     """
 
     base: str

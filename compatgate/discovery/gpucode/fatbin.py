@@ -123,9 +123,6 @@ class Units(Struct, frozen=True):
     """Translation units with code that a driver can run.
 
     Attributes:
-        sass: number of units with machine code, by architecture.
-        ptx: number of units with PTX.
-        count: number of all units.
         profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
     """
 
@@ -180,11 +177,7 @@ def toolkit_of_cubin(head: bytes) -> str | None:
 
 
 def read_cubin(source: Source) -> Entry:
-    """Read a cubin that stands alone.
-
-    Raises:
-        BadInput: the cubin ends before its section headers, or names no architecture.
-    """
+    """Read a cubin that stands alone."""
     start = source.position
     head = source.peek(LARGEST_CUBIN)
     flags, sections = struct.unpack_from("<I", head, 48)[0], struct.unpack_from("<Q", head, 40)[0]
@@ -255,7 +248,6 @@ class Region(Struct):
     Attributes:
         start: offset of its header in the file, in bytes.
         end: offset behind its last entry.
-        entries: its entries of GPU code.
     """
 
     start: int
@@ -292,9 +284,6 @@ def read_region(source: Source, end: int) -> Region:
     Args:
         source: at the fatbinary's first byte.
         end: end of the section or file around it, in bytes.
-
-    Raises:
-        BadInput: the fatbinary is damaged; the source stays at the damage.
     """
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))

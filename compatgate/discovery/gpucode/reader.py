@@ -76,11 +76,6 @@ def read_gpu_code(
             archives and of tar streams do so, at a cost or wrongly.
         again: returns bytes of a stream a second time, where its section names are too far from
             its end to be kept.
-
-    Raises:
-        BadInput: the file is none of these, damaged or truncated; ``value`` is the offset in bytes.
-        NotFound: the file does not exist.
-        Unavailable: the file is an ELF file, and pyelftools is not installed.
     """
     if isinstance(file, (str, os.PathLike)):
         path = os.fspath(file)
@@ -181,7 +176,6 @@ class _Search(Struct):
 
     Attributes:
         found: well-formed fatbinaries, with the number of other non-zero bytes before each.
-        broken: offset of a damaged fatbinary, and the error.
     """
 
     found: list[tuple[Region, int]] = []
@@ -200,9 +194,6 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     Args:
         source: source at the ELF file's first byte.
         size: size of the ELF file, which may be a member of an archive; None: to the stream's end.
-
-    Raises:
-        BadInput: the file, or a fatbinary in it, is damaged or truncated.
     """
     base = source.position
     head = source.peek(_HOST_HEAD)[:size]
@@ -231,9 +222,6 @@ def read_windows_host(source: Source, size: int | None) -> list[Entry]:
     Args:
         source: source at the PE file's first byte.
         size: size of the PE file; None: to the stream's end.
-
-    Raises:
-        BadInput: the file, or a fatbinary in it, is damaged or truncated.
     """
     base = source.position
     sections = read_pe_file(source, size).sections(base)
@@ -303,8 +291,6 @@ def _section_fatbins(source: Source, section: Section, rest: int = 0) -> Iterato
     """Yield the fatbinaries of a section, which are separated by zeros alone.
 
     Args:
-        source: source at the beginning of the section.
-        section: the section.
         rest: bytes behind the last fatbinary that may hold other data.
     """
     begun = False
@@ -373,11 +359,7 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
-    """Yield the members with content; continue from the reader's position in the source.
-
-    Raises:
-        BadInput: a header is damaged, or a member does not fit.
-    """
+    """Yield the members with content; continue from the reader's position in the source."""
     source.exact(len(ARCHIVE_MAGIC), "an archive")
     names = b""
     while header := source.read(_MEMBER_HEADER):

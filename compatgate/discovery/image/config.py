@@ -45,10 +45,7 @@ class ConfigReading(Struct, frozen=True):
     Attributes:
         observations: observations of components, the deciding one first.
         require: expressions that the container runtime checks, all of which must hold.
-        disable_require: the runtime does not check them.
         arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
-        accounted: number of layers, from the lowest, that are NVIDIA's own and that the variables
-            describe.
     """
 
     observations: tuple[Observation, ...]
@@ -59,13 +56,7 @@ class ConfigReading(Struct, frozen=True):
 
 
 def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
-    """Read a config by the published signals.
-
-    Args:
-        config: config of the image.
-        signals: variables and labels, and their components.
-        layers: number of layers in the manifest.
-    """
+    """Read a config by the published signals."""
     env = read_environment(config)
     labels = (config.config.labels if config.config else None) or {}
     values = [(s, env.get(s.name, ""), f"env {s.name}") for s in signals.environment]
@@ -210,7 +201,6 @@ def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]
 
     Args:
         folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
-        origin: origin of the path.
     """
     found = []
     for folder in folders:

@@ -95,17 +95,10 @@ def read_local_image(
     """Read the stack of an image in a file or folder.
 
     Args:
-        reference: a path, or one of `READ_FORMS`.
         signals: the fact file ``image_signals``, as the catalog gives it.
         platform: platform of the image in an index.
         deadline_s: time limit in seconds.
         options: layers and limits; None: the defaults.
-
-    Raises:
-        BadInput: the file is of another kind, of another platform, or has several images.
-        NotFound: the file does not exist, or it lacks the named image.
-        Damaged: the file is truncated, or contradicts itself or its digests.
-        TooLarge: the image exceeds the limits: a decompression bomb.
     """
     options = options or ImageOptions()
     transport, path, ref = _split(reference)

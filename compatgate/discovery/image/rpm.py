@@ -41,11 +41,7 @@ _NDB_MAGIC = b"RpmP"
 
 
 def package_of_header(header: bytes) -> tuple[str, str] | None:
-    """Return the name and version with release; None for a header that names no package.
-
-    Raises:
-        ValueError: the header is damaged.
-    """
+    """Return the name and version with release; None for a header that names no package."""
     if len(header) < 8:
         raise ValueError(f"a header of {len(header)} bytes is damaged")
     count, length = struct.unpack_from(">II", header)
@@ -80,11 +76,7 @@ def is_sqlite(data: bytearray) -> bool:
 
 
 def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages.
-
-    Raises:
-        ValueError: the database is damaged, or lacks the table.
-    """
+    """Yield the headers of all packages."""
     if len(data) > _LARGEST_SQLITE:
         raise ValueError(f"it is larger than {_LARGEST_SQLITE} bytes")
     connection = sqlite3.connect(":memory:")
@@ -166,11 +158,7 @@ def is_berkeley(data: bytearray) -> bool:
 
 
 def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages.
-
-    Raises:
-        ValueError: the database is damaged, truncated, or of a kind that rpm does not write.
-    """
+    """Yield the headers of all packages."""
     pages = _open_pages(data)
     for number in range(1, pages.count):
         check()
@@ -266,10 +254,6 @@ def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[s
     Args:
         data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; may be modified.
         check: called regularly; raises at the deadline.
-
-    Raises:
-        ValueError: the data is in none of these forms, is damaged, or has a part that cannot be
-            read; no part is skipped silently.
     """
     for recognises, headers in _FORMS:
         if recognises(data):

@@ -45,7 +45,6 @@ class StoredImage(Struct, frozen=True):
         index: digest of the index that the manifest was chosen from, None without.
         config: bytes of the config.
         layers: layers, the lowest first.
-        source: opens the layers.
         open: why it is not known whether a runtime chooses this image, in sentences.
     """
 
@@ -58,23 +57,14 @@ class StoredImage(Struct, frozen=True):
 
 
 class StoredLayers:
-    """Opens layers in files, and verifies each at its end.
-
-    Args:
-        files: files of the image.
-        places: digest to file.
-    """
+    """Opens layers in files, and verifies each at its end."""
 
     def __init__(self, files: Files, places: dict[str, FilePart]) -> None:
         self._files, self._places = files, places
 
     @contextmanager
     def blob(self, descriptor: Descriptor) -> Iterator[LayerStream]:
-        """Open a layer.
-
-        Raises:
-            NotFound: the files lack the layer.
-        """
+        """Open a layer."""
         part = self._places.get(descriptor.digest)
         if part is None:
             raise _missing(f"blob {descriptor.digest}")
@@ -104,15 +94,8 @@ def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> Sto
     """Find an image in an OCI layout.
 
     Args:
-        files: files of the layout.
         wanted: platform of the image in an index.
-        name: name of the layout in messages.
         ref: name or digest of the image; empty for the only one.
-
-    Raises:
-        BadInput: the layout has several images, or none for the platform.
-        NotFound: the layout lacks the named image, or one of its blobs.
-        Damaged: a blob does not match its digest.
     """
     listed = _decode(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
     entry, doubts = _choose_entry(listed.manifests, wanted, name, ref)
@@ -197,14 +180,7 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
     uncompressed, as Docker and Podman do.
 
     Args:
-        files: members of the archive.
-        name: name of the archive in messages.
         ref: tag of the image; empty for the only one.
-
-    Raises:
-        BadInput: the archive has several images.
-        NotFound: the archive lacks the named image, or a part of it.
-        Damaged: the archive contradicts itself.
     """
     data = _small(files, "manifest.json", LARGEST_MANIFEST)
     saved = _decode(data, list[_SavedImage], "manifest.json")

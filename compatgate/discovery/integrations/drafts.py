@@ -39,12 +39,7 @@ class DraftPool(Struct, frozen=True):
     Attributes:
         gpu: product in a form that `resolve_gpu` reads; None: not known.
         driver: version; None: not known.
-        os: operating system of the nodes.
         cpu: None where not known.
-        count: number of nodes.
-        platform: kind of machine.
-        node: parts of the nodes.
-        sharing: how containers share a GPU.
         why: reasons for unknown properties, by property.
     """
 
@@ -73,11 +68,7 @@ class DraftPool(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """Drafted pools, with notes for the review.
-
-    Attributes:
-        notes: sentences about sources, contradictions and omissions.
-    """
+    """Drafted pools, with notes for the review."""
 
     pools: tuple[DraftPool, ...]
     notes: tuple[str, ...] = ()

@@ -31,15 +31,7 @@ _OBJECTS_HINT = (
 
 
 def read_objects(text: str, origin: str) -> tuple[Body, ...]:
-    """Return the objects of a text; each item of a list is one object.
-
-    Args:
-        text: YAML (several documents too) or JSON.
-        origin: name of the text in errors.
-
-    Raises:
-        BadInput: the text is empty, neither YAML nor JSON, or holds other values than objects.
-    """
+    """Return the objects of a text; each item of a list is one object."""
     clean = text.lstrip("\ufeff").strip()
     if not clean:
         raise BadInput("is empty", field=origin, hint=_OBJECTS_HINT)
@@ -128,8 +120,6 @@ class DeclaredDriver(Struct, frozen=True):
     Attributes:
         origin: the object, ``NVIDIADriver h100``.
         version: None where it is not known; ``why`` says why.
-        selector: labels of the driver's nodes.
-        affinity: required node affinity, as Kubernetes writes it.
         note: a remark on the driver; may be empty.
     """
 

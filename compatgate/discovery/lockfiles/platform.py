@@ -54,11 +54,7 @@ class Platform(Struct, frozen=True):
         return f"{self.os} {self.cpu}{python}"
 
     def pythons(self) -> tuple[str, ...]:
-        """Return the possible full versions of this platform's Python.
-
-        Raises:
-            BadInput: ``python`` is not a version.
-        """
+        """Return the possible full versions of this platform's Python."""
         if self.python is None:
             return tuple(f"{minor}.{patch}" for minor in _PYTHONS for patch in _PATCH_RELEASES)
         parts = parse_version("python", self.python).parts
@@ -92,10 +88,7 @@ class Markers:
 
     Args:
         platform: platform of the target.
-        file: name of the lock in messages.
         requires_python: the lock's constraint on Python; narrows an unknown Python.
-        extras: selected extras.
-        groups: selected dependency groups.
     """
 
     def __init__(
@@ -121,11 +114,7 @@ class Markers:
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
-        """Return whether a marker holds; None where it depends on an unknown value.
-
-        Raises:
-            BadInput: the text is not a marker.
-        """
+        """Return whether a marker holds; None where it depends on an unknown value."""
         text = marker.strip()
         if not text:
             return True

@@ -141,7 +141,6 @@ class LockedWheel(Struct, frozen=True):
     """A wheel that a lock names.
 
     Attributes:
-        url: URL or path.
         label: label of the variant, ``""`` without one.
         sha256: hexadecimal digest, ``""`` where the lock does not state it.
     """

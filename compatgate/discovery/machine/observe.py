@@ -29,7 +29,6 @@ class ObservedMachine(Struct, frozen=True):
         node: parts by name, in the order of `NODE_COMPONENTS`.
         platform: None where the facts do not know the machine.
         observations: each part with its witness; the first witness of a part decides.
-        notes: sentences about what cannot be told.
     """
 
     node: dict[str, str] = {}
@@ -44,8 +43,6 @@ def observe_machine(
     """Observe the machine whose root folder is given.
 
     Args:
-        facts: the table of machines.
-        gpus: its GPUs, in any spelling.
         root: its root folder; another than ``/`` is only read, no program of it is run.
         run: runs a program; None: on this machine, if ``root`` is its root folder.
     """

@@ -28,9 +28,6 @@ class MachineTexts(Struct, frozen=True):
     """The statements of a machine about itself; empty: not stated.
 
     Attributes:
-        vendor: DMI system vendor.
-        product: DMI product name, or the model of the device tree.
-        asset_tag: DMI chassis asset tag, by which some clouds mark their machines.
         instance_type: label ``node.kubernetes.io/instance-type``.
     """
 
@@ -46,13 +43,7 @@ class MachineTexts(Struct, frozen=True):
 
 
 def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
-    """Return the platform of a machine; None where no record of the facts fits.
-
-    Args:
-        texts: what the machine says of itself.
-        gpus: its GPUs in any spelling.
-        facts: the table of machines, and GPUs.
-    """
+    """Return the platform of a machine; None where no record of the facts fits."""
     if texts.is_empty:
         return None
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}

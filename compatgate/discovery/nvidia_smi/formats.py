@@ -24,11 +24,7 @@ _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def parse_xml(text: str) -> Report | None:
-    """Read the XML document; return None when the text has none.
-
-    Raises:
-        BadInput: the document is truncated or not well-formed.
-    """
+    """Read the XML document; return None when the text has none."""
     start = text.find(_XML_START)
     if start < 0:
         return None

@@ -52,11 +52,7 @@ class Response:
         self.close()
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Return received bytes, at most ``size``; ``b""`` at the end of the body.
-
-        Raises:
-            Unavailable: the connection broke, or the deadline has passed.
-        """
+        """Return received bytes, at most ``size``; ``b""`` at the end of the body."""
         what = f"reading from {_host(self.url)}"
         try:
             data = self._raw.read1(size)
@@ -68,11 +64,7 @@ class Response:
         return data
 
     def read_all(self, largest: int) -> bytes:
-        """Return a small body.
-
-        Raises:
-            BadInput: the body is larger than ``largest`` bytes.
-        """
+        """Return a small body."""
         parts = bytearray()
         while data := self.read():
             parts += data
@@ -92,7 +84,6 @@ class Transport:
 
     Args:
         options: which addresses it may connect to.
-        deadline: of all its requests.
         attempts: at one request; more than one for servers that bear repetition.
 
     Attributes:
@@ -123,9 +114,6 @@ class Transport:
 
         ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
         carries another server's token.
-
-        Raises:
-            Unavailable: no answer, too many redirects, a redirect that leaves TLS, or the deadline.
         """
         first = urlsplit(url)
         for _ in range(MAX_REDIRECTS + 1):
@@ -143,11 +131,7 @@ class Transport:
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
     def check_lead(self, url: str, target: str) -> None:
-        """Check the target of a redirect.
-
-        Raises:
-            Unavailable: the target is not for HTTP, or leaves TLS.
-        """
+        """Check the target of a redirect."""
         scheme, host = urlsplit(target)[:2]
         if scheme not in ("http", "https") or not host:
             raise Unavailable(f"{_host(url)} redirects to {target[:200]!r}", field="image")

@@ -32,7 +32,6 @@ class Part(Struct, frozen=True):
     """One component of a bill of materials.
 
     Attributes:
-        ref: bom-ref or SPDXID.
         purl: package URL; empty without one.
         marker: environment marker for the installation, where the document has one.
     """
@@ -76,8 +75,6 @@ class SbomReading(Struct, frozen=True):
     """The stack in a bill of materials.
 
     Attributes:
-        observations: observations whose origin is the file and a bom-ref or SPDXID.
-        conflicts: contradictions beyond those that `settle` finds.
         open: sentences about undecided questions; none is a pass.
         rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
         origins: sources of the files of each GPU package, by name.

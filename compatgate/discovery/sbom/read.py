@@ -192,9 +192,6 @@ def read_sbom(
     """Read a bill of materials.
 
     Args:
-        path_or_name: name of the document in messages.
-        data: a document of one of the formats in `READ`.
-        known: packages of the index that carry GPU code.
         signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes for components; without a platform every
             component counts.
@@ -258,7 +255,6 @@ class BillComponents(Struct, frozen=True):
 
     Attributes:
         origins: sources of the files of GPU packages, by name.
-        of_index: components whose packages all come from the package index.
     """
 
     observations: tuple[Observation, ...] = ()

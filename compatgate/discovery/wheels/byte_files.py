@@ -97,12 +97,7 @@ class SeekableFile(RawIOBase):
 
 
 class LocalFile(SeekableFile):
-    """A file on this machine.
-
-    Raises:
-        BadInput: the file cannot be read.
-        NotFound: the file does not exist.
-    """
+    """A file on this machine."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -131,9 +126,6 @@ class HashedFile(SeekableFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
     Readers must go forward; skipped bytes are read too.
-
-    Args:
-        file: file to read from.
 
     Attributes:
         heard: callback that receives the number of newly read bytes.
@@ -220,17 +212,8 @@ class RangeFile(SeekableFile):
     for the remaining bytes.
 
     Args:
-        transport: transport of the requests.
-        url: URL of the file.
-        label: name of the file in messages.
         size: size in bytes by the index; None: not stated.
         headers: headers of each request, as ``Authorization``.
-        patience: retry policy for broken connections.
-
-    Raises:
-        NotFound: the server does not have the file.
-        Unavailable: the server does not answer, or not with the file.
-        Damaged: the server contradicts itself or the index.
     """
 
     def __init__(
@@ -263,12 +246,7 @@ class RangeFile(SeekableFile):
         self._planned = end
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return bytes from the position on, fewer at the end.
-
-        Raises:
-            Unavailable: the connection broke and could not be replaced.
-            Damaged: the server sends other bytes than requested.
-        """
+        """Return bytes from the position on, fewer at the end."""
         count = self._count(size)
         parts = bytearray()
         while len(parts) < count:
@@ -335,11 +313,7 @@ class RangeFile(SeekableFile):
         self._ask(self.position, min(end, self.size))
 
     def _ask(self, start: int, end: int) -> None:
-        """Request bytes, and check the range in the server's answer.
-
-        Raises:
-            Damaged: the answer has another range, or the file has changed.
-        """
+        """Request bytes, and check the range in the server's answer."""
         response = self._open(f"bytes={start}-{end - 1}")
         said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status != 206 or not said:
