@@ -252,7 +252,7 @@ def read_library_path(content: Content, origin: str) -> list[Observation]:
 def read_package_database(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """Return the components in a distribution's package database, and sentences about unread ones."""
+    """Return the components in a package database, and sentences about unread ones."""
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
         if data is None:

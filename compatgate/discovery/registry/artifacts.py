@@ -290,7 +290,7 @@ _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
 def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactDescriptor]:
-    """Return the artifacts of a kind that refer to an image, by the registry's or the tag's list."""
+    """Return artifacts of a kind that refer to an image, by the registry's or the tag's list."""
     found = _registry_referrers(registry, digest, kind)
     if found is None:
         found = _tag_referrers(registry, digest)
