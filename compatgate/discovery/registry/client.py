@@ -150,7 +150,7 @@ class Registry:
 
     def lead(self, answer: Response) -> str:
         """Return the URL in an answer's ``Location``."""
-        location = answer.headers.get("Location")
+        location: str = answer.headers.get("Location", "")
         if not location:
             raise Unavailable(f"{self.base} does not say where to upload", field="image")
         target = urljoin(answer.url, location)
