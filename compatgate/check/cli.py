@@ -285,7 +285,13 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
         print(f"error: {error.detail}", file=sys.stderr)
         status = EXIT_NO_DECISION
     if status == EXIT_NO_DECISION and args.fail_open:
-        _warn_open()
+        from compatgate.kit.cli.terminal import paint, wants_colour
+
+        text = (
+            "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED"
+            " (exit status 0 instead of 3)"
+        )
+        print(paint(text, "bold", "red", colour=wants_colour(sys.stderr)), file=sys.stderr)
         return EXIT_ALLOWED
     return status
 
@@ -397,13 +403,3 @@ def _moment(args: argparse.Namespace) -> int | datetime | None:
     from compatgate.kit.cli.options import revision_or_time
 
     return revision_or_time(args.at, "--at")
-
-
-def _warn_open() -> None:
-    from compatgate.kit.cli.terminal import paint, wants_colour
-
-    text = (
-        "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED (exit status 0 "
-        "instead of 3)"
-    )
-    print(paint(text, "bold", "red", colour=wants_colour(sys.stderr)), file=sys.stderr)

@@ -221,9 +221,15 @@ class _Locking:
             _say("\n".join(f"  {text}" for text in pins.left))
             return _Attempt(EXIT_DENIED)
         verdicts = self._judge(resolved.lock)
-        bad = [one for one in verdicts if not _passes(one)]
+        passing = ("pass", "warn")
+        bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
-            self._print(one)
+            from compatgate.check.formats.text import headline, subject
+
+            _say(f"  {headline(one)[0]}: {subject(one)}")
+            for finding in one["findings"]:
+                if finding["outcome"] in ("fail", "unknown", "warn"):
+                    _say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
         if not bad:
             self._write(resolved.lock, pins)
             return _Attempt(0)
@@ -257,14 +263,6 @@ class _Locking:
             questions = [[{"pool": pool, "stack": stack} for pool in self._pools]]
         return [self._decider.decide(bodies, records) for bodies in questions]
 
-    def _print(self, verdict: Json) -> None:
-        from compatgate.check.formats.text import headline, subject
-
-        _say(f"  {headline(verdict)[0]}: {subject(verdict)}")
-        for finding in verdict["findings"]:
-            if finding["outcome"] in ("fail", "unknown", "warn"):
-                _say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
-
     def _write(self, lock: bytes, pins: Pins) -> None:
         if self._args.edit:
             print(pins.edit())
@@ -277,10 +275,6 @@ class _Locking:
         with replacing(out, 0o644) as file:
             file.write(header.encode() + lock)
         print(f"wrote {out}")
-
-
-def _passes(verdict: Json) -> bool:
-    return bool(verdict["allowed"]) and verdict["verdict"] in ("pass", "warn")
 
 
 def _say(text: str) -> None:

@@ -87,8 +87,11 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     if args.nvidia_smi and args.node_labels:
         raise BadInput("--nvidia-smi and --node-labels cannot be used together")
     if args.probe:
-        pools, stack, said = _read_probe(args.probe)
-        notes += said
+        from compatgate.discovery.probe import read_probe
+
+        document = read_probe(read_text(args.probe, "--probe"), origin=_host_origin(args.probe))
+        pools, stack = tuple(document["pools"]), document["stack"]
+        notes += _remarks(document, stack)
     if args.nvidia_smi or args.node_labels:
         printed = read_printed(args, facts)
         pools = tuple(pool.to_body() for pool in printed.pools)
@@ -100,16 +103,6 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
             hint="describe the pool with --pool driver=..,gpu=..",
         )
     return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
-
-
-def _read_probe(
-    path: str,
-) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Return pools, stack and notes of a probe."""
-    from compatgate.discovery.probe import read_probe
-
-    document = read_probe(read_text(path, "--probe"), origin=_host_origin(path))
-    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
 
 
 def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:

@@ -245,7 +245,15 @@ class UvProject:
         self._args, self._facts, self._platform = args, facts, platform
         environment = Platform(*platform, None).environment
         self.project: ProjectFile = read_project(args.source, facts, environment)
-        self._indexes = _read_indexes(args.build_index)
+        self._indexes = {"": TORCH_INDEX}  # the empty label is the template of all others
+        for text in args.build_index:
+            label, equals, url = text.partition("=")
+            if not equals or "/" in label:
+                label, url = "", text
+            if url != "none" and not url.startswith(("https://", "http://", "file://")):
+                hint = "cu126=https://..., or none"
+                raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
+            self._indexes[label] = "" if url == "none" else url
 
     def labels(self) -> list[str] | None:
         """Return the labels of builds that an index of builds has; None: any."""
@@ -282,17 +290,3 @@ class UvProject:
                 known = self._facts.recorded_versions(name)
                 found |= {name: known[-1].public} if known else {}
         return replace(pins, versions={**pins.versions, **found}) if found else None
-
-
-def _read_indexes(texts: Sequence[str]) -> dict[str, str]:
-    """Return the index of each label; the empty label is the template of all others."""
-    found = {"": TORCH_INDEX}
-    for text in texts:
-        label, equals, url = text.partition("=")
-        if not equals or "/" in label:
-            label, url = "", text
-        if url != "none" and not url.startswith(("https://", "http://", "file://")):
-            hint = "cu126=https://..., or none"
-            raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
-        found[label] = "" if url == "none" else url
-    return found

@@ -131,10 +131,6 @@ def _json(result: BuildEnvironment) -> str:
     body = dict(result.variables)
     if result.compilers:
         body["host_compilers"] = result.compilers.to_text()
-    return _indent(body)
-
-
-def _indent(body: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from compatgate.canary.health.kernel_log import XidTimes
     from compatgate.canary.health.records import Record
 
 DEFAULT_PERIOD = "10m"
@@ -114,7 +113,13 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
 
     boot = read_boot_time()
     times = list_xids(_read_records(args.dmesg), boot)
-    _require_times(times)
+    if times.unplaced:
+        raise BadInput(
+            f"{len(times.unplaced)} errors have no time with a zone, like"
+            f" {times.unplaced[0][:120]!r}; nothing was reported",
+            field="--dmesg",
+            hint="journalctl -k -o json | compatgate health --dmesg - --report",
+        )
     starts = [since, *(at for at in (boot, times.loaded) if at is not None and at < until)]
     since = max(starts)
     xids = sorted((x for x in times.found if since <= x.at <= until), key=lambda one: one.at)
@@ -137,16 +142,6 @@ def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**node, "since": since, "until": until, "xids": xids[:MAX_XIDS]}
         xids, since = xids[MAX_XIDS:], until
     yield {**node, "since": since, "xids": xids}
-
-
-def _require_times(times: XidTimes) -> None:
-    if times.unplaced:
-        raise BadInput(
-            f"{len(times.unplaced)} errors have no time with a zone, like"
-            f" {times.unplaced[0][:120]!r}; nothing was reported",
-            field="--dmesg",
-            hint="journalctl -k -o json | compatgate health --dmesg - --report",
-        )
 
 
 def _read_records(path: str | None) -> Iterable[Record]:

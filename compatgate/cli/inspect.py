@@ -121,8 +121,19 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
         return _inspect_lockfile(what)
     if args.sbom:
         return _inspect_sbom(what)
-    if _is_dockerfile(what):
-        return _inspect_dockerfile(what, args)
+    from compatgate.discovery.dockerfile.read import is_dockerfile
+
+    if is_dockerfile(what) and os.path.isfile(what):
+        from compatgate.catalog import load_facts
+        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+        from compatgate.check.stack_sources import Platforms
+        from compatgate.discovery.findings import Inspection
+
+        options = read_build_options(args.build_arg, args.build_stage)
+        found = read_dockerfile_stack(what, options, Platforms(), load_facts())
+        stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
+        left = tuple(found.stack.get("open", ()))
+        return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
     if args.build_arg or args.build_stage:
         raise BadInput(
             "is not a Dockerfile", field=what, hint="--build-arg applies only to a Dockerfile"
@@ -228,25 +239,6 @@ def _inspect_image(reference: str) -> InspectionResult:
     return InspectionResult(
         Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
     )
-
-
-def _is_dockerfile(what: str) -> bool:
-    from compatgate.discovery.dockerfile.read import is_dockerfile
-
-    return is_dockerfile(what) and os.path.isfile(what)
-
-
-def _inspect_dockerfile(path: str, args: argparse.Namespace) -> InspectionResult:
-    from compatgate.catalog import load_facts
-    from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-    from compatgate.check.stack_sources import Platforms
-    from compatgate.discovery.findings import Inspection
-
-    options = read_build_options(args.build_arg, args.build_stage)
-    found = read_dockerfile_stack(path, options, Platforms(), load_facts())
-    stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
-    left = tuple(found.stack.get("open", ()))
-    return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
 
 
 def _is_local_image(what: str) -> bool:

@@ -169,17 +169,14 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
     found.versions[site] = versions
     if any(path.startswith(f"{site}/torch/") for path in loaded):
         origin = f"{site}/torch/version.py"
-        found.stated.extend(_torch(origin, files.read(origin, _LARGEST_TEXT)))
+        data = files.read(origin, _LARGEST_TEXT)
+        content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
+        found.stated.extend(read_torch_version(content, origin))
     for path in loaded:
         match = _SITE.match(path)
         component = FOLDERS.get(match["first"]) if match and path not in found.owners else None
         if component:
             found.unknown.setdefault(component, path)
-
-
-def _torch(origin: str, data: bytes) -> list[Observation]:
-    content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
-    return read_torch_version(content, origin)
 
 
 def _matters(folder: str) -> bool:

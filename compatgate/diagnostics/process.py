@@ -63,7 +63,9 @@ def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc"
         began = _start_time(folder)
         executable = os.readlink(f"{folder}/exe")
         mapped = _maps(folder)
-        environment = _environment(folder)
+        with open(f"{folder}/environ", encoding="utf-8", errors="surrogateescape") as file:
+            items = file.read(_LARGEST_ENVIRON).split("\0")
+        environment = dict(item.split("=", 1) for item in items if "=" in item)
         container = _namespaces(folder) != _namespaces(f"{proc}/self")
         reader = Reader(folder, mapped, Files(f"{folder}/root"))
         seen = reader.seen(facts)
@@ -129,13 +131,6 @@ def _maps(folder: str) -> list[MappedFile]:
         file._replace(path=file.path[len(root) :]) if file.path.startswith(f"{root}/") else file
         for file in found
     ]
-
-
-def _environment(folder: str) -> dict[str, str]:
-    """Return the environment at the start of the program."""
-    with open(f"{folder}/environ", encoding="utf-8", errors="surrogateescape") as file:
-        items = file.read(_LARGEST_ENVIRON).split("\0")
-    return dict(item.split("=", 1) for item in items if "=" in item)
 
 
 def _namespaces(folder: str) -> tuple[str, str]:

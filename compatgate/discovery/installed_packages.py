@@ -120,7 +120,13 @@ class Inventory(Struct):
                 )
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
-                observations.append(_observation(part))
+                one = part.distribution
+                version = (
+                    f"{one.version}+{CONDA}"
+                    if one.is_conda and "+" not in one.version
+                    else one.version
+                )
+                observations.append(Observation(part.name, version, one.origin, "metadata"))
             if record is None or not (named or part.files) or _is_irrelevant(record, known):
                 continue
             before = measured.get(part.name)
@@ -129,7 +135,9 @@ class Inventory(Struct):
             elif before.version != record.version:
                 continue  # another distribution decides; these files belong to no package
             else:
-                measured[part.name] = _join_records(before, record)
+                paths = {library.path for library in before.libraries}
+                more = tuple(library for library in record.libraries if library.path not in paths)
+                measured[part.name] = replace(before, libraries=(*before.libraries, *more))
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
@@ -189,7 +197,9 @@ class _Owners:
             for folder in one.folders:
                 self._below.setdefault(folder, one)
             if one.files is None and one.name:
-                for module in _modules(one.name):
+                name = one.name
+                stem = name.replace("-", "_")
+                for module in (stem, name, f"{stem}.libs"):
                     self._below.setdefault(posixpath.join(one.root, module), one)
 
     def of(self, path: str) -> Distribution | None:
@@ -204,11 +214,6 @@ class _Owners:
                 return found
             folder = posixpath.dirname(folder)
         return None
-
-
-def _modules(name: str) -> tuple[str, ...]:
-    stem = name.replace("-", "_")
-    return (stem, name, f"{stem}.libs")
 
 
 def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
@@ -273,19 +278,6 @@ def _is_irrelevant(record: Record, known: Packages) -> bool:
         None,
         *_PACKAGES_WITHOUT_CODE,
     )
-
-
-def _join_records(one: Record, other: Record) -> Record:
-    """Join the records of a release that is installed twice."""
-    paths = {library.path for library in one.libraries}
-    more = tuple(library for library in other.libraries if library.path not in paths)
-    return replace(one, libraries=(*one.libraries, *more))
-
-
-def _observation(part: _InstalledPart) -> Observation:
-    one = part.distribution
-    version = f"{one.version}+{CONDA}" if one.is_conda and "+" not in one.version else one.version
-    return Observation(part.name, version, one.origin, "metadata")
 
 
 def _is_version(name: str, version: str) -> bool:

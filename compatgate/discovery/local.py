@@ -327,13 +327,10 @@ def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> No
         if data := _read_bytes(os.path.join(folder, name), largest):
             one.take(name, data, path)
     if one.files is not None:
-        one.files = frozenset(_real_path(root, file) for file in one.files)
+        one.files = frozenset(
+            os.path.relpath(os.path.realpath(os.path.join(root, file)), root) for file in one.files
+        )
     one.folders = tuple(_folder_below(root, folder) for folder in one.folders)
-
-
-def _real_path(root: str, file: str) -> str:
-    """Return the real path of a listed file, which links may lead to."""
-    return os.path.relpath(os.path.realpath(os.path.join(root, file)), root)
 
 
 def _folder_below(root: str, folder: str) -> str:

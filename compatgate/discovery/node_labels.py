@@ -168,15 +168,17 @@ def _parse_document(document: Any, origin: str) -> Iterator[Node]:
     labels = document.get("labels", document)
     if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
         raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
-    yield Node("", {str(key): _value_text(value) for key, value in labels.items()})
+    yield Node(
+        "",
+        {
+            str(key): (str(value).lower() if isinstance(value, bool) else str(value))
+            for key, value in labels.items()
+        },
+    )
 
 
 def _is_value(value: Any) -> bool:
     return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
-
-
-def _value_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _parse_pairs(text: str) -> tuple[Node, ...]:
@@ -269,7 +271,13 @@ def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     if not product and not capability:
         return ()
     name = product.removesuffix("-SHARED") or str(capability)
-    device = Device(name, memory_mib=_count_or_none(labels, "memory"), capability=capability)
+    part = "memory"
+    text = labels.get(f"{_GPU}.{part}")
+    device = Device(
+        name,
+        memory_mib=(int(text) if text and _number(text) and int(text) else None),
+        capability=capability,
+    )
     return (device,) * count
 
 
@@ -318,11 +326,6 @@ def _number(text: str | None) -> bool:
 def _count(text: str | None) -> int:
     """Return a count: 1 where the label is missing, 0 where it says 0."""
     return min(int(text), _MAX_GPUS) if text and _number(text) else 1
-
-
-def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
-    text = labels.get(f"{_GPU}.{part}")
-    return int(text) if text and _number(text) and int(text) else None
 
 
 _MAX_NAMES = 5

@@ -123,7 +123,11 @@ def settle(
             stack[component] = best.version
         for other in witnesses[1:]:
             if not _agree(best, other):
-                conflicts.append(_describe_conflict(best, other))
+                message = (
+                    f"{best.origin} says {best.component} {best.version}, "
+                    f"{other.origin} says {other.version}; the first decides"
+                )
+                conflicts.append(Conflict(best.component, message, best.version))
     if arch:
         stack["arch"] = list(arch)
     return stack, tuple(conflicts)
@@ -143,14 +147,6 @@ def _observed_version(observation: Observation) -> Version | None:
         return parse_version(name, observation.version)
     except BadInput:
         return None
-
-
-def _describe_conflict(best: Observation, other: Observation) -> Conflict:
-    message = (
-        f"{best.origin} says {best.component} {best.version}, {other.origin} says {other.version}; "
-        "the first decides"
-    )
-    return Conflict(best.component, message, best.version)
 
 
 def find_unknown_cuda(

@@ -36,7 +36,6 @@ from compatgate.discovery.observations import (
 )
 from compatgate.discovery.python_env import ask_python
 from compatgate.discovery.tegra import (
-    TegraBoard,
     add_board,
     explain_tegrastats,
     observe_board,
@@ -133,7 +132,9 @@ def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
     """Return the pools of a report of this machine; the loaded driver decides."""
-    found = group_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
+    found = group_pools(
+        replace(report, driver=(kernel.version if kernel else report.driver)), facts.gpus
+    )
     notes += found.notes
     return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
 
@@ -174,10 +175,6 @@ def driver_observations(report: Report | None, kernel: KernelDriver | None) -> l
     if report and report.cuda:
         found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
     return found
-
-
-def _driver(report: Report, kernel: KernelDriver | None) -> str | None:
-    return kernel.version if kernel else report.driver
 
 
 def _system(report: Report) -> str:
@@ -257,7 +254,8 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
         report = parse_nvidia_smi(text, origin=origin)
     except BadInput as error:
         if board and (pools := add_board((), board, facts)):
-            return _probe_board(pools, board)
+            seen = tuple(observe_board(board))
+            return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
         raise explain_tegrastats(text, origin) or error from None
     found = group_pools(report, facts.gpus)
     if board:
@@ -270,12 +268,6 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
         find_disagreements(report, facts),
         _remote_host(found.pools, report.os, report.driver, found.notes),
     )
-
-
-def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
-    """Return a probe of a Jetson without nvidia-smi."""
-    seen = tuple(observe_board(board))
-    return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
 
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:

@@ -149,7 +149,16 @@ class KernelErrors:
         """Add a record, and return whether it reports an error."""
         seen = parse_sighting(record.text) or self._lost_gpu(record.text)
         if seen is None:
-            self._learn(record.text)
+            text = record.text
+            if match := LOADING.search(text):
+                self._logged = parse_version("driver", match[1])
+            elif match := _UUID.search(text):
+                device = parse_device(match["place"])
+                if device and len(self._uuids) < MAX_ERRORS:
+                    self._uuids[device] = match["uuid"]
+                    self._device = device
+            elif (match := _SERIAL.search(text)) and self._device:
+                self._serials[self._device] = match[1]
             return self._add_causes(record)
         if self._host:
             self._host.interrupt()
@@ -287,18 +296,6 @@ class KernelErrors:
             guidance=rating.guidance,
             rma=describe_rma(first.code, self._table) if first.kind == "xid" else None,
         )
-
-    def _learn(self, text: str) -> None:
-        """Learn the loaded driver and the UUIDs and serials of GPUs from a line."""
-        if match := LOADING.search(text):
-            self._logged = parse_version("driver", match[1])
-        elif match := _UUID.search(text):
-            device = parse_device(match["place"])
-            if device and len(self._uuids) < MAX_ERRORS:
-                self._uuids[device] = match["uuid"]
-                self._device = device
-        elif (match := _SERIAL.search(text)) and self._device:
-            self._serials[self._device] = match[1]
 
     def _lost_gpu(self, text: str) -> Sighting | None:
         """Recognize a GPU that is gone when the driver loads: three lines, without an Xid."""

@@ -170,10 +170,12 @@ def read_input_counters(root: Root = HERE) -> InputCounters:
     """Return the counters now."""
     cpu, iowait = _cpu_times(root.read("/proc/stat"))
     network = root.read("/proc/net/dev")
+    text = root.read("/proc/pressure/io")
+    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
     return InputCounters(
         cpu,
         iowait,
-        _pressure(root.read("/proc/pressure/io")),
+        (float(match[1]) if match else None),
         _traffic(network) if network else None,
     )
 
@@ -186,11 +188,6 @@ def _cpu_times(text: str) -> tuple[int | None, int | None]:
             ticks = [int(value) for value in values[:8]]
             return sum(ticks), ticks[4]
     return None, None
-
-
-def _pressure(text: str) -> float | None:
-    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
-    return float(match[1]) if match else None
 
 
 def _traffic(text: str) -> dict[str, Traffic]:

@@ -338,7 +338,14 @@ def read_lines(stream: Stream) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK_BYTES):
         if first:
             first = False
-            _refuse_compressed(chunk)
+            for magic, name in _COMPRESSION_MAGIC.items():
+                if chunk.startswith(magic):
+                    raise BadInput(
+                        f"the log is compressed ({name})",
+                        field="--dmesg",
+                        hint="unpack it first, for example: zcat FILE"
+                        " | compatgate health --dmesg -",
+                    )
         rest += chunk
         *whole, rest = rest.split(b"\n")
         yield from whole
@@ -357,13 +364,3 @@ def _find_cut(line: bytes) -> int:
         if found > 0:
             return found if mark == b"NVRM:" else found + len(mark)
     return MAX_LINE
-
-
-def _refuse_compressed(head: bytes) -> None:
-    for magic, name in _COMPRESSION_MAGIC.items():
-        if head.startswith(magic):
-            raise BadInput(
-                f"the log is compressed ({name})",
-                field="--dmesg",
-                hint="unpack it first, for example: zcat FILE | compatgate health --dmesg -",
-            )

@@ -257,7 +257,7 @@ def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
 
     verdict = answer.verdict
     passed = [
-        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in _passed_cases(verdict)
+        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in verdict["checked"]["passed"]
     ]
     cases = {rule: _case(rule, name, []) for rule, name in passed}
     grouped: dict[str, list[Json]] = {}
@@ -283,10 +283,6 @@ def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
 
 def _count_attributes(counts: Mapping[str, int]) -> str:
     return " ".join(f'{key}="{count}"' for key, count in counts.items())
-
-
-def _passed_cases(verdict: Json) -> list[str]:
-    return list(verdict["checked"]["passed"])
 
 
 def _properties(verdict: Json) -> list[str]:

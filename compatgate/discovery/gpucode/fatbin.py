@@ -323,7 +323,7 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
             for r in _concatenated_headers(source, at, raw)
         )
     elif record.kind in _KINDS:
-        entry = _checked_entry(source, record, at)
+        entry = _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
         source.skip(record.header_size - _RECORD, "an entry's header")
         if first and entry.kind == "sass" and not entry.compressed:
             head = source.peek(min(record.size, _NOTES))
@@ -354,17 +354,13 @@ def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_R
             )
         record = _unpack(header[position : position + _RECORD])
         yield _known_kind(source, record, at + position)
-        position += _length(record, header[position:end])
-
-
-def _length(record: _Record, data: bytes) -> int:
-    """Return the bytes of a header: record, identifier and options, padded with zeros."""
-    length = _RECORD
-    if record.name:
-        length = max(length, _padded_size(record.name, record.name_size))
-    if record.options and record.options + 8 <= len(data):
-        length = max(length, _padded_size(*struct.unpack_from("<II", data, record.options)))
-    return length
+        data = header[position:end]
+        length = _RECORD
+        if record.name:
+            length = max(length, _padded_size(record.name, record.name_size))
+        if record.options and record.options + 8 <= len(data):
+            length = max(length, _padded_size(*struct.unpack_from("<II", data, record.options)))
+        position += length
 
 
 def _padded_size(offset: int, size: int) -> int:
@@ -384,10 +380,6 @@ def _known_kind(source: Source, record: _Record, at: int) -> _Record:
     if not 10 <= record.arch <= 999:
         raise damaged_error(source.name, at, f"an entry for the architecture {record.arch}")
     return record
-
-
-def _checked_entry(source: Source, record: _Record, at: int) -> Entry:
-    return _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
 
 
 def _new_entry(record: _Record, at: int, *, compressed: bool) -> Entry:

@@ -151,7 +151,9 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
         if header.type in _SECTION_WITHOUT_BYTES:
             continue
         end = header.offset + header.size
-        name = _section_name(view, names + header.name)
+        view.seek(names + header.name)
+        data = view.read(_SECTION_NAME)
+        name = data.partition(b"\0")[0].decode("latin-1") if data else None
         if end > size and name in (CODE, RELOCATABLE):
             what = f"section {name} should reach to byte {base + end}"
             raise damaged_error(source.name, base + size, what)
@@ -194,12 +196,6 @@ def _call_elftools(
             raise _NoSectionHeaders from None
         what = f"its section headers cannot be read ({quote_error(error)})"
         raise damaged_error(source.name, base, what) from None
-
-
-def _section_name(view: SectionView, offset: int) -> str | None:
-    view.seek(offset)
-    data = view.read(_SECTION_NAME)
-    return data.partition(b"\0")[0].decode("latin-1") if data else None
 
 
 _NEEDED, _SONAME = 1, 14

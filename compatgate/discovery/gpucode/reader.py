@@ -128,26 +128,23 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
     if head.startswith(PE):
         return read_windows_host(source, size)
     if head.startswith(FATBIN):
-        return _read_fatbins(source, source.position + (source.left if size is None else size))
+        end = source.position + (source.left if size is None else size)
+        entries: list[Entry] = []
+        number = 0
+        while source.peek(1) and source.position < end:
+            region = read_region(source, end)
+            entries += (replace(entry, region=number) for entry in region.entries)
+            number += 1
+            if number + len(entries) > MAX_ENTRIES:
+                raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
+            source.skip_zeros(end)
+        return entries
     if head.startswith(_OLD_FATBIN):
         raise damaged_error(
             source.name, source.position, "fatbinaries of CUDA 3 and before are not supported"
         )
     ptx = read_ptx(source)
     return [ptx] if ptx else None
-
-
-def _read_fatbins(source: Source, end: int) -> list[Entry]:
-    entries: list[Entry] = []
-    number = 0
-    while source.peek(1) and source.position < end:
-        region = read_region(source, end)
-        entries += (replace(entry, region=number) for entry in region.entries)
-        number += 1
-        if number + len(entries) > MAX_ENTRIES:
-            raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
-        source.skip_zeros(end)
-    return entries
 
 
 def _read_archive(source: Source) -> list[Entry]:
@@ -364,7 +361,10 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
     names = b""
     while header := source.read(_MEMBER_HEADER):
         at = source.position - len(header)
-        size = _member_size(source, header, at)
+        digits = header[48:58].strip()
+        if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
+            raise damaged_error(source.name, at, "no header of a member begins here")
+        size = int(digits)
         stop = source.position + size
         if size > source.left or (end is not None and stop > end):
             raise damaged_error(source.name, at, f"a member of {size} bytes does not fit")
@@ -378,13 +378,6 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
         source.skip(stop - source.position, "a member")
         if size % 2:
             source.read(1)
-
-
-def _member_size(source: Source, header: bytes, at: int) -> int:
-    digits = header[48:58].strip()
-    if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
-        raise damaged_error(source.name, at, "no header of a member begins here")
-    return int(digits)
 
 
 def _member_name(source: Source, label: str, names: bytes, at: int) -> str:

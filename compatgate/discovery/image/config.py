@@ -64,10 +64,17 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     observations = [
         seen for signal, value, origin in values if (seen := _observation(signal, value, origin))
     ]
-    ngc = any(value and _ngc_only(signal) for signal, value, _ in values)
+    ngc = any(
+        value and (bool(signal.families) and all(f.startswith("ngc") for f in signal.families))
+        for signal, value, _ in values
+    )
     history = config.history or []
     observations += _compat(values, observations, history, ngc)
-    observations += _compat_use(env)
+    # NGC's start script tests the package before the library path names it
+    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
+    if not found and env.get("_CUDA_COMPAT_PATH"):
+        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
+    observations += found
     # A package that names the CUDA of its build is a better witness than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
     return ConfigReading(
@@ -94,10 +101,6 @@ def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
     if version is None:
         return None
     return Observation(signal.component, version, origin, signal.confidence)
-
-
-def _ngc_only(signal: Signal) -> bool:
-    return bool(signal.families) and all(f.startswith("ngc") for f in signal.families)
 
 
 def _compat(
@@ -128,14 +131,6 @@ def _compat(
             version = ".".join(cuda.version.split(".")[:2])
             how = f"{origin}={value}, with {cuda.origin}"
             found.append(Observation(CUDA_COMPAT, version, how, "derived"))
-    return found
-
-
-def _compat_use(env: Mapping[str, str]) -> list[Observation]:
-    """Return whether the library path names the package; NGC's start script tests it."""
-    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
-    if not found and env.get("_CUDA_COMPAT_PATH"):
-        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
     return found
 
 

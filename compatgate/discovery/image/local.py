@@ -201,7 +201,7 @@ class _Reader:
             raise BadInput(problem, field=self._path, hint=f"use one of: {READ_FORMS}")
         archive = self._archive()
         if archive.is_root:
-            return self._rootfs(archive)
+            return self._one_layer(root_members(archive), "", [])
         if archive.find("index.json") and archive.find("oci-layout"):
             return self._layered(self._layout(archive))
         if archive.find("manifest.json"):
@@ -256,9 +256,6 @@ class _Reader:
             budget = Budget(self._options.limits, self._check)
             image = SquashFs(file, begin, length, budget)
             return self._one_layer(image.members(), cpu, left)
-
-    def _rootfs(self, archive: ArchiveFiles) -> ImageReading:
-        return self._one_layer(root_members(archive), "", [])
 
     def _one_layer(
         self, members: Iterator[tuple[Member, Content]], cpu: str, left: list[str]

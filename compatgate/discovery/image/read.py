@@ -493,22 +493,19 @@ class _FolderReader:
         self._visibility.take(member, wanted=inside)
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
             self._visibility.count(member.path)
-            self._keep(member, content)
+            below = member.path.removeprefix(f"{self._path}/")
+            if member.kind != "file" or below == self._path or not _is_plain(below):
+                hint = "links and devices are not copied; replace it with the file itself"
+                raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
+            data = content.read_all(self._left)
+            if data is None or len(self.files) >= self._most_files:
+                what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
+                raise too_large_error(what)
+            self._left -= len(data)
+            self.files[below] = FolderFile(data, member.executable)
 
     def _refuse(self, what: str) -> None:
         raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
-
-    def _keep(self, member: Member, content: Content) -> None:
-        below = member.path.removeprefix(f"{self._path}/")
-        if member.kind != "file" or below == self._path or not _is_plain(below):
-            hint = "links and devices are not copied; replace it with the file itself"
-            raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
-        data = content.read_all(self._left)
-        if data is None or len(self.files) >= self._most_files:
-            what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
-            raise too_large_error(what)
-        self._left -= len(data)
-        self.files[below] = FolderFile(data, member.executable)
 
 
 def _is_plain(path: str) -> bool:

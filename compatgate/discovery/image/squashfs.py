@@ -133,7 +133,12 @@ class SquashFs:
             size = stated & (_UNCOMPRESSED_DATA - 1)
             wanted = min(left, self._block)
             if not size:
-                data = self._hole(wanted)
+                self._count(wanted, 0)
+                self._holes += wanted
+                if self._holes > _MAX_HOLES:
+                    what = f"the files that are read have more than {_MAX_HOLES} bytes of holes"
+                    raise too_large_error(what)
+                data = bytes(wanted)
             else:
                 data = self._data(place, size, not stated & _UNCOMPRESSED_DATA, self._block)
             if len(data) != wanted:
@@ -147,14 +152,6 @@ class SquashFs:
             if len(data) != left:
                 raise damaged_error("a fragment of the SquashFS image ends early")
             yield data
-
-    def _hole(self, size: int) -> bytes:
-        self._count(size, 0)
-        self._holes += size
-        if self._holes > _MAX_HOLES:
-            what = f"the files that are read have more than {_MAX_HOLES} bytes of holes"
-            raise too_large_error(what)
-        return bytes(size)
 
     def _fragment(self, number: int) -> bytes:
         """Return the block that holds the ends of several files."""

@@ -104,7 +104,10 @@ def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> Sto
         data = _verified(files, entry.digest, entry.size, LARGEST_MANIFEST)
         document = parse_manifest(data, entry.media_type, name)
         if isinstance(document, Manifest):
-            places = _blob_places(files, document.layers)
+            found = (
+                (layer.digest, files.find(_blob_path(layer.digest))) for layer in document.layers
+            )
+            places = {digest: part for digest, part in found if part is not None}
             config = _verified(files, document.config.digest, document.config.size, LARGEST_CONFIG)
             layers = StoredLayers(files, places)
             return StoredImage(entry.digest, index, config, document.layers, layers, doubts)
@@ -234,11 +237,6 @@ def _digest_of(files: Files, part: FilePart) -> str:
         while data := stream.read(1024 * 1024):
             found.update(data)
     return f"sha256:{found.hexdigest()}"
-
-
-def _blob_places(files: Files, layers: list[Descriptor]) -> dict[str, FilePart]:
-    found = ((layer.digest, files.find(_blob_path(layer.digest))) for layer in layers)
-    return {digest: part for digest, part in found if part is not None}
 
 
 def _blob_path(digest: str) -> str:

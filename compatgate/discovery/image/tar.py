@@ -293,7 +293,9 @@ def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Membe
     if kind == b"\0" and path.endswith("/"):
         word = "dir"  # form of the first tar
     if records and (text := extended.text(b"size")) and kind != b"g":
-        size = _extended_size(text)
+        if not (text.isascii() and text.isdecimal() and len(text) < 20):
+            raise damaged_error(f"a layer has a file of {text[:40]!r} bytes")
+        size = int(text)
     if word == "dir" or kind in b"12346":
         size = 0  # links, devices and directories have no content, whatever size they state
     link = ""
@@ -302,12 +304,6 @@ def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Membe
         link = _clean_path(link) if word == "hardlink" else link
     executable = bool(_number(block[100:108]) & 0o111)
     return Member(_clean_path(path), word, size, executable, link, sparse)
-
-
-def _extended_size(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise damaged_error(f"a layer has a file of {text[:40]!r} bytes")
-    return int(text)
 
 
 def _name(block: bytes) -> str:

@@ -126,7 +126,11 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
             if is_operator_object(body):
                 operators.append(body)
             elif body.get("kind") == "Node":
-                nodes.append(_node(body))
+                metadata = nested_object(body, "metadata")
+                labels = {
+                    str(k): scalar_text(v) for k, v in nested_object(metadata, "labels").items()
+                }
+                nodes.append(Node(scalar_text(metadata.get("name")), labels))
             else:
                 kind = scalar_text(body.get("kind")) or "an object without a kind"
                 problem = f"is {kind} {scalar_text(body.get('apiVersion'))}".strip()
@@ -134,12 +138,6 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
                 raise BadInput(problem, field=origin, hint=hint)
     operator = read_operator(operators)
     return _draft_nodes(nodes, operator, facts) if nodes else _draft_operator(operator)
-
-
-def _node(body: Body) -> Node:
-    metadata = nested_object(body, "metadata")
-    labels = {str(k): scalar_text(v) for k, v in nested_object(metadata, "labels").items()}
-    return Node(scalar_text(metadata.get("name")), labels)
 
 
 def _draft_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:

@@ -117,15 +117,10 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
         conflicts += disagreement
     seen = list(_drop_meta_packages(observations))
     if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
-        seen = _drop_cpu_jax(seen)
+        others = any(is_framework(o.component) and o.component != "jax" for o in seen)
+        seen = [o for o in seen if o.component != "jax"] if others else seen
     of_index = frozenset(index - elsewhere)
     return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
-
-
-def _drop_cpu_jax(observations: list[Observation]) -> list[Observation]:
-    """Drop JAX without a CUDA plugin next to another framework: it runs on the CPU."""
-    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
-    return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _drop_meta_packages(observations: Sequence[Observation]) -> list[Observation]:

@@ -85,7 +85,16 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
 def read_yaml(text: str, name: str) -> Any:
     """Read one YAML document; every scalar is text."""
     try:
-        _check_events(text, name)
+        depth = 0
+        for event in yaml.parse(text, _Loader):
+            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                depth += 1
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                depth -= 1
+            if depth > _MAX_LEVELS or isinstance(event, yaml.AliasEvent):
+                what = "is nested too deeply" if depth > _MAX_LEVELS else "uses YAML aliases"
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise BadInput(what, field=f"{name}:{line}")
         return yaml.load(text, _Loader)  # noqa: S506 - a loader of plain text
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -94,20 +103,6 @@ def read_yaml(text: str, name: str) -> Any:
         raise BadInput(f"is not valid YAML: {problem}", field=field) from None
     except (yaml.YAMLError, RecursionError, ValueError, UnboundLocalError):
         raise BadInput("is not valid YAML", field=name) from None
-
-
-def _check_events(text: str, name: str) -> None:
-    """Check depth and aliases before building objects: libyaml's composer is recursive."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            depth += 1
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            depth -= 1
-        if depth > _MAX_LEVELS or isinstance(event, yaml.AliasEvent):
-            what = "is nested too deeply" if depth > _MAX_LEVELS else "uses YAML aliases"
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise BadInput(what, field=f"{name}:{line}")
 
 
 def read_tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:

@@ -47,7 +47,10 @@ def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -
     if texts.is_empty:
         return None
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
-    said = {name: _clean(getattr(texts, name)) for name in texts.__struct_fields__}
+    said = {
+        name: re.sub(r"[\s_]+", "-", getattr(texts, name).strip()).lower()
+        for name in texts.__struct_fields__
+    }
     for machine in facts.platform_machines.machines:
         if any(_fits(condition, said, names) for condition in machine.recognise):
             return machine.platform
@@ -61,10 +64,6 @@ def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> 
         for name, wanted in patterns.items()
         if wanted
     )
-
-
-def _clean(text: str) -> str:
-    return re.sub(r"[\s_]+", "-", text.strip()).lower()
 
 
 def _gpu_name(gpu: str, facts: Facts) -> str | None:

@@ -111,7 +111,12 @@ class AddressGuard:
         if address is None or self._is_free(host) or is_public(address):
             return
         if not any(address in network for network in self._networks):
-            raise _redirect_error(host)
+            what = f"the server redirects to {host}, which is not a public address"
+            hint = (
+                "its token service or store of files is misconfigured, or is in a private network: "
+                "allow that one with serve --registry-network (images) or --index-network (wheels)"
+            )
+            raise Unavailable(what, field="image", hint=hint)
 
     def _is_free(self, host: str) -> bool:
         return self._open or host.strip("[]").lower() in self._trusted
@@ -134,12 +139,3 @@ def read_address(text: str) -> Address | None:
 def is_public(address: Address) -> bool:
     """Return whether an address, unwrapped, belongs to the public internet."""
     return not any(address in network for network in _SPECIAL)
-
-
-def _redirect_error(host: str) -> Unavailable:
-    what = f"the server redirects to {host}, which is not a public address"
-    hint = (
-        "its token service or store of files is misconfigured, or is in a private network: "
-        "allow that one with serve --registry-network (images) or --index-network (wheels)"
-    )
-    return Unavailable(what, field="image", hint=hint)

@@ -92,7 +92,11 @@ def parse_reference(text: str) -> Reference:
         raise _malformed_reference(text, f"{path!r} is not a repository's name")
     if registry.lower() in _DOCKER_HUB_ALIASES:
         registry, path = DOCKER_HUB, path if "/" in path else f"library/{path}"
-    _check_host(text, registry)
+    match = _HOST.fullmatch(registry)
+    if not match:
+        raise _malformed_reference(text, f"{registry!r} is not a registry's name")
+    if match[1] and not 0 < int(match[1]) < 65536:
+        raise _malformed_reference(text, f"{match[1]} is not a port")
     return Reference(registry, path, tag or (None if digest else "latest"), digest or None)
 
 
@@ -111,14 +115,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _check_host(text: str, registry: str) -> None:
-    match = _HOST.fullmatch(registry)
-    if not match:
-        raise _malformed_reference(text, f"{registry!r} is not a registry's name")
-    if match[1] and not 0 < int(match[1]) < 65536:
-        raise _malformed_reference(text, f"{match[1]} is not a port")
 
 
 def _malformed_reference(text: str, problem: str, hint: str = "") -> BadInput:

@@ -173,7 +173,10 @@ class Transport:
         own = {"User-Agent": f"compatgate/{version()}"}
         request = httpx.Request(method, url, headers={**own, **headers}, content=body)
         connect, stall = (min(s, self.deadline.left) for s in (_CONNECT_SECONDS, _STALL_SECONDS))
-        raw = self._pool(url).handle_request(
+        key = (_proxy_for(url), urlsplit(url).netloc in self._options.unverified_tls)
+        if key not in self._pools:
+            self._pools[key] = self._new_pool(*key)
+        raw = self._pools[key].handle_request(
             httpcore.Request(
                 method,
                 httpcore.URL(
@@ -188,13 +191,6 @@ class Transport:
             )
         )
         return Response(raw, url, self)
-
-    def _pool(self, url: str) -> httpcore.ConnectionPool:
-        """Return the connections for a URL."""
-        key = (_proxy_for(url), urlsplit(url).netloc in self._options.unverified_tls)
-        if key not in self._pools:
-            self._pools[key] = self._new_pool(*key)
-        return self._pools[key]
 
     def _new_pool(self, proxy: str, unverified: bool) -> httpcore.ConnectionPool:
         authorities = None if unverified else self._options.ca_file

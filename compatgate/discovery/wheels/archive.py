@@ -111,7 +111,11 @@ class Archive:
         with wheel_errors(label):
             self._zip = zipfile.ZipFile(cast("IO[bytes]", file))
         self.members = self._checked(self._zip.infolist())
-        self.identity = read_identity(self._metadata(), label)
+        found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
+        if len(found) != 1:
+            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is not a wheel"
+            raise BadInput(what, field=self.label)
+        self.identity = read_identity(self._small(found[0], LARGEST_METADATA), label)
         self._digests = self._record()
 
     def read_member(
@@ -172,13 +176,6 @@ class Archive:
         if len({member.filename for member in members}) < len(members):
             raise BadInput("holds two files of one name", field=self.label)
         return members
-
-    def _metadata(self) -> bytes:
-        found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
-        if len(found) != 1:
-            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is not a wheel"
-            raise BadInput(what, field=self.label)
-        return self._small(found[0], LARGEST_METADATA)
 
     def _record(self) -> Mapping[str, bytes]:
         """Return the SHA-256 of each member in ``RECORD``: URL-safe base64 without padding."""

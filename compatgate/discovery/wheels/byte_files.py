@@ -239,7 +239,16 @@ class RangeFile(SeekableFile):
         self._cache = (0, b"")
         self._memory: BytesIO | None = None
         self.size = -1 if size is None else size
-        self._begin()
+        response = self._open("bytes=0-0")
+        with response:
+            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if response.status == 206 and said and response.read(2):
+                self._sized(int(said[3]))
+            elif response.status == 200:
+                self._take_whole(response)
+            else:
+                raise self._damaged(f"the server answers a range with status {response.status}")
+        self.validators = _validators(response)
 
     def plan(self, end: int) -> None:
         """Extend the next request of a range to ``end``."""
@@ -278,7 +287,15 @@ class RangeFile(SeekableFile):
                 self._reach(count)
                 data = self._response.read(CHUNK) if self._response else b""
                 if data:
-                    return self._taken(data)
+                    self._at += len(data)
+                    if self._at > self._stop:
+                        self._hang_up()
+                        raise self._damaged("the server sent more than the requested range")
+                    if self._at == self._stop and self._response:
+                        if "Content-Length" in self._response.headers:
+                            self._response.read(1)  # at the end the connection can be reused
+                        self._hang_up()
+                    return data
                 raise Unavailable("the connection ended before the requested range")
             except Unavailable as error:
                 self._hang_up()
@@ -287,17 +304,6 @@ class RangeFile(SeekableFile):
                     raise self._said(error, f" (byte {self.position} of {self.size})") from None
                 pause = self._patience.seconds * 2 ** (failed - 1)
                 time.sleep(min(pause, self._transport.deadline.left))
-
-    def _taken(self, data: bytes) -> bytes:
-        self._at += len(data)
-        if self._at > self._stop:
-            self._hang_up()
-            raise self._damaged("the server sent more than the requested range")
-        if self._at == self._stop and self._response:
-            if "Content-Length" in self._response.headers:
-                self._response.read(1)  # at the end the connection can be reused
-            self._hang_up()
-        return data
 
     def _reach(self, count: int) -> None:
         """Connect at the position, or skip bytes up to it."""
@@ -328,19 +334,6 @@ class RangeFile(SeekableFile):
             response.close()
             raise self._damaged("the file changed on the server while it was read")
         self._response, self._at, self._stop = response, start, end
-
-    def _begin(self) -> None:
-        """Find out the size, and whether the server supports ranges."""
-        response = self._open("bytes=0-0")
-        with response:
-            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if response.status == 206 and said and response.read(2):
-                self._sized(int(said[3]))
-            elif response.status == 200:
-                self._take_whole(response)
-            else:
-                raise self._damaged(f"the server answers a range with status {response.status}")
-        self.validators = _validators(response)
 
     def _sized(self, size: int) -> None:
         if self.size not in (-1, size):

@@ -172,7 +172,8 @@ class PackageIndex:
         if page.startswith("file:"):
             data, kind = _local_page(page)
         else:
-            data, kind, page = self._page(page, credentials)
+            headers = IndexFile("", page, credentials=credentials).headers | {"Accept": _ACCEPT}
+            data, kind, page = self._get(page, headers, LARGEST_PAGE)
         if data is None:
             return []
         raw = (
@@ -194,10 +195,6 @@ class PackageIndex:
                 what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
                 raise DamagedContent(what, field=file.name, hint="no record was made")
         return data
-
-    def _page(self, url: str, credentials: str) -> tuple[bytes | None, str, str]:
-        headers = IndexFile("", url, credentials=credentials).headers | {"Accept": _ACCEPT}
-        return self._get(url, headers, LARGEST_PAGE)
 
     def _get(
         self, url: str, headers: dict[str, str], largest: int

@@ -184,7 +184,13 @@ class _Measurement:
     def of_file(self, file: HashedFile) -> Record:
         """Measure an open wheel."""
         archive = Archive(file, self._wheel.name, self._options.limits)
-        identity = self._identified(archive)
+        # the name, the metadata and the index have to agree
+        name, version = parse_wheel_name(self._wheel.name)
+        for said in filter(None, (archive.identity, self._stated)):
+            if said.package != name or Version(said.version) != Version(version):
+                what = f"its metadata is of {said.package} {said.version}"
+                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
+        identity = self._stated or archive.identity
         left = [m for m in _choose_members(archive.members) if not self._remembered(m)]
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
@@ -198,15 +204,6 @@ class _Measurement:
         record = self._record(archive, identity, digest, whole=whole)
         WheelCache(self._options.cache, digest).keep_record(record)
         return _add_record_toolkits(record, self._options)
-
-    def _identified(self, archive: Archive) -> WheelIdentity:
-        """Return the wheel's identity; its name, its metadata and the index have to agree."""
-        name, version = parse_wheel_name(self._wheel.name)
-        for said in filter(None, (archive.identity, self._stated)):
-            if said.package != name or Version(said.version) != Version(version):
-                what = f"its metadata is of {said.package} {said.version}"
-                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
-        return self._stated or archive.identity
 
     def _remembered(self, member: ZipInfo) -> bool:
         found = self._memory.member(member.filename, member.CRC, member.file_size)

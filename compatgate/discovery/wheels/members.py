@@ -232,18 +232,14 @@ def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
     files = [library for library in libraries if is_kernel_file(library.path)]
     groups: dict[str, list[Library]] = {}
     for file in files:
-        groups.setdefault(_group(file.path), []).append(file)
+        folder, _, name = file.path.rpartition("/")
+        groups.setdefault(f"{folder}/*.{name.rpartition('.')[2]}", []).append(file)
     groups = _merge_folders(groups)
     listed = []
     for pattern, members in groups.items():
         few = len(members) <= FEW_FILES and len(files) <= MAX_LINES
         listed += members if few else [_merge_files(pattern, members)]
     return KernelFiles(frozenset(file.path for file in files), listed)
-
-
-def _group(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/*.{name.rpartition('.')[2]}"
 
 
 def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:

@@ -41,11 +41,6 @@ class _WindowPlan(Struct, frozen=True):
     dynamic: range = range(0)
 
 
-def _plan(head: bytes, size: int) -> _WindowPlan:
-    """Find the place of a file's tables in its first bytes."""
-    return _plan_pe(head) if head.startswith(object_files.PE_MAGIC) else _plan_elf(head, size)
-
-
 def _plan_pe(head: bytes) -> _WindowPlan:
     """Find the place of a PE file's tables in its headers.
 
@@ -210,7 +205,12 @@ class WindowedStream:
         if self._wanted is None:
             if self._head_size < _HEADERS:
                 return
-            self._wanted = _plan(b"".join(self._head)[:_HEADERS], self.size)
+            head = b"".join(self._head)[:_HEADERS]
+            self._wanted = (
+                _plan_pe(head)
+                if head.startswith(object_files.PE_MAGIC)
+                else _plan_elf(head, self.size)
+            )
             self._dynamic = (self._wanted.dynamic.start, bytearray())
         wanted = self._wanted.dynamic
         first = max(wanted.start - self._seen, 0)
