@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 _EXAMPLES = """\
-compatgate image-compat push registry.example/team/app:1.4 --dry-run
-compatgate image-compat pull registry.example/team/app:1.4 -o compatibility.json
-compatgate image-compat check registry.example/team/app:1.4 --pool driver=580.95.05,gpu=L4
 compatgate facts list
 compatgate facts show cuda 12.4
 compatgate facts verify --facts overlay.yaml
