@@ -78,19 +78,22 @@ _TRIES = 3
 def main(argv: Sequence[str] | None = None) -> int:
     """Refresh what the arguments name; return the exit status."""
     try:
-        return run(make_parser().parse_args(argv))
+        parser = argparse.ArgumentParser(
+            description=__doc__,
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_arguments(parser)
+        add_overlays(parser)
+        add_format(parser)
+        return run(parser.parse_args(argv))
     except CompatgateError as error:
         print(strip_controls(f"error: {error.detail}"), file=sys.stderr)
         return 2
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser: packages, index and folder."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: packages, index and folder."""
     parser.add_argument(
         "what",
         nargs="*",
@@ -146,9 +149,6 @@ def make_parser() -> argparse.ArgumentParser:
         default=3600.0,
         help="timeout in seconds (default: 3600)",
     )
-    add_overlays(parser)
-    add_format(parser)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
