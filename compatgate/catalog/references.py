@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from compatgate.catalog.sources import format_of, title
 from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.node import When
 from compatgate.core.facts.platforms import Limit
 from compatgate.core.gpus import normalise
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import format_parts, make_version, parse_version

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from compatgate.check.project import ProjectFile, read_project_text, select_parts
 from compatgate.check.resolver import Pins, Resolved
 from compatgate.core.components import COMPONENTS
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.constraints import parse_constraint
 from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.release import install_hint
 

@@ -177,8 +177,7 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
     Raises:
         BadInput: the file cannot be read, or the stack is malformed.
     """
-    from compatgate.core.stack import parse_stack_text
-    from compatgate.core.stack_values import SPECIAL_KEYS
+    from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 
     if "=" in text and not os.path.exists(text):
         return parse_stack_text(text)

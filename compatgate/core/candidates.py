@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.core.components import resolve_component
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
-from compatgate.core.matrix import Constraint, parse_constraint
 from compatgate.core.package_wheels import covers_release
 from compatgate.core.request import Pool
 from compatgate.core.stack import canonical_key

@@ -14,15 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework, sort_components
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
-from compatgate.core.matrix import (
-    Constraint,
-    Entry,
-    Evidence,
-    Matrix,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.request import Pool
 from compatgate.core.stack import Stack, stack_of
 from compatgate.core.stack_facts import find_build, find_release

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch, Pair
-from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_code import Arch
+from compatgate.core.gpu_runs import find_run_mode
 
 NAMESPACE = "nvidia"
 LOWER_BOUND, UPPER_BOUND, SM_ARCH = (

@@ -27,7 +27,8 @@ from msgspec import Struct
 from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_code import Arch, Capability, find_run_mode, parse_capability
+from compatgate.core.gpu_code import Arch, Capability, parse_capability
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.package_finder import package_finder
 from compatgate.core.packages import GpuPackage, library_modes
 from compatgate.core.stack import Stack, complete_stack

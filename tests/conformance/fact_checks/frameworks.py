@@ -12,8 +12,8 @@ from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.catalog.sources import format_of
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.versions import Version, format_parts, parse_version
 
 _EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
