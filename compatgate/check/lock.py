@@ -188,7 +188,7 @@ class _Locking:
 
     def _python(self) -> str:
         """Return the constraint on Python: as asked for, this machine's, or the project's."""
-        from compatgate.core.matrix import parse_constraint
+        from compatgate.core.constraints import parse_constraint
         from compatgate.core.versions import parse_version
 
         if self._args.python:

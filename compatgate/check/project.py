@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from compatgate.core.components import find_component
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.stack import canonical_key
 from compatgate.errors import BadInput, quote_error
 

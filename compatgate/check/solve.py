@@ -164,8 +164,7 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
         text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
         pools: described pools; their platform selects a part of the lockfile.
     """
-    from compatgate.core.stack import parse_stack_text
-    from compatgate.core.stack_values import SPECIAL_KEYS
+    from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 
     if "=" in text and not os.path.exists(text):
         return parse_stack_text(text)

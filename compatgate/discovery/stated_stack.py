@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compatgate.core.components import COMPONENTS, MAX_REMARKS
-from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import SPECIAL_KEYS, Wheel
+from compatgate.core.stack import SPECIAL_KEYS, Stack, canonical_key, parse_stack
+from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, CompatgateError

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from compatgate import version
 from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
-from compatgate.core.stack_values import SPECIAL_KEYS
+from compatgate.core.stack import SPECIAL_KEYS
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.observations import Observation

@@ -6,8 +6,8 @@ news and write what the index alone states. `compatgate.discovery.wheels` measur
 
 from __future__ import annotations
 
-from compatgate.refresh.index import UNSTATED_BY_INDEX, Bounds, Listing, News
-from compatgate.refresh.survey import Survey, choose_subjects, list_subjects, survey
+from refresh.index import UNSTATED_BY_INDEX, Bounds, Listing, News
+from refresh.survey import Survey, choose_subjects, list_subjects, survey
 
 __all__ = [
     "UNSTATED_BY_INDEX",

@@ -24,8 +24,8 @@ from compatgate.core.facts.records import Record
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.wheels.index import IndexFile, choose_wheel
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.refresh.frameworks import FrameworkReader, recipe_of
-from compatgate.refresh.index import (
+from refresh.frameworks import FrameworkReader, recipe_of
+from refresh.index import (
     Bounds,
     Kind,
     Listing,
@@ -36,7 +36,7 @@ from compatgate.refresh.index import (
     last_upload,
     python_of,
 )
-from compatgate.refresh.libraries import LibraryReader
+from refresh.libraries import LibraryReader
 
 Releases = Mapping[Version, Sequence[IndexFile]]
 

@@ -2,12 +2,12 @@
 
 import pytest
 from packaging.utils import parse_wheel_filename
+from refresh import Bounds
+from refresh.frameworks import FrameworkReader, recipe_of
+from refresh.libraries import LibraryReader
 
 from compatgate.discovery.wheels.archive import WheelIdentity
 from compatgate.discovery.wheels.index import IndexFile
-from compatgate.refresh import Bounds
-from compatgate.refresh.frameworks import FrameworkReader, recipe_of
-from compatgate.refresh.libraries import LibraryReader
 
 LINUX = "manylinux_2_28_x86_64"
 

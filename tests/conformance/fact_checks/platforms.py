@@ -6,65 +6,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.core.components import COMPONENTS
 from compatgate.core.facts.jetson import Jetson, in_series
-from compatgate.core.facts.platforms import Limit
-from compatgate.core.node import NODE_COMPONENTS, parse_node_version
-from compatgate.core.versions import format_parts, parse_version
-
-
-def platform_gpus(context: Context) -> Iterator[Problem]:
-    """Check that a platform's GPUs are known, and go with its processor."""
-    gpus = context.facts.gpus.gpus
-    for platform in context.facts.platforms.platforms.values():
-        subject = f"platforms {platform.name}"
-        for name in platform.gpus:
-            gpu = gpus.get(name)
-            if gpu is None:
-                yield Problem("platform-gpus", subject, f"{name} is not in gpus")
-            elif gpu.cpu and platform.cpu and gpu.cpu != platform.cpu:
-                yield Problem("platform-gpus", subject, f"{name} goes with {gpu.cpu}")
-
-
-def platform_names(context: Context) -> Iterator[Problem]:
-    """Check that machines are recognised as platforms that the facts know."""
-    known = context.facts.platforms.platforms
-    for machine in context.facts.platform_machines.machines:
-        if machine.platform not in known:
-            subject = f"platform_machines {machine.platform}"
-            yield Problem("platform-names", subject, "is not in platforms")
-
-
-def platform_limits(context: Context) -> Iterator[Problem]:
-    """Check that limits name platforms and components, and advise what they allow."""
-    known = context.facts.platforms.platforms
-    for limit in context.facts.platforms.limits:
-        subject = f"platforms limits[id={limit.id}]"
-        for name in limit.platforms:
-            if name not in known:
-                yield Problem("platform-limits", subject, f"platform {name} does not exist")
-        for what in filter(None, (limit.component, limit.uses)):
-            if what != "driver" and what not in NODE_COMPONENTS and what not in COMPONENTS:
-                yield Problem("platform-limits", subject, f"{what} is not a component")
-        if limit.advised and not _allows(limit, limit.advised):
-            yield Problem("platform-limits", subject, f"advises {limit.advised}, which it refuses")
-
-
-def _allows(limit: Limit, text: str) -> bool:
-    version = parse_version("driver", text) if limit.component == "driver" else None
-    return limit.allows(version or parse_node_version(text))
-
-
-def platform_images(context: Context) -> Iterator[Problem]:
-    """Check that images are of known platforms, and ship a driver of a known branch."""
-    table, branches = context.facts.platforms, context.facts.driver_branches.branches
-    for image in table.images:
-        subject = f"platforms images[{image.title}]"
-        for pattern in image.platforms:
-            if not any(fnmatchcase(name, pattern) for name in table.platforms):
-                yield Problem("platform-images", subject, f"no platform is {pattern}")
-        if image.driver and image.driver.major not in branches:
-            yield Problem("platform-images", subject, f"branch {image.driver.major} is not known")
+from compatgate.core.versions import format_parts
 
 
 def jetson_devices(context: Context) -> Iterator[Problem]:
@@ -147,27 +90,6 @@ def _libcudas(table: Jetson, series: str) -> set[tuple[int, int]]:
     return own | {cuda for one in table.upgrades if one.series == series for cuda in one.compatible}
 
 
-PLATFORM_CHECKS: tuple[Check, ...] = (
-    platform_gpus,
-    platform_names,
-    platform_limits,
-    platform_images,
-    jetson_devices,
-    jetson_releases,
-    jetson_upgrades,
-)
-"""Hold platforms, and the releases of Jetson."""
-
-
-def machine_gpus(context: Context) -> Iterator[Problem]:
-    """Check that the GPUs of machines are known products, by canonical name."""
-    for machine in context.facts.platform_machines.machines:
-        for name in (gpu for condition in machine.recognise for gpu in condition.gpus):
-            if name not in context.facts.gpus.gpus:
-                what = f"no product in gpus is named {name}"
-                yield Problem("machine-gpus", f"platform_machines {machine.platform}", what)
-
-
 def machine_order(context: Context) -> Iterator[Problem]:
     """Check that every pattern of an instance type can decide: no earlier one fits all of it."""
     seen: list[str] = []
@@ -180,4 +102,9 @@ def machine_order(context: Context) -> Iterator[Problem]:
         seen += patterns
 
 
-MACHINE_CHECKS: tuple[Check, ...] = (machine_gpus, machine_order)
+CHECKS: tuple[Check, ...] = (
+    jetson_devices,
+    jetson_releases,
+    jetson_upgrades,
+    machine_order,
+)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.core.facts.nvidia import CudaDriver, Pair, Toolkit
+from compatgate.core.facts.nvidia import CudaDriver, Toolkit
 from compatgate.core.versions import Version, format_parts
 
 _CLAUSE = re.compile(r"driver>=(\d+)")
@@ -63,35 +63,6 @@ def floor_of_row(context: Context) -> Iterator[Problem]:
                 "floor-of-row",
                 f"cuda_driver {row['cuda']}",
                 f"says {row['minor_compat_min_linux']}, its major {expected}",
-            )
-
-
-def same_row_exists(context: Context) -> Iterator[Problem]:
-    """Check that a release which shares another row names an existing row."""
-    table = context.facts.cuda_driver
-    known = {toolkit.version.text for toolkit in table.toolkits}
-    for release, row in table.same_row.items():
-        if row not in known:
-            yield Problem("same-row-exists", f"cuda_driver {release}", f"row {row} does not exist")
-
-
-def branch_cuda(context: Context) -> Iterator[Problem]:
-    """Check that a branch reports the CUDA of the toolkit that its drivers ship with."""
-    branches = context.facts.driver_branches.branches
-    for toolkit in context.facts.cuda_driver.toolkits:
-        own = toolkit.driver.get("linux")
-        branch = branches.get(own.major) if own else None
-        if own and branch is None:
-            yield Problem(
-                "branch-cuda",
-                f"driver_branches {own.major}",
-                f"missing, CUDA {toolkit.version} ships {own}",
-            )
-        elif branch and branch.cuda != toolkit.version.major_minor:
-            yield Problem(
-                "branch-cuda",
-                f"driver_branches {branch.branch}",
-                f"reports CUDA {_cuda(branch.cuda)}, its driver {own} ships with {toolkit.version}",
             )
 
 
@@ -167,16 +138,10 @@ def require_branches(context: Context) -> Iterator[Problem]:
             yield Problem("require-branches", subject, f"branch {branch} does not exist")
 
 
-def _cuda(pair: Pair | None) -> str:
-    return format_parts(pair) if pair else "none"
-
-
 CHECKS: tuple[Check, ...] = (
     driver_order,
     floor_below_own,
     floor_of_row,
-    same_row_exists,
-    branch_cuda,
     branch_releases,
     compat_branches,
     compat_images,

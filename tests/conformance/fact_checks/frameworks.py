@@ -11,59 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.catalog.sources import format_of, title
-from compatgate.core.facts.frameworks import Build, Framework, Pin, Release
+from compatgate.catalog.sources import format_of
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease
-from compatgate.core.matrix import parse_constraint
-from compatgate.core.versions import Version, format_parts, make_version, parse_version
+from compatgate.core.versions import Version, format_parts, parse_version
 
 _EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
 """Requirements on a component that pins also name."""
-
-
-def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]:
-    for name in sorted(context.facts.framework_names):
-        if table := context.facts.framework(name):
-            for release in table.releases:
-                for build in release.builds:
-                    yield table, release, build, f"{name} {release.version} {build.title}"
-
-
-def _channel_builds(context: Context) -> Iterator[tuple[Build, str]]:
-    """Yield the builds of conda channels."""
-    for name in sorted(context.facts.framework_names):
-        table = context.facts.framework(name)
-        for release in table.releases if table else ():
-            for build in release.conda:
-                yield build, f"{name} {release.version} {build.channel} {build.title}"
-
-
-def build_cuda(context: Context) -> Iterator[Problem]:
-    """Check that a build is for an existing toolkit and accepts it."""
-    toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
-    for _, _, build, subject in _builds(context):
-        if build.cuda is None:
-            continue
-        if build.cuda not in toolkits:
-            yield Problem(
-                "build-cuda", subject, f"CUDA {format_parts(build.cuda)} is not a toolkit"
-            )
-        accepted = parse_constraint("cuda", build.accepts)
-        if not accepted.allows(make_version(format_parts(build.cuda), build.cuda)):
-            yield Problem("build-cuda", subject, f"does not accept its own CUDA: {build.accepts}")
-
-
-def build_code(context: Context) -> Iterator[Problem]:
-    """Check that a build has only code that its toolkit can generate."""
-    for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_channel_builds(context)):
-        toolkit = context.facts.arch.toolkits.get(format_parts(build.cuda)) if build.cuda else None
-        for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
-            if toolkit and pair not in toolkit.sass:
-                yield Problem(
-                    "build-code",
-                    subject,
-                    f"{format_parts(pair)} is no target of CUDA {format_parts(toolkit.cuda)}",
-                )
 
 
 def one_default(context: Context) -> Iterator[Problem]:
@@ -74,61 +28,6 @@ def one_default(context: Context) -> Iterator[Problem]:
             defaults = [build.title for build in release.builds if build.default]
             if len(defaults) > 1:
                 yield Problem("one-default", f"{name} {release.version}", ", ".join(defaults))
-
-
-def pins_exist(context: Context) -> Iterator[Problem]:
-    """Check that a pinned cuDNN or NCCL is a known release for this CUDA major."""
-    for _, _, build, subject in _builds(context):
-        for name, pin in build.pins.items():
-            if pin.floor and len(pin.floor.parts) > 2 and not pin.optional:
-                yield from _pin(context, build, subject, name, pin)
-
-
-def _pin(context: Context, build: Build, subject: str, name: str, pin: Pin) -> Iterator[Problem]:
-    assert pin.floor is not None  # noqa: S101 - the caller checked
-    where = f"{subject} {name}"
-    if name == "cudnn":
-        if not has_release(context.facts.cudnn.releases, pin.floor):
-            yield Problem("pins-exist", where, f"{pin.floor} is not known")
-            return
-        found = next(r for r in context.facts.cudnn.releases if r.version.at(3) == pin.floor.at(3))
-        if build.cuda_major not in found.builds:
-            yield Problem("pins-exist", where, f"{pin.floor} has no CUDA {build.cuda_major} build")
-    elif name == "nccl" and not has_release(context.facts.nccl.releases, pin.floor):
-        yield Problem("pins-exist", where, f"{pin.floor} is not known")
-
-
-def frameworks_pinned(context: Context) -> Iterator[Problem]:
-    """Check that a pinned framework is a known release with a build for the same CUDA major."""
-    for name in sorted(context.facts.framework_names):
-        table = context.facts.framework(name)
-        for release in table.releases if table else ():
-            for other, pin in release.pins.items():
-                subject = f"{name} {release.version} {other}"
-                base = context.facts.framework(other)
-                found = (
-                    next((r for r in base.releases if r.version == pin.floor), None)
-                    if base
-                    else None
-                )
-                if found is None:
-                    yield Problem("frameworks-pinned", subject, f"{pin.floor} is not known")
-                    continue
-                majors = {build.cuda_major for build in found.builds}
-                for build in release.builds:
-                    if build.cuda_major not in majors:
-                        yield Problem(
-                            "frameworks-pinned",
-                            subject,
-                            f"{pin.floor} has no CUDA {build.cuda_major} build",
-                        )
-
-
-def file_of_component(context: Context) -> Iterator[Problem]:
-    """Check that a file is named after its framework."""
-    for name, document in context.documents.items():
-        if format_of(name) == "framework" and title(name) != document["component"]:
-            yield Problem("file-of-component", name, f"is about {document['component']}")
 
 
 def page_cuda(context: Context) -> Iterator[Problem]:
@@ -195,18 +94,6 @@ def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
             for release in document["releases"]:
                 yield f"{document['component']} {release['version']}", release
 
-
-FRAMEWORK_CHECKS: tuple[Check, ...] = (
-    build_cuda,
-    build_code,
-    one_default,
-    pins_exist,
-    frameworks_pinned,
-    file_of_component,
-    page_cuda,
-    pins_required,
-    pins_documented,
-)
 
 _PACKAGE = re.compile(r"[=-](\d+\.\d+\.\d+)")
 
@@ -333,7 +220,11 @@ def has_release(releases: tuple[CudnnRelease | NcclRelease, ...], version: Versi
     return any(release.version.at(3) == version.at(3) for release in releases)
 
 
-LIBRARY_CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check, ...] = (
+    one_default,
+    page_cuda,
+    pins_required,
+    pins_documented,
     cudnn_rows,
     cudnn_majors,
     integer_forms,
@@ -342,24 +233,3 @@ LIBRARY_CHECKS: tuple[Check, ...] = (
     container_drivers,
     images,
 )
-
-
-def issue_fixes(context: Context) -> Iterator[Problem]:
-    """Check that a stack with the fix no longer matches the issue."""
-    for issue in context.facts.known_issues.issues:
-        for fix in issue.fixes:
-            changed = [name for name in issue.components if name in fix]
-            left = any(
-                not parse_constraint(name, issue.components[name]).allows(
-                    parse_version(name, fix[name])
-                )
-                for name in changed
-            )
-            if not left:
-                shown = ", ".join(f"{name} {version}" for name, version in fix.items())
-                yield Problem(
-                    "issue-fixes", f"known_issues {issue.id}", f"{shown} still matches the issue"
-                )
-
-
-ISSUE_CHECKS: tuple[Check, ...] = (issue_fixes,)

@@ -1,10 +1,10 @@
 """Pythons and platforms, from the names of wheels."""
 
 import pytest
+from refresh.index import Bounds, is_for, is_later, python_of, pythons
 
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.wheels.index import IndexFile
-from compatgate.refresh.index import Bounds, is_for, is_later, python_of, pythons
 
 X86, ARM = Platform(), Platform(cpu="aarch64")
 

@@ -2,9 +2,7 @@
 
 import pytest
 from packaging.specifiers import SpecifierSet
-
-from compatgate.errors import DamagedContent
-from compatgate.refresh.requirements import (
+from refresh.requirements import (
     applicable_requirements,
     cuda_of,
     gpu_requirements,
@@ -12,6 +10,8 @@ from compatgate.refresh.requirements import (
     range_of,
     spec_of,
 )
+
+from compatgate.errors import DamagedContent
 
 TORCH = [
     "filelock",

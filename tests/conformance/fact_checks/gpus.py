@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.core.facts.nvidia import GpuPeaks, PeakKind
-from compatgate.core.gpus import normalise
 from compatgate.core.versions import format_parts
 
 
@@ -110,23 +109,6 @@ def gpu_matches_capability(context: Context) -> Iterator[Problem]:
             )
 
 
-def gpu_facts(context: Context) -> Iterator[Problem]:
-    """Check branches, MIG drivers and spellings: each spelling names one product."""
-    branches = context.facts.driver_branches.branches
-    for name, gpu in context.facts.gpus.gpus.items():
-        for branch in (gpu.first_branch, gpu.last_branch):
-            if branch and branch not in branches:
-                yield Problem("gpu-facts", f"gpus {name}", f"branch {branch} does not exist")
-        if gpu.mig_driver and not gpu.mig_capable:
-            yield Problem("gpu-facts", f"gpus {name}", "a MIG driver without MIG")
-    named: dict[str, str] = {}
-    for row in context.documents["gpus"]["gpus"]:
-        for spelling in (row["name"], *(row.get("aliases") or ())):
-            first = named.setdefault(normalise(spelling), row["name"])
-            if first != row["name"]:
-                yield Problem("gpu-facts", f"gpus {spelling}", f"names {first} and {row['name']}")
-
-
 def precision_rows(context: Context) -> Iterator[Problem]:
     """Check that each known capability has a row of number formats, and bounds of memory."""
     table = context.facts.precision
@@ -139,25 +121,8 @@ def precision_rows(context: Context) -> Iterator[Problem]:
             yield Problem("precision-rows", f"gpus {name}", what)
 
 
-ARCHITECTURE_CHECKS: tuple[Check, ...] = (
-    series_has_architectures,
-    targets_match_capabilities,
-    target_bounds,
-    tegra_and_families,
-    gpu_matches_capability,
-    gpu_facts,
-    precision_rows,
-)
-
 _FORMATS_BY_WIDTH: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
 """Formats in order of width: a narrower one is never slower on tensor cores."""
-
-
-def peak_names(context: Context) -> Iterator[Problem]:
-    """Check that peaks are of known products, by canonical name."""
-    for name in context.facts.gpu_peaks.gpus:
-        if name not in context.facts.gpus.gpus:
-            yield Problem("peak-names", f"gpu_peaks {name}", "no product in gpus has this name")
 
 
 def peak_order(context: Context) -> Iterator[Problem]:
@@ -210,30 +175,6 @@ def _check_dense(peaks: GpuPeaks, kind: PeakKind, sparse: float, halved: bool) -
         yield Problem("peak-dense", f"gpu_peaks {peaks.name}", what)
 
 
-PEAK_CHECKS: tuple[Check, ...] = (peak_names, peak_order, peak_formats, peak_dense)
-
-
-def xid_actions(context: Context) -> Iterator[Problem]:
-    """Check that every immediate action is a guidance class with advice."""
-    table = context.facts.xid
-    named = {f"xids[xid={x.code}]": x.action for x in table.xids}
-    named |= {
-        f"xids[xid={x.code}] {other.driver}": other.action
-        for x in table.xids
-        for other in x.on_driver
-    }
-    named |= {f"sxids[sxid={s.code}]": s.action for s in table.sxids}
-    named |= {f"messages[message={n.name}]": n.action for n in table.notices}
-    named |= {f"recovery_actions[value={r.value}]": r.action for r in table.recoveries}
-    for unit in table.nvlink:
-        for case in unit.cases:
-            subject = f"nvlink5[xid={unit.xid},unit={'/'.join(unit.names)}] {case.reason}"
-            named |= {subject: case.action, f"{subject} promoted": case.promoted}
-    for subject, action in named.items():
-        if action and action not in table.advice:
-            yield Problem("xid-actions", f"xid {subject}", f"no advice for {action}")
-
-
 def xid_units(context: Context) -> Iterator[Problem]:
     """Check that each unit of the decode table has a known code, and unique bits since R575."""
     table = context.facts.xid
@@ -247,4 +188,15 @@ def xid_units(context: Context) -> Iterator[Problem]:
             yield Problem("xid-units", subject, f"has the bits of {other}")
 
 
-XID_CHECKS: tuple[Check, ...] = (xid_actions, xid_units)
+CHECKS: tuple[Check, ...] = (
+    series_has_architectures,
+    targets_match_capabilities,
+    target_bounds,
+    tegra_and_families,
+    gpu_matches_capability,
+    precision_rows,
+    peak_order,
+    peak_formats,
+    peak_dense,
+    xid_units,
+)

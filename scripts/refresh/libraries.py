@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.wheels.index import IndexFile
-from compatgate.refresh.index import Bounds, Listing, News, first_upload, is_for, last_upload
+from refresh.index import Bounds, Listing, News, first_upload, is_for, last_upload
 
 _X86 = Platform()
 _MAJOR = re.compile(r"-cu(\d+)$")

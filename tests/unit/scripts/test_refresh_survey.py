@@ -1,10 +1,10 @@
 """What the facts follow, and what is asked about by a person's words."""
 
 import pytest
+from refresh import Bounds, Survey, choose_subjects, list_subjects, survey
 
 from compatgate.catalog import load_facts, open_library
 from compatgate.errors import Unavailable
-from compatgate.refresh import Bounds, Survey, choose_subjects, list_subjects, survey
 
 
 @pytest.fixture

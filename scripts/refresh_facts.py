@@ -1,35 +1,61 @@
-"""Run ``compatgate facts refresh``: find unknown releases on a package index, for review."""
+"""Find releases and wheels on a package index that the facts lack, and write them for review.
+
+Run it from a checkout: ``.venv/bin/python scripts/refresh_facts.py --check``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from refresh import (
+    UNSTATED_BY_INDEX,
+    Bounds,
+    Listing,
+    News,
+    Survey,
+    choose_subjects,
+    list_subjects,
+    survey,
+)
+from refresh.index import DEFAULT_LIMIT
+from refresh.survey import Folder
+
+from compatgate.catalog import load_facts, open_library
+from compatgate.cli.facts_measure import make_progress
+from compatgate.core.facts import Facts
+from compatgate.discovery.cache import default_wheel_folder
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels.index import IndexFile, PackageIndex, read_index_settings
+from compatgate.discovery.wheels.measure import (
+    MeasureOptions,
+    Progress,
+    list_ptx_toolkits,
+    measure_file,
+)
 from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import strip_controls
 
-if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.core.facts import Facts
-    from compatgate.discovery.registry.transport import Transport
-    from compatgate.discovery.wheels.index import IndexFile, PackageIndex
-    from compatgate.discovery.wheels.measure import Progress
-    from compatgate.refresh import Bounds, News, Survey
-    from compatgate.refresh.survey import Folder
-
-HELP = "find releases and wheels that the facts lack, and write them for review"
 _EXAMPLES = """\
 examples:
-  compatgate facts refresh --check
-  compatgate facts refresh --out ./new-facts
-  compatgate facts refresh torch xformers==0.0.36 --out ./new-facts
-  compatgate facts refresh --since 2026-10-01 --limit 0 --check --format json
+  scripts/refresh_facts.py --check
+  scripts/refresh_facts.py --out ./new-facts
+  scripts/refresh_facts.py torch xformers==0.0.36 --out ./new-facts
+  scripts/refresh_facts.py --since 2026-10-01 --limit 0 --check --format json
   compatgate check --stack torch=2.16.0 --pool gpu=L4,driver=580.95.05 --facts ./new-facts
 
 Without a name, refreshes frameworks, cuDNN, NCCL, toolkits, and packages with records. A release
@@ -49,11 +75,25 @@ _TRIES = 3
 """Failures in a row after which to give up an index that never answered."""
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Refresh what the arguments name; return the exit status."""
+    try:
+        parser = argparse.ArgumentParser(
+            description=__doc__,
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_arguments(parser)
+        add_overlays(parser)
+        add_format(parser)
+        return run(parser.parse_args(argv))
+    except CompatgateError as error:
+        print(strip_controls(f"error: {error.detail}"), file=sys.stderr)
+        return 2
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: packages, index and folder."""
-    from compatgate.refresh.index import DEFAULT_LIMIT
-
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "what",
         nargs="*",
@@ -117,11 +157,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: an option is malformed.
     """
-    from compatgate.catalog import load_facts, open_library
-    from compatgate.cli.facts_measure import make_progress
-    from compatgate.refresh import Listing, choose_subjects, list_subjects, survey
-    from compatgate.refresh.survey import Folder
-
     bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
     if not args.check and not args.out:
         hint = "name a folder with --out, or use --check"
@@ -156,9 +191,6 @@ def _names(what: Sequence[str]) -> list[str]:
 
 def _requirement(text: str) -> tuple[str, str | None]:
     """Split ``PKG`` or ``PKG==VERSION``."""
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.utils import canonicalize_name
-
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
@@ -172,9 +204,6 @@ def _requirement(text: str) -> tuple[str, str | None]:
 
 
 def _bounds(args: argparse.Namespace) -> Bounds:
-    from compatgate.discovery.lockfiles.platform import Platform
-    from compatgate.refresh import Bounds
-
     if args.limit < 0:
         raise BadInput("must be 0 (all releases) or more", field="--limit", value=args.limit)
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
@@ -197,8 +226,6 @@ def _bounds(args: argparse.Namespace) -> Bounds:
 
 def _bounds_by_fact(bounds: Bounds, things: Sequence[Any]) -> Bounds:
     """Assign versions asked for by distribution to the framework or library they belong to."""
-    from msgspec.structs import replace
-
     named = dict(bounds.named)
     for thing in things:
         versions = [v for name in thing.names for v in bounds.named.get(name, ())]
@@ -221,9 +248,6 @@ def _since(text: str | None) -> str:
 
 
 def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
-    from pathlib import Path
-
-    from compatgate.discovery.wheels.index import read_index_settings
 
     if not args.offline:
         return tuple(args.index or read_index_settings())
@@ -239,10 +263,6 @@ def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
 
 @contextmanager
 def _open_index(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageIndex, Transport]]:
-    from compatgate.discovery.registry.limits import Deadline, ImageOptions
-    from compatgate.discovery.registry.transport import Transport
-    from compatgate.discovery.wheels.index import PackageIndex
-
     with Deadline(timeout) as deadline, Transport(ImageOptions(), deadline) as transport:
         yield PackageIndex(indexes, transport), transport
 
@@ -261,8 +281,6 @@ class _Writer:
         transport: Transport,
         progress: Progress,
     ) -> None:
-        from compatgate.discovery.cache import default_wheel_folder
-        from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
 
         cache = None if args.no_cache else default_wheel_folder()
         self._metadata_only = bool(args.metadata_only)
@@ -281,9 +299,6 @@ class _Writer:
         return failed
 
     def _measure(self, wheel: IndexFile, folder: Folder) -> bool:
-        from msgspec.structs import replace
-
-        from compatgate.discovery.wheels.measure import measure_file
 
         try:
             record = measure_file(
@@ -344,8 +359,6 @@ class _Report:
 
     def print(self, written: Sequence[str]) -> None:
         """Print the rest of the report."""
-        from compatgate.refresh import UNSTATED_BY_INDEX
-
         if self._form == "json":
             document = {
                 "new": [news.to_json() for news in self.news],
@@ -375,3 +388,7 @@ def _line(news: News) -> str:
     day = f", {news.uploaded[:10]}" if news.uploaded else ""
     wheels = "".join(f"\n  {wheel.name}" for wheel in news.wheels)
     return f"{news.package} {news.version}: {news.what}{day}{wheels}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

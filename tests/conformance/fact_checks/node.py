@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.core.facts.node import When
 from compatgate.core.facts.vgpu import VgpuRelease
-from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.versions import Version, format_parts
 from compatgate.core.vgpus import compact, parse_vgpu_name
 
@@ -89,59 +86,6 @@ def _known_driver(context: Context, check: str, subject: str, driver: Version) -
         yield Problem(check, subject, what)
 
 
-def node_references(context: Context) -> Iterator[Problem]:
-    """Check that GPUs, parts of nodes and their values that a record names exist."""
-    parts, modules = context.facts.node_parts, context.facts.kernel_modules
-    conditions = [(one.id, one.when) for one in parts.needs]
-    conditions += [(one.id, one.when) for one in parts.defects]
-    named = [
-        *((f"kernel_modules {row.architecture}", row.gpus) for row in modules.architectures),
-        *((f"node_components {one.system}", one.gpus) for one in parts.fabric_systems),
-        *((f"node_components {name}", when.gpus) for name, when in conditions),
-    ]
-    for subject, gpus in named:
-        for name in gpus:
-            if name not in context.facts.gpus.gpus:
-                yield Problem("node-references", subject, f"GPU {name} does not exist")
-    for name, when in conditions:
-        yield from _node_values(f"node_components {name}", when)
-
-
-def _node_values(subject: str, when: When) -> Iterator[Problem]:
-    for name, values in when.node.items():
-        component = NODE_COMPONENTS.get(name)
-        if component is None:
-            yield Problem("node-references", subject, f"a node has no part {name}")
-            continue
-        for value in values:
-            if component.choices and value not in component.choices:
-                yield Problem("node-references", subject, f"{name} cannot be {value}")
-
-
-def kernel_branches(context: Context) -> Iterator[Problem]:
-    """Check that kernels and distributions are about driver branches that exist."""
-    support = context.facts.kernel_support
-    known = context.facts.driver_branches.branches
-    branches = {
-        *support.minimums,
-        *support.distributions,
-        *(row.branch for row in support.validated),
-        *(row.driver.major for row in support.named),
-    }
-    for branch in sorted(branches - known.keys()):
-        yield Problem("kernel-branches", f"kernel_support {branch}", "no such driver branch")
-
-
-NODE_CHECKS: tuple[Check, ...] = (
-    flavour_serves_gpu,
-    flavour_branches,
-    fabric_pairs,
-    operator_drivers,
-    node_references,
-    kernel_branches,
-)
-
-
 _SLACK = 1.03
 """Sizes of types as a share of the product's nominal memory, at most."""
 
@@ -207,35 +151,6 @@ def vgpu_windows(context: Context) -> Iterator[Problem]:
             yield Problem("vgpu-windows", subject, f"takes {below[0]}, below its lowest guest")
 
 
-def vgpu_types(context: Context) -> Iterator[Problem]:
-    """Check that types are of products, no larger than these, and named by branches of vGPU."""
-    gpus, named = context.facts.gpus, dict[str, str]()
-    for row in context.documents["vgpu"]["types"]:
-        subject = f"vgpu types[prefix={row['prefix']}]"
-        for spelling in (row["prefix"], *row.get("also_written", ())):
-            first = named.setdefault(compact(spelling), row["prefix"])
-            if first != row["prefix"]:
-                yield Problem("vgpu-types", subject, f"{spelling} names {first}, too")
-        gpu = gpus.gpus.get(row["product"] or "")
-        if row["product"] and gpu is None:
-            yield Problem("vgpu-types", subject, f"no product {row['product']}")
-        elif gpu is None and "compute_capability" not in row:
-            yield Problem("vgpu-types", subject, "neither a product nor a capability")
-        elif gpu and gpu.memory_gb and _largest(row) > gpu.memory_gb * _SLACK:
-            message = f"{_largest(row)} GB are more than {gpu.name} has ({gpu.memory_gb} GB)"
-            yield Problem("vgpu-types", subject, message)
-        for branch in row["branches"]:
-            if branch not in context.facts.vgpu.of_branch:
-                yield Problem("vgpu-types", subject, f"branch {branch} has no vGPU release")
-        for branch, driver in row.get("since", {}).items():
-            if int(branch) not in row["branches"] or not driver.startswith(f"{branch}."):
-                yield Problem("vgpu-types", subject, f"{driver} is not of branch {branch}")
-
-
-def _largest(row: dict[str, Any]) -> int:
-    return max(int(size) for sizes in row["memory_gb"].values() for size in sizes)
-
-
 def vgpu_names(context: Context) -> Iterator[Problem]:
     """Check that no spelling of a product is the name of a vGPU."""
     table = context.facts.gpus
@@ -247,10 +162,13 @@ def vgpu_names(context: Context) -> Iterator[Problem]:
                 yield Problem("vgpu-names", f"gpus {spelling}", message)
 
 
-VGPU_CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check, ...] = (
+    flavour_serves_gpu,
+    flavour_branches,
+    fabric_pairs,
+    operator_drivers,
     vgpu_branches,
     vgpu_releases,
     vgpu_windows,
-    vgpu_types,
     vgpu_names,
 )

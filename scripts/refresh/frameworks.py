@@ -16,7 +16,7 @@ from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.wheels.archive import WheelIdentity
 from compatgate.discovery.wheels.index import IndexFile, choose_wheel
-from compatgate.refresh.index import (
+from refresh.index import (
     UNSTATED_BY_INDEX,
     Bounds,
     Listing,
@@ -25,7 +25,7 @@ from compatgate.refresh.index import (
     last_upload,
     pythons,
 )
-from compatgate.refresh.requirements import (
+from refresh.requirements import (
     RequiredPackage,
     applicable_requirements,
     cuda_of,
