@@ -107,6 +107,16 @@ class Operations:
 
     @Operation
     @staticmethod
+    def show_attestation(
+        id: str, *, form: Literal["verdict", "vsa"] | None = None
+    ) -> Request[EnvelopeBody]:
+        """Sign a verdict."""
+    @Operation
+    @staticmethod
+    def list_keys() -> Request[KeySetBody]:
+        """List the public keys of attestations."""
+    @Operation
+    @staticmethod
     def ask(
         question: GateRequest | Mapping[str, Any] | None = None,
         *,
@@ -158,37 +168,20 @@ class Operations:
     @staticmethod
     def show_verdict(id: str) -> Request[VerdictBody]:
         """Show a verdict by its id."""
-    @Listing
-    @staticmethod
-    def list_decisions(
-        *,
-        target: str | None = None,
-        verdict: Literal["pass", "warn", "unknown", "fail"] | None = None,
-        verdict_id: str | None = None,
-        allowed: bool | None = None,
-        asked_by: str | None = None,
-        source: str | None = None,
-        image: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Request[Page[DecisionBody]]:
-        """List decisions, newest first."""
-    @Operation
-    @staticmethod
-    def show_decision(id: int) -> Request[DecisionBody]:
-        """Show a decision; `verdict_id` names its verdict."""
-    @Operation
-    @staticmethod
-    def stack_badge(target: str, stack: str) -> Request[str]:
-        """Draw the current verdict on a stack and a target."""
-    @Operation
-    @staticmethod
-    def entry_badge(target: str, entry: str) -> Request[str]:
-        """Draw the status of an entry of the matrix on a target."""
     @Operation
     @staticmethod
     def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
         """Find the newest whole stacks that pass on a target, or on every one of several."""
+    @Operation
+    @staticmethod
+    def check_manifest(
+        object: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        claims: Sequence[Mapping[str, Any]] | None = None,
+        timeout: str | None = None,
+    ) -> Request[ManifestCheckBody]:
+        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
     @Operation
     @staticmethod
     def triage(
@@ -211,24 +204,18 @@ class Operations:
         """Find the causes of an error text."""
     @Operation
     @staticmethod
-    def check_manifest(
-        object: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        claims: Sequence[Mapping[str, Any]] | None = None,
-        timeout: str | None = None,
-    ) -> Request[ManifestCheckBody]:
-        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
+    def openapi() -> Request[dict[str, Any]]:
+        """Describe this API (OpenAPI 3.1)."""
     @Operation
     @staticmethod
-    def show_attestation(
-        id: str, *, form: Literal["verdict", "vsa"] | None = None
-    ) -> Request[EnvelopeBody]:
-        """Sign a verdict."""
+    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
+        """Plan an upgrade of driver or CUDA on a target."""
     @Operation
     @staticmethod
-    def list_keys() -> Request[KeySetBody]:
-        """List the public keys of attestations."""
+    def report(
+        name: str, *, since: Moment | None = None, until: Moment | None = None
+    ) -> Request[TargetReportBody]:
+        """Report changes, questions, canary runs and node events of a target."""
     @Listing
     @staticmethod
     def list_targets(
@@ -277,16 +264,6 @@ class Operations:
         *, target: str | None = None, gpu: str | None = None, driver: str | None = None
     ) -> Request[Page[PoolRowBody]]:
         """List the pools of all targets by target and name."""
-    @Operation
-    @staticmethod
-    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
-        """Plan an upgrade of driver or CUDA on a target."""
-    @Operation
-    @staticmethod
-    def report(
-        name: str, *, since: Moment | None = None, until: Moment | None = None
-    ) -> Request[TargetReportBody]:
-        """Report changes, questions, canary runs and node events of a target."""
     @Listing
     @staticmethod
     def list_entries(
@@ -361,6 +338,10 @@ class Operations:
         name: str, *, reason: str, if_match: str | int | None = None
     ) -> Request[Made]:
         """Delete the waiver; its history stays."""
+    @Operation
+    @staticmethod
+    def backtest(body: BacktestRequest | Mapping[str, Any]) -> Request[BacktestBody]:
+        """Backtest a change of the matrix: decide recorded questions before and after it."""
     @Listing
     @staticmethod
     def list_revisions(
@@ -415,10 +396,6 @@ class Operations:
         *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
     ) -> Request[PackagesReportBody]:
         """Report what `packages: enforce` would stop on the targets that audit packages."""
-    @Operation
-    @staticmethod
-    def backtest(body: BacktestRequest | Mapping[str, Any]) -> Request[BacktestBody]:
-        """Backtest a change of the matrix: decide recorded questions before and after it."""
     @Listing
     @staticmethod
     def list_proposals(
@@ -610,19 +587,6 @@ class Operations:
         """Show the log of a run; 410 says when and by whom it was removed."""
     @Listing
     @staticmethod
-    def list_evidence(
-        *,
-        suite: str | None = None,
-        sku: str | None = None,
-        run: str | None = None,
-        outcome: Literal["passed", "failed"] | None = None,
-        content: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Request[Page[EvidenceBody]]:
-        """List judged runs that count as evidence, newest first."""
-    @Listing
-    @staticmethod
     def list_hosts(*, gpu: str | None = None) -> Request[Page[HostBody]]:
         """List the staging hosts that workers serve, by name."""
     @Listing
@@ -633,16 +597,6 @@ class Operations:
     @staticmethod
     def list_workloads() -> Request[Page[WorkloadBody]]:
         """List the workloads, by name."""
-    @Listing
-    @staticmethod
-    def list_metric_histories(
-        *,
-        workload: str | None = None,
-        gpu: str | None = None,
-        metric: str | None = None,
-        runs: int | None = None,
-    ) -> Request[Page[MetricHistoryBody]]:
-        """Follow metrics over finished runs, and find changes of their level."""
     @Listing
     @staticmethod
     def list_baselines(
@@ -678,6 +632,29 @@ class Operations:
         files: Sequence[BaselineFile | Mapping[str, Any]],
     ) -> Request[BaselinesImported]:
         """Propose baselines from samples, or from another gate's export."""
+    @Listing
+    @staticmethod
+    def list_evidence(
+        *,
+        suite: str | None = None,
+        sku: str | None = None,
+        run: str | None = None,
+        outcome: Literal["passed", "failed"] | None = None,
+        content: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Request[Page[EvidenceBody]]:
+        """List judged runs that count as evidence, newest first."""
+    @Listing
+    @staticmethod
+    def list_metric_histories(
+        *,
+        workload: str | None = None,
+        gpu: str | None = None,
+        metric: str | None = None,
+        runs: int | None = None,
+    ) -> Request[Page[MetricHistoryBody]]:
+        """Follow metrics over finished runs, and find changes of their level."""
     @Listing
     @staticmethod
     def list_nodes(
@@ -929,6 +906,25 @@ class Operations:
         """Deliver batches of decisions that a far gate has recorded."""
     @Listing
     @staticmethod
+    def list_decisions(
+        *,
+        target: str | None = None,
+        verdict: Literal["pass", "warn", "unknown", "fail"] | None = None,
+        verdict_id: str | None = None,
+        allowed: bool | None = None,
+        asked_by: str | None = None,
+        source: str | None = None,
+        image: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Request[Page[DecisionBody]]:
+        """List decisions, newest first."""
+    @Operation
+    @staticmethod
+    def show_decision(id: int) -> Request[DecisionBody]:
+        """Show a decision; `verdict_id` names its verdict."""
+    @Listing
+    @staticmethod
     def list_audit(
         *,
         action: str | None = None,
@@ -1005,29 +1001,18 @@ class Operations:
         """Show who the caller is: name, kind and scopes."""
     @Operation
     @staticmethod
-    def openapi() -> Request[dict[str, Any]]:
-        """Describe this API (OpenAPI 3.1)."""
+    def stack_badge(target: str, stack: str) -> Request[str]:
+        """Draw the current verdict on a stack and a target."""
+    @Operation
+    @staticmethod
+    def entry_badge(target: str, entry: str) -> Request[str]:
+        """Draw the status of an entry of the matrix on a target."""
     @Operation
     @staticmethod
     def validate_kubernetes(
         review: AdmissionReview | Mapping[str, Any], *, timeout: str | None = None
     ) -> Request[AdmissionReviewAnswer]:
         """Decide about a Kubernetes object, as a validating admission webhook."""
-    @Operation
-    @staticmethod
-    def ask_argo_rollouts(
-        question: DeployQuestion | Mapping[str, Any], *, timeout: str | None = None
-    ) -> Request[DeployAnswer]:
-        """Decide about a rollout, as the web metric of an Argo Rollouts analysis."""
-    @Operation
-    @staticmethod
-    def ask_flagger(
-        payload: FlaggerPayload | Mapping[str, Any],
-        *,
-        type: str | None = None,
-        timeout: str | None = None,
-    ) -> Request[str]:
-        """Decide about a canary, as a webhook of Flagger."""
     @Operation
     @staticmethod
     def ask_generic(
@@ -1050,6 +1035,21 @@ class Operations:
         set: str | None = None,
     ) -> Request[DeployAnswer]:
         """Decide about a deployment, for a tool that polls; the question is in the query."""
+    @Operation
+    @staticmethod
+    def ask_argo_rollouts(
+        question: DeployQuestion | Mapping[str, Any], *, timeout: str | None = None
+    ) -> Request[DeployAnswer]:
+        """Decide about a rollout, as the web metric of an Argo Rollouts analysis."""
+    @Operation
+    @staticmethod
+    def ask_flagger(
+        payload: FlaggerPayload | Mapping[str, Any],
+        *,
+        type: str | None = None,
+        timeout: str | None = None,
+    ) -> Request[str]:
+        """Decide about a canary, as a webhook of Flagger."""
     @Operation
     @staticmethod
     def ask_driver_rollout(
