@@ -184,7 +184,8 @@ class GateDecider(Decider):
         if self._recorded:
             answer = ask(gate, Operations.ask, body)
         else:
-            answer = ask(gate, Operations.preview, body, at=self._at)
+            at = None if self._at is None else str(self._at)
+            answer = ask(gate, Operations.preview, body, at=at)
         return verdict_of(answer, gate.base_url)
 
 

@@ -142,6 +142,7 @@ def export_baselines(call: Call[ExportFilters]) -> Reply:
     scope="operate",
     tag="evidence",
     body=Body(BaselineFiles, examples={"baselines": {"files": [BASELINES]}}),
+    slow=True,
     returns=Returns(BaselinesImported, "The result for each file"),
 )
 def import_baselines(call: Call[NoQuery]) -> Reply:

@@ -206,7 +206,7 @@ def show_channel(call: Call[NoQuery]) -> Reply:
     "/notices/channels/{name}",
     scope="admin",
     tag="notices",
-    body=Body(ChannelRequest, examples={"webhook": CHANNEL, "email": MAIL}),
+    body=Body(ChannelRequest, examples={"webhook": CHANNEL, "email": MAIL}, argument="channel"),
     returns=Returns(ChannelMade, "The channel; a key that the gate created is shown only once"),
 )
 def set_channel(call: Call[NoQuery]) -> Reply:
@@ -295,7 +295,7 @@ def show_subscription(call: Call[NoQuery]) -> Reply:
     "/notices/subscriptions/{name}",
     scope="operate",
     tag="notices",
-    body=Body(SubscriptionRequest, examples={"page": SUBSCRIPTION}),
+    body=Body(SubscriptionRequest, examples={"page": SUBSCRIPTION}, argument="subscription"),
     returns=Returns(SubscriptionBody, "The subscription"),
     errors=(404,),
 )
