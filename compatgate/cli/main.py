@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "notices": (
         "compatgate.service.notices.cli",
-        "list incidents and act on them; manage channels and subscriptions",
+        "list incidents and act on them",
     ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),

@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
-    serve_options.add_notices(parser.add_argument_group("notices"))
+    serve_options.add_incidents(parser.add_argument_group("incidents"))
     serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     serve_options.add_logging(parser)
@@ -250,7 +250,7 @@ def _read_settings(args: argparse.Namespace) -> Settings:
         rate=serve_access.rate_limit(args, "--rate"),
         anonymous_rate=serve_access.rate_limit(args, "--anonymous-rate"),
         sessions=serve_access.session_limits(args),
-        notices=serve_options.notice_options(args, public_url),
+        incident_webhook=serve_options.incident_webhook(args, public_url),
         verdict_links=serve_access.verdict_links(args, public_url, far=serve_far.is_far(args)),
     )
 

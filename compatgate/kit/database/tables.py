@@ -24,6 +24,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Text,
     inspect,
     text,
     tuple_,
@@ -84,6 +85,21 @@ class UtcTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return from_iso(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """A value as JSON text; structs are written as objects, and read as dicts."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        """Encode a value."""
+        return msgspec.json.encode(value).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Return the stored value."""
+        return None if value is None else msgspec.json.decode(value)
 
 
 def to_plain(row: Struct) -> dict[str, Any]:

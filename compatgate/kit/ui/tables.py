@@ -1,7 +1,7 @@
 """Describe tables as data: sort rows by any column, show them as HTML, export them as CSV.
 
-A list page states its filters, how many rows it shows or exports, and its table. Its reader hides
-columns; `compatgate.kit.ui.lists` offers that, and saved views.
+A list page states its filters, how many rows it shows or exports, and its table. Its address says
+which columns are shown, so that a bookmark keeps them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Table(Struct, frozen=True):
         next: cursor of the next page; None: this is all.
         sort: the column that it is sorted by, as in the URL.
         label: of the rows, in the plural.
-        hidden: keys of columns that its reader does not want; an export has them all.
+        hidden: keys of columns that the address leaves out; an export has them all.
     """
 
     name: str
@@ -101,6 +101,11 @@ class Table(Struct, frozen=True):
     def shown(self) -> tuple[tuple[int, Column], ...]:
         """Return the columns to show with their places in the rows."""
         return tuple((n, one) for n, one in enumerate(self.columns) if one.key not in self.hidden)
+
+    def columns_with(self, key: str) -> str:
+        """Return the columns of the address that shows or hides a column; empty: none is left."""
+        hidden = self.hidden ^ {key}
+        return ",".join(one.key for one in self.columns if one.key not in hidden)
 
     @property
     def deciding(self) -> int | None:
@@ -155,6 +160,22 @@ def _sorted(table: Table) -> Table:
     return replace(table, rows=[*there, *gone])
 
 
+def choose_columns(table: Table) -> Table:
+    """Return a table with the columns that the address names, if it names any.
+
+    Raises:
+        BadInput: the address names a column that the table does not have.
+    """
+    keys = [column.key for column in table.columns]
+    wanted = [key for key in request.args.get("columns", "").split(",") if key]
+    for key in wanted:
+        if key not in keys:
+            hint = suggest_name(key, keys) or f"columns: {', '.join(keys)}"
+            problem = "is not a column of this table"
+            raise BadInput(problem, field="columns", value=key, hint=hint)
+    return replace(table, hidden=frozenset(keys) - set(wanted)) if wanted else table
+
+
 def _rank(value: Any) -> tuple[int, Any]:
     """Return a sort key: numbers, then times, then text in natural order."""
     if isinstance(value, int | float):
@@ -195,7 +216,7 @@ class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sort: str | None = None
     """Key of the column to sort by, with ``-`` before it for the other direction."""
     columns: Annotated[str, Meta(max_length=1000)] | None = None
-    """Keys of the columns to show, separated by commas; None: as the reader chose."""
+    """Keys of the columns to show, separated by commas; None: all."""
     format: Literal["csv"] | None = None
 
 

@@ -13,7 +13,7 @@ from compatgate.errors import NotFound
 from compatgate.kit.http.links import link
 from compatgate.service.home.examples import example_state, load_example, remove_example
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices.models import IncidentRow
+from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
@@ -36,7 +36,7 @@ class KindSection(Struct, frozen=True):
 
     kind: IncidentKind
     title: str
-    shown: tuple[IncidentRow, ...]
+    shown: tuple[IncidentBody, ...]
     number: int
     more: int
 

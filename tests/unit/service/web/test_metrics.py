@@ -24,6 +24,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.connection import CertificatePair, certificate_end
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import add_evidence
+from compatgate.service.matrix.service import Authorship
 from compatgate.service.runs.submission import Submission
 from compatgate.service.web import figures
 from compatgate.service.web.figures import Background, evidence_of
@@ -107,6 +108,20 @@ def test_the_state_of_the_gate_is_shown(client: FlaskClient, gate: Gate) -> None
     }
     assert samples(client, "drifted_nodes")[labels(target="prod-a100", what="driver")] == 0
     assert samples(client, "spool_batches") == {(): 0}
+
+
+def test_incidents_are_counted_by_kind_and_level_until_they_are_snoozed(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "EVERY_SECONDS", 0.0)
+    gate.incidents.survey()
+    (number,) = [one.id for one in gate.incidents.list(kind="driver-branch").items]
+    branch = labels(kind="driver-branch", level="warn")
+    counted = samples(client, "incidents")
+    assert counted[branch] == 1
+    assert counted[labels(kind="drift", level="warn")] == 0
+    gate.incidents.snooze(number, clock.now() + datetime.timedelta(days=1), Authorship("t", ""))
+    assert samples(client, "incidents")[branch] == 0
 
 
 def test_a_waiting_run_has_an_age(client: FlaskClient, gate: Gate) -> None:

@@ -1,4 +1,4 @@
-"""Receivers of notices: a web server and a mail relay that remember what they were sent."""
+"""A receiver of incidents: a web server that remembers what it was sent."""
 
 from __future__ import annotations
 
@@ -52,48 +52,6 @@ def web_receiver() -> Iterator[Receiver]:
     with _running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
         receiver.url = f"http://127.0.0.1:{port}"
         yield receiver
-
-
-@dataclass
-class Relay:
-    """A mail relay that takes everything but mail for ``refused``."""
-
-    port: int = 0
-    mails: list[tuple[list[str], str]] = field(default_factory=list)
-    refused: str = ""
-
-
-@contextmanager
-def mail_relay() -> Iterator[Relay]:
-    """Run a mail relay without TLS."""
-    relay = Relay()
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            recipients: list[str] = []
-            self._say("220 relay")
-            for line in iter(self.rfile.readline, b""):
-                verb, _, rest = line.decode().strip().partition(" ")
-                if verb.upper() == "RCPT":
-                    if relay.refused and relay.refused in rest:
-                        self._say("550 nobody of that name")
-                        continue
-                    recipients.append(rest.partition("<")[2].rstrip(">"))
-                elif verb.upper() == "DATA":
-                    self._say("354 go on")
-                    text = b"".join(iter(self.rfile.readline, b".\r\n"))
-                    relay.mails.append((recipients, text.decode()))
-                elif verb.upper() == "QUIT":
-                    self._say("221 bye")
-                    return
-                self._say("250 ok")
-
-        def _say(self, text: str) -> None:
-            self.wfile.write(f"{text}\r\n".encode())
-
-    with _running(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)) as port:
-        relay.port = port
-        yield relay
 
 
 @contextmanager
