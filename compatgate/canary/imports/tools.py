@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from compatgate.canary.imports.observation import Observation, make_part
+from compatgate.canary.imports.observation import Observation, find_gpu, make_part
 from compatgate.canary.protocol.adapters import ToolOutput
 from compatgate.canary.protocol.adapters.dcgm import read_dcgm
 from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
@@ -48,14 +48,6 @@ def read_nccl(text: str) -> list[Observation]:
     env = report.env
     other = env.other if env else {}
     hosts = [str(host) for host in other.get("hosts", [])]
-    names = {device.name for device in env.gpus} if env else set()
-    if len(names) > 1:
-        raise BadInput(
-            "the ranks ran on different GPUs",
-            field="devices",
-            value=", ".join(sorted(names)),
-            hint="import results of one SKU at a time",
-        )
     if not any(check.name == "right" for check in report.checks):
         problem = "values were not validated (-c 0), so the report shows no correct result"
         report = replace(report, problems=(*report.problems, problem))
@@ -66,7 +58,7 @@ def read_nccl(text: str) -> list[Observation]:
             host=hosts[0] if len(hosts) == 1 else None,
             nodes=max(1, len(hosts)),
             gpus=max(1, int(other.get("ranks", 1))),
-            gpu=next(iter(names), None),
+            gpu=find_gpu(env),
             versions=dict(env.versions) if env else {},
         )
     ]

@@ -19,7 +19,6 @@ from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
 from compatgate.service.runs.evidence_schemas import EvidenceBody
-from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import DEFAULT_RUNS
@@ -103,18 +102,17 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     scope="operate",
     tag="runs",
     targets="checked",
-    body=Body(ImportRequest, examples={"superbench": IMPORT}),
+    body=Body(ImportRequest, examples={"jsonl": IMPORT}),
     returns=Returns(RunsMade, "The runs that were stored", status=201),
     errors=(404, 409),
 )
 def import_report(call: Call[NoQuery]) -> Reply:
-    """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source.
+    """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source.
 
-    Each node, partition or certification in the report becomes a finished run. A policy counts it
-    only where it names `FORMAT@SOURCE` under `canary.imported`.
+    Each place in the report becomes a finished run. A policy counts it only where it names
+    `FORMAT@SOURCE` under `canary.imported`.
     """
-    body = to_struct(call.document(), ImportRequest)
-    asked = Import(**{name: getattr(body, name) for name in Import.__struct_fields__})
+    asked = to_struct(call.document(), ImportRequest)
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)

@@ -12,14 +12,12 @@ from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 if TYPE_CHECKING:
     import argparse
 
-_FORMATS = ("auto", "dcgm", "nccl-tests", "reframe", "superbench", "nvcre")
+_FORMATS = ("auto", "dcgm", "nccl-tests", "jsonl")
 _EPILOG = """\
 formats:
   dcgm         JSON of dcgmi diag -j
   nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
-  reframe      run report of ReFrame 4 (--report-file)
-  superbench   results-summary.jsonl
-  nvcre        nvcrectl certification report --results-file, or its export
+  jsonl        lines of env, metric and check, as canary programs print them
 An imported result is shown with its source. No policy counts it unless the target's
 canary.imported names FORMAT@SOURCE for a suite.
 exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be reached

@@ -424,9 +424,13 @@ RUN: dict[str, Any] = {
     "priority": 5,
 }
 IMPORT: dict[str, Any] = {
-    "content": '{"node": "n1", "nccl-bw/return_code": 0, "nccl-bw/allreduce_8388608_busbw": 89.5}',
+    "content": (
+        '{"type": "env", "host": "n1"}\n'
+        '{"type": "metric", "name": "busbw-8388608", "unit": "GB/s", "value": 89.5}\n'
+        '{"type": "check", "name": "finished", "ok": true}\n'
+    ),
     "source": "acceptance-lab",
-    "format": "superbench",
+    "format": "jsonl",
     "sku": "A100-SXM4-80GB",
     "driver": "535.183.01",
     "stack": {"nccl": "2.21.5"},

@@ -40,7 +40,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
-from compatgate.service.runs.imports import Import, import_report
+from compatgate.service.runs.imports import import_report
 from compatgate.service.runs.leases import could_take, driver_key
 from compatgate.service.runs.models import (
     HostRow,
@@ -62,6 +62,7 @@ from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.repository import list_measured_steps
+from compatgate.service.runs.schemas import ImportRequest
 from compatgate.service.runs.submission import (
     Submission,
     blessed_evidence,
@@ -270,7 +271,7 @@ class Runs:
             against = replace(against, image=None, reason=error.problem)
         return replace(run, against=msgspec.to_builtins(against))
 
-    def import_report(self, asked: Import, *, by: str) -> tuple[RunRow, ...]:
+    def import_report(self, asked: ImportRequest, *, by: str) -> tuple[RunRow, ...]:
         """Store the report of another tool as runs that have ended.
 
         Raises:
