@@ -33,8 +33,8 @@ from compatgate.service.runs.comparison import (
     MetricChange,
     compare_parts,
     compare_runs,
-    draw_overlays,
     envs_of,
+    overlay_metrics,
 )
 from compatgate.service.runs.inspection import (
     format_change,
@@ -43,7 +43,7 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
-from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
+from compatgate.service.runs.pair_view import view_pairs
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail
 from compatgate.service.runs.submission import PRIORITIES, Submission
@@ -247,7 +247,6 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "attribution": _attribution(detail),
         "long": long,
         "pairs": view_pairs(detail),
-        "g": describe_geometry(),
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
@@ -394,7 +393,7 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
             context["problem"] = error
         else:
             found = compare_runs(a, b, _specs(ask), ask.gate.facts.gpus)
-            context |= {"a": a, "b": b, "found": found, "overlays": draw_overlays(found.metrics)}
+            context |= {"a": a, "b": b, "found": found, "overlays": overlay_metrics(found.metrics)}
             table = _metric_table(found, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
@@ -43,7 +42,7 @@ class HostState(Struct, frozen=True):
 
 def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
-    return msgspec.convert(host.quiet, list[MaintenanceWindow])
+    return [MaintenanceWindow(**quiet) for quiet in host.quiet]
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:

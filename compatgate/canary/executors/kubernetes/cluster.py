@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from compatgate.canary.executors.jobs import BackgroundReader, find_innermost_cause
-from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.host_clusters import Kubernetes
+from compatgate.canary.hosts import Host
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -55,7 +56,7 @@ class Cluster:
 
     def __init__(self, host: Host, sleep: Callable[[float], None] = time.sleep) -> None:
         self.host = host
-        self.settings = host.kubernetes or Kubernetes()
+        self.settings = host.kubernetes or Kubernetes("default")
         self._sleep = sleep
         self._lock = threading.Lock()
         self._client: Any = None

@@ -53,7 +53,8 @@ from compatgate.canary.executors.slurm.submission import (
     time_limit,
     wrap_for_nodes,
 )
-from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, InfrastructureError
 
 _GLANCE_S = 0.25
