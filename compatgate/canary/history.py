@@ -125,7 +125,6 @@ def collect_points(
 
     Args:
         steps: newest first.
-        specs: metrics that no workload declares any more are left out.
     """
     points: dict[MetricKey, list[MetricPoint]] = {}
     for step in steps:
@@ -144,7 +143,6 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
 
     Args:
         steps: newest first; at most `MAX_HISTORY` of a metric count.
-        specs: metrics that no workload declares any more are left out.
     """
     points = collect_points(steps, specs)
     found = [

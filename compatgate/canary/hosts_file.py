@@ -52,12 +52,7 @@ class HostsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """Return the hosts of a file, in file order.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file has mistakes; each names file, field and value.
-    """
+    """Return the hosts of a file, in file order."""
     written, raw = read_toml(path, "hosts", HostsFile)
     problems = [
         p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)

@@ -66,8 +66,6 @@ def drive(
     reason. A run with a lost lease is dropped without a trace: it belongs to another worker.
 
     Args:
-        lease: of the run.
-        context: of the lease's host.
         hand_back: asked at least every second; if it returns true, the run goes back to the queue.
 
     Returns:
@@ -180,11 +178,7 @@ def _run_pairs(
     planned: Sequence[Step],
     stored: Sequence[StepResult],
 ) -> list[StepResult]:
-    """Run the steps that can be compared in pairs, and the others as usual.
-
-    Raises:
-        ReferenceUnusable: nothing was run.
-    """
+    """Run the steps that can be compared in pairs, and the others as usual."""
     session = PairSession(steps, lease, context)
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")

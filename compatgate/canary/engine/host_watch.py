@@ -34,10 +34,8 @@ class LocalWatch:
     """Opener of watches on this machine's GPUs.
 
     Args:
-        table: Xid codes, severities and actions.
         sample: seconds between two snapshots while a step runs.
         look: returns a snapshot of the GPUs; None if there is no NVML.
-        log: opens the kernel log from now on.
     """
 
     def __init__(
@@ -140,12 +138,7 @@ def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
 
 
 class NodeWatch:
-    """Opener of watches for a host whose jobs look at their own nodes.
-
-    Args:
-        jobs: of the host's executor.
-        table: Xid codes, severities and actions.
-    """
+    """Opener of watches for a host whose jobs look at their own nodes."""
 
     def __init__(self, jobs: JobHealth, table: XidTable) -> None:
         self._jobs = jobs

@@ -181,9 +181,6 @@ class PairExecutor(Protocol):
         Args:
             jobs: each job that a block may be of, candidate and reference; their largest needs are
                 those of the session.
-
-        Raises:
-            InfrastructureError: the host cannot be held now.
         """
         ...
 

@@ -53,9 +53,6 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
 
     Where the reference was only looked for and the host runs no pairs, the candidate is judged
     alone, and the run says so.
-
-    Raises:
-        CompatgateError: a reference was named, and the host runs no pairs.
     """
     against = lease.run.against
     if against is None or against.image is None:
@@ -95,13 +92,7 @@ class PairSession:
         self._single: tuple[str, ...] = ()
 
     def prepare(self, planned: Sequence[Step]) -> dict[str, Jobs]:
-        """Prepare both images for each step; return the jobs by name of the step.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            CompatgateError: an image does not exist or is not allowed, or the host cannot get it.
-            ReferenceUnusable: that holds for a reference that nobody named.
-        """
+        """Prepare both images for each step; return the jobs by name of the step."""
         candidates = {step.name: self._steps.prepare(step) for step in planned}
         references = {step.name: self._prepare_reference(step) for step in planned}
         jobs: dict[str, Jobs] = {
@@ -140,8 +131,6 @@ class PairSession:
 
         Args:
             compared: steps that are compared, at least one, in order.
-            jobs: their prepared jobs, by name.
-            stored: results of earlier attempts, blocks among them.
         """
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}

@@ -70,12 +70,7 @@ class StepRunner:
         """Prepare the step's image on the host.
 
         Args:
-            step: step to prepare.
             reference: image to use instead of the image under test; None: the image under test.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            CompatgateError: the image does not exist or is not allowed, or the host cannot get it.
         """
         if self._must_stop():
             raise ExecutionStopped
@@ -146,19 +141,7 @@ class StepRunner:
     def run_once(
         self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
     ) -> tuple[StepResult, Report]:
-        """Execute a step once, and conclude it; nothing is recorded.
-
-        Args:
-            executor: executor of the host.
-            step: step to execute.
-            prepared: its job.
-            name: name of the job on the host, unique in the attempt.
-            log_name: name of the log.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            InfrastructureError: the job was lost with its host.
-        """
+        """Execute a step once, and conclude it; nothing is recorded."""
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
         job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
@@ -283,18 +266,10 @@ def execute(
     The time that a batch scheduler lets it wait does not count.
 
     Args:
-        executor: executor of the host that the job was prepared on.
-        prepared: the job.
-        sink: receives standard output and error as they come.
         must_stop: asked at least every second; if it returns true, the job is killed.
         settings: intervals of polls. A host that takes longer than a lease to say how the job
             stands did not answer.
         waits: receives each new reason for which a job waits; "" once it has begun.
-        started: receives the handle once the job has begun.
-
-    Raises:
-        ExecutionStopped: ``must_stop`` returned true.
-        Infrastructure: the job was lost with its host.
     """
     handle = executor.start(prepared)
     try:

@@ -25,11 +25,7 @@ _DCGM_WORDS = ('"DCGM Diagnostic"', '"DCGM GPU Diagnostic"')
 def read_observations(
     text: str, form: ImportFormat | Literal["auto"]
 ) -> tuple[ImportFormat, tuple[Observation, ...]]:
-    """Return the format of a whole report, and its observations.
-
-    Raises:
-        BadInput: names the field; or ``auto`` does not find the format.
-    """
+    """Return the format of a whole report, and its observations."""
     if len(text.encode()) > MAX_BYTES:
         raise BadInput("the report is too large", field="file", hint=f"at most {MAX_BYTES} bytes")
     if not text.strip():
@@ -39,11 +35,7 @@ def read_observations(
 
 
 def find_format(text: str) -> ImportFormat:
-    """Return the format of a report.
-
-    Raises:
-        BadInput: it is none of the known formats.
-    """
+    """Return the format of a report."""
     if any(word in text for word in _NCCL_WORDS):
         return "nccl-tests"
     if any(word in text for word in _DCGM_WORDS):

@@ -38,11 +38,7 @@ class _Outline(Struct, frozen=True):
 
 
 def read_json_lines(text: str) -> list[Observation]:
-    """Read a report: an observation for each ``env`` line.
-
-    Raises:
-        BadInput: names the line; or there is no ``env`` line.
-    """
+    """Read a report: an observation for each ``env`` line."""
     lines = text.split("\n")
     outlines = [_outline(line) for line in lines]
     starts = [number for number, one in enumerate(outlines) if one.type == "env"]

@@ -90,11 +90,7 @@ def make_part(name: str, report: Report) -> Part:
 
 
 def find_gpu(env: Env | None) -> str | None:
-    """Return the product name of the GPUs; None if the report names none.
-
-    Raises:
-        BadInput: they are of several products.
-    """
+    """Return the product name of the GPUs; None if the report names none."""
     names = {device.name for device in env.gpus} if env else set()
     if len(names) > 1:
         raise BadInput(

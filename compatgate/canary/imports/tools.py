@@ -19,9 +19,6 @@ def read_dcgm_diag(text: str) -> list[Observation]:
     """Read the JSON of ``dcgmi diag -j``; its driver is in it, its host and time are not.
 
     Source: https://github.com/NVIDIA/DCGM, ``testing/python3/dcgm_diag_schema.json``.
-
-    Raises:
-        BadInput: it is damaged, or of another tool.
     """
     report = _read(text, read_dcgm)
     env = report.env
@@ -40,9 +37,6 @@ def read_nccl(text: str) -> list[Observation]:
     Its times are local times without a zone, so they are not used.
 
     Source: https://github.com/NVIDIA/nccl-tests, ``src/util.cu``.
-
-    Raises:
-        BadInput: it is damaged, or of another tool.
     """
     report = _read(text, read_nccl_tests)
     env = report.env
@@ -65,11 +59,7 @@ def read_nccl(text: str) -> list[Observation]:
 
 
 def _read(text: str, read: ToolReader) -> Report:
-    """Return the report of a tool's whole output.
-
-    Raises:
-        BadInput: nothing in it can be read.
-    """
+    """Return the report of a tool's whole output."""
     output = ToolOutput(read)
     # The end of a JSON document shows that it is whole; that of a table is a line feed.
     whole = text + "\n" if text.lstrip().startswith("{") else text

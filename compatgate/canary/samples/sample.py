@@ -110,12 +110,7 @@ def format_sample(sample: Sample) -> str:
 
 
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
-    """Read the first line, and check every line as far as that needs no workload.
-
-    Args:
-        source: the file.
-        problems: receives the problems, each with its line.
-    """
+    """Read the first line, and check every line as far as that needs no workload."""
     records = read_records(source, problems)
     if not records:
         return None
@@ -131,8 +126,6 @@ def read_sample_report(source: Source, workload: Workload, problems: Problems) -
     """Read the lines after the first, as the workload declares them.
 
     Args:
-        source: file whose lines `read_sample_head` has checked.
-        workload: workload of the sample.
         problems: receives deviations from the declaration, each with its line.
     """
     reader = JsonLines(_as_jsonl(workload, source))
@@ -229,11 +222,7 @@ def find_sample_files(folder: Path) -> list[Path]:
 
 
 def find_sources(paths: list[str]) -> list[Source]:
-    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples.
-
-    Raises:
-        BadInput: a path does not exist or cannot be read, or a folder contains no samples.
-    """
+    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples."""
     return read_paths([found for path in paths for found in _find_files(Path(path))])
 
 

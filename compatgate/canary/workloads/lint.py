@@ -57,9 +57,6 @@ def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
 
     Returns:
         The folders that were checked, and the findings.
-
-    Raises:
-        BadInput: the folder does not exist or contains no workload.
     """
     folders, suites = find_contents(folder)
     found = [finding for each in folders for finding in _lint_workload(each)]

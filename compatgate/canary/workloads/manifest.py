@@ -83,13 +83,7 @@ class LibrarySuite(Struct, frozen=True):
 
 
 def read_workload(folder: Path) -> Workload:
-    """Return the workload of a folder.
-
-    Raises:
-        NotFound: the folder has no ``workload.toml``.
-        ManyProblems: the file has mistakes; each names file, field and value.
-        BadInput: the folder contains links, or is too large.
-    """
+    """Return the workload of a folder."""
     return read_library_workload(folder).workload
 
 
@@ -108,12 +102,7 @@ def read_library_workload(folder: Path) -> LibraryWorkload:
 
 
 def read_suites(path: Path) -> list[LibrarySuite]:
-    """Return the suites of a file, in file order.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file has mistakes.
-    """
+    """Return the suites of a file, in file order."""
     written, raw = read_toml(path, "suites", SuitesFile)
     problems = [
         raw.problem((name, "workloads"), f"{twice} is named twice", value=twice)

@@ -135,11 +135,7 @@ def show_run(call: Call[NoQuery]) -> Reply:
 
 
 def _reached_run(call: Call[Any]) -> str:
-    """Return the id of the run that the path names, if its target is within the caller's limit.
-
-    Raises:
-        AccessRefused: it is not.
-    """
+    """Return the id of the run that the path names, if its target is within the caller's limit."""
     run_id: str = call.args["id"]
     if call.principal.targets is not None:
         _require_run(call.principal, call.gate.runs.get(run_id))

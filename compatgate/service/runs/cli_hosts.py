@@ -92,12 +92,7 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare the stacks of hosts, or follow metrics, and print the differences.
-
-    Raises:
-        NotFound: a given run does not exist.
-        BadInput: options of both are given.
-    """
+    """Compare the stacks of hosts, or follow metrics, and print the differences."""
     if args.metrics:
         return _follow_metrics(args)
     for name in ("workload", "gpu", "metric"):

@@ -57,13 +57,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Import the report.
-
-    Raises:
-        BadInput: names the file and the field; nothing was stored.
-        NotFound: the target or pool does not exist.
-        Conflict: the report was imported before.
-    """
+    """Import the report."""
     body = _body(args)
     with gate_of(args) as gate:
         from compatgate.service.runs.cli import print_runs
@@ -92,11 +86,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a report.
-
-    Raises:
-        BadInput: it cannot be read, is too large, or is no text.
-    """
+    """Return the text of a report."""
     from compatgate.canary.imports.observation import MAX_BYTES
 
     try:

@@ -158,8 +158,6 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
     Args:
         a: the first run, used as the baseline.
         b: the second run.
-        specs: declared metrics of the known workloads.
-        gpus: resolve GPU names.
     """
     left, right = _by_name(a.steps), _by_name(b.steps)
     both = [name for name in left if name in right]

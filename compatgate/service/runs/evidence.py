@@ -215,9 +215,6 @@ def load_evidence(
     """Load judged runs in the order of their numbers.
 
     Args:
-        session: to read from.
-        after: number of the last known row.
-        until: number of the last requested row.
         suites: only these.
         skus: only on these.
     """
@@ -305,10 +302,7 @@ def open_warnings(
     """Return open warnings, oldest first.
 
     Args:
-        session: to read from.
         entries: only on these.
-        suite: suite of the failed run.
-        sku: SKU of the failed run.
     """
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
@@ -359,7 +353,6 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     """Return the freshness for each suite of a target's policy.
 
     Args:
-        target: resolved.
         evidence: judged runs, the newest of each kind.
         now: seconds since the epoch.
     """

@@ -124,7 +124,6 @@ def offer_zoom(
         first: time of the first run that there is.
         since: start of the shown time; None: ``first``.
         until: end of the shown time; None: ``now``.
-        now: the current time.
     """
     begin, end = since or first, min(until or now, now)
     length = max(end - begin, _SHORTEST)

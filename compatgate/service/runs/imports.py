@@ -48,13 +48,7 @@ def import_report(
     by: str,
     at: datetime,
 ) -> tuple[str, ...]:
-    """Store what a report says, in a writing session, and return the ids of its runs.
-
-    Raises:
-        BadInput: names file and field; nothing was stored.
-        NotFound: the target or pool does not exist.
-        Conflict: the report was imported before.
-    """
+    """Store what a report says, in a writing session, and return the ids of its runs."""
     try:
         form, found = read_observations(asked.content, asked.format)
     except BadInput as error:

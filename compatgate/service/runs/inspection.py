@@ -178,9 +178,7 @@ def baseline_bands(
 
     Args:
         rows: approved ones of one SKU and family, newest first.
-        workload: by name.
         digest: of its content as it ran; baselines of the same content come first.
-        metrics: of the run.
     """
     wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
@@ -399,7 +397,6 @@ def find_reference(
     """Return what a metric was judged against; None for a metric without tolerance or baseline.
 
     Args:
-        unit: of the chart.
         judged: the run's judgement, whose figures come first.
         band: the approved baseline, of which only the same workload content counts.
     """

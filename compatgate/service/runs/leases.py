@@ -29,9 +29,7 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
     """Store hosts as declared, with the current time as last seen.
 
     Args:
-        session: a writing one.
         declared: ``name`` and what `HostRow` has of a host.
-        at: now.
     """
     for host in declared:
         lists = {name: msgspec.json.encode(host[name]).decode() for name in _LISTS}
@@ -169,14 +167,7 @@ def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRo
 def next_waiting_run(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
-    """Return, locked, the next run for any of some hosts, whether or not it fits now.
-
-    Args:
-        session: a writing one.
-        offers: the hosts.
-        at: now; paused runs are skipped.
-        but: ids of runs to skip.
-    """
+    """Return, locked, the next run for any of some hosts, whether or not it fits now."""
     query = (
         runs.select_runs()
         .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))

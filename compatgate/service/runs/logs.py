@@ -57,9 +57,6 @@ def follow(
     """Yield the events of a run until it has ended.
 
     Args:
-        runs: to read from.
-        run_id: of a run that exists.
-        after: id of the last output known.
         step: only this step's output.
         seconds: to give up after, without ``end``; None: never.
     """
@@ -175,12 +172,7 @@ class LogPart(Struct, frozen=True):
 
 
 def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
-    """Refuse to read a removed log, or the log of an unknown step.
-
-    Raises:
-        NotFound: the run does not exist, or has ended without the step.
-        Gone: its log was removed; says when, by whom, and where that is written down.
-    """
+    """Refuse to read a removed log, or the log of an unknown step."""
     run = runs.get(run_id)
     if pruned := runs.pruned_log(run_id):
         when = clock.readable(pruned.at)
@@ -209,11 +201,7 @@ def clean_text(text: str) -> str:
 
 
 def read_end(runs: Runs, run_id: str) -> LogPart:
-    """Return the end of the log, up to the display limit.
-
-    Raises:
-        NotFound: the run does not exist.
-    """
+    """Return the end of the log, up to the display limit."""
     run, pieces = runs.last_output(run_id, limit=PIECES)
     text = clean_text("".join(_text_of(pieces, None, LogDecoder())))
     after = pieces[-1].id if pieces else 0
@@ -227,9 +215,6 @@ def read_after(runs: Runs, run_id: str, after: int) -> LogPart:
 
     The piece itself is read once more: a character may begin at its end, and its step needs no
     second heading.
-
-    Raises:
-        NotFound: the run does not exist.
     """
     run, pieces = runs.output(run_id, after=max(0, after - 1), limit=PIECES)
     decoding, shown = LogDecoder(), None
@@ -272,11 +257,7 @@ class LogListeners:
         """Set when the server stops: streams end, and clients continue at another server."""
 
     def enter(self) -> None:
-        """Add a listener.
-
-        Raises:
-            Unavailable: too many listeners.
-        """
+        """Add a listener."""
         with self._lock:
             if self._count >= self._most:
                 hint = "read it without follow, or retry later; serve --threads allows more"
@@ -292,12 +273,7 @@ class LogListeners:
 
 
 class LogStream:
-    """The events of one listener as bytes; the server closes it when the client is gone.
-
-    Args:
-        events: to send.
-        listeners: the listeners that count this stream.
-    """
+    """The events of one listener as bytes; the server closes it when the client is gone."""
 
     def __init__(self, events: Iterator[Event], listeners: LogListeners) -> None:
         self._events = events

@@ -134,11 +134,6 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     """Discard a judged run, in a writing session: it counts for nothing from now on.
 
     Warnings that it opened are closed. An entry that it revoked stays revoked.
-
-    Raises:
-        NotFound: the run does not exist.
-        BadInput: the reason is empty or too long.
-        Conflict: the run is not evidence, or is discarded already.
     """
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():

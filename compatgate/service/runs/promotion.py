@@ -49,14 +49,7 @@ from compatgate.service.runs.evidence import WarningRow
 
 
 def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
-    """Store evidence, and change the matrix as policies say; return the audit details.
-
-    Args:
-        session: a writing one.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
-    """
+    """Store evidence, and change the matrix as policies say; return the audit details."""
     row = store.add_evidence(session, run, at)
     bound = store.binding_fingerprint(row)
     return {
@@ -77,9 +70,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
 
     Args:
         session: a writing one, in which ``run`` is stored already.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
 
     Returns:
         Names of the entries concerned, by what was done to them.

@@ -47,17 +47,8 @@ def find_against(
     """Return what a run is compared with; None if no comparison was asked for.
 
     Args:
-        session: to read from.
         asked: ``auto``, ``none``, an entry or an image; None: ``auto`` for an image under test on a
             target, else ``none``.
-        run: to be queued.
-        snapshot: has the entries and targets.
-        now: decisions of half a year before count.
-
-    Raises:
-        BadInput: there is no image under test; the named entry is not for the target, or no image
-            is known of it.
-        NotFound: the entry does not exist.
     """
     if asked is None:
         asked = AUTO if run.image and run.target else NONE

@@ -83,11 +83,7 @@ def list_earlier_pairs(
 
 
 def find_run(session: Session, run_id: str) -> RunRow:
-    """Return a run by its id.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """Return a run by its id."""
     found = session.execute(select_runs().where(Run.id == run_id)).first()
     if found is None:
         hint = "compatgate canary list shows every run"
@@ -99,9 +95,7 @@ def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
     """Return the ids of runs that begin with a text, in order.
 
     Args:
-        session: to read from.
         beginning: ``run_`` and lower-case letters and digits.
-        limit: most ids.
     """
     within = Run.id.startswith(beginning, autoescape=True)
     query = select(Run.id).where(within).order_by(Run.id).limit(limit)
@@ -131,7 +125,6 @@ def list_run_questions(
     """Return the runs of stacks for some targets, newest first.
 
     Args:
-        session: to read from.
         targets: their names; None: all targets.
         since: asked for no earlier.
         most: most runs, the newest.
@@ -163,18 +156,13 @@ def list_runs(
     """Return runs, newest first.
 
     Args:
-        session: to read from.
         state: one of them, or ``active``, or ``ended``.
         target: that the run was asked for.
-        suite: that is run.
-        entry: that it is about.
-        host: where it runs, or ran last.
         asked_by: who asked for it.
         purpose: ``request`` or ``verification``.
         since: asked for no earlier.
         until: asked for no later.
         within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
         limit: at most so many.
     """
     query = select_runs()
@@ -229,8 +217,6 @@ def list_steps(session: Session, run_id: str, *, host: str | None = None) -> lis
     """Return the last result of each step, in the order in which they were first recorded.
 
     Args:
-        session: to read from.
-        run_id: of the run.
         host: only what ran there.
     """
     query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
@@ -268,11 +254,8 @@ def read_output(
     """Return the pieces of a run's log after a piece, in order.
 
     Args:
-        session: to read from.
-        run_id: of the run.
         after: id of the last piece known; 0: from the beginning.
         step: only this step's.
-        limit: maximum number of pieces.
     """
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
@@ -314,11 +297,7 @@ def list_past_steps(
     """Return the results of a step in ended runs of a suite on a SKU, newest run first.
 
     Args:
-        session: to read from.
-        suite: of the runs.
         gpu: SKU that they asked for; None: those that asked for none.
-        step: by name.
-        limit: maximum number of results.
     """
     query = (
         select(Run.id, Run.state, Run.finished_at, RunStep.body)
@@ -352,14 +331,7 @@ _decode_ended_step = msgspec.json.Decoder(_EndedStep).decode
 
 
 def find_step_in_time(session: Session, *, host: str, step: str, digest: str) -> str:
-    """Return the last run in which a step ended well and by itself on a host; "" without one.
-
-    Args:
-        session: to read from.
-        host: where it ran.
-        step: its name.
-        digest: of its workload's content.
-    """
+    """Return the last run in which a step ended well and by itself on a host; "" without one."""
     query = (
         select(RunStep.run, RunStep.body)
         .join(Run, Run.id == RunStep.run)
@@ -410,10 +382,8 @@ def list_measured_steps(
     values.
 
     Args:
-        session: to read from.
         workload: of the steps; None: any.
         gpu: SKU that the runs asked for; None: any.
-        runs: maximum number of runs.
         within: limit of the caller to targets; None: no limit.
     """
     newest = select(Run.seq).where(Run.state.in_(_MEASURED))

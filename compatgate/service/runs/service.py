@@ -77,9 +77,6 @@ def load_library() -> Library:
     """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
 
     Each value of the variable is read once in a process.
-
-    Raises:
-        ManyProblems: every error in every file.
     """
     return _load_library(os.environ.get(ENVIRONMENT, ""))
 
@@ -212,11 +209,7 @@ class Runs:
         return define_suites(self.catalogue)
 
     def find_unknown_suites(self, session: Session, names: Collection[str]) -> dict[str, str]:
-        """Return the suites that neither the gate's folders nor a worker's have, each with a hint.
-
-        Raises:
-            CompatgateError: the folders cannot be read.
-        """
+        """Return the suites that no folder of the gate and no worker has, each with a hint."""
         return leases.find_unknown_suites(session, names, self.catalogue)
 
     def open_queue(
@@ -229,14 +222,7 @@ class Runs:
         """Queue the runs that a submission means.
 
         Args:
-            asked: the submission.
-            by: who asks.
             purpose: ``request`` or ``verification``.
-
-        Raises:
-            BadInput: names the field; the image may not be under test; or no registered host could
-                ever run it.
-            NotFound: the suite, target, pool, entry or host does not exist.
         """
         self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
@@ -272,13 +258,7 @@ class Runs:
         return replace(run, against=msgspec.to_builtins(against))
 
     def import_report(self, asked: ImportRequest, *, by: str) -> tuple[RunRow, ...]:
-        """Store the report of another tool as runs that have ended.
-
-        Raises:
-            BadInput: names the file and the field; nothing was stored.
-            NotFound: the target or pool does not exist.
-            Conflict: the report was imported before.
-        """
+        """Store the report of another tool as runs that have ended."""
         snapshot = self._snapshots.refresh()
         with self._database.writing() as session:
             made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
@@ -298,11 +278,7 @@ class Runs:
             return tuple(runs.find_run_ids(session, beginning, limit=limit))
 
     def get(self, run_id: str) -> RunRow:
-        """Return a run.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a run."""
         with self._database.reading() as session:
             return self._find(session, run_id)
 
@@ -323,11 +299,7 @@ class Runs:
             return [host for host in leases.load_hosts(session) if host.away_since]
 
     def show(self, run_id: str) -> RunDetail:
-        """Return a run with its steps.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a run with its steps."""
         with self._database.reading() as session:
             run, every = self._find(session, run_id), runs.list_steps(session, run_id)
             pairs = runs.find_pairs(session, run_id)
@@ -340,21 +312,13 @@ class Runs:
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
     ) -> tuple[RunRow, Sequence[OutputRow]]:
-        """Return a run, and pieces of its log after one; both as of one moment.
-
-        Raises:
-            NotFound: the run does not exist.
-        """
+        """Return a run, and pieces of its log after one; both as of one moment."""
         with self._database.reading() as session:
             found = self._find(session, run_id)
             return found, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
-        """Return a run, and the last pieces of its log; both as of one moment.
-
-        Raises:
-            NotFound: the run does not exist.
-        """
+        """Return a run, and the last pieces of its log; both as of one moment."""
         with self._database.reading() as session:
             return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
 
@@ -380,10 +344,6 @@ class Runs:
         """End a run: at once where it waits, else when its worker next says that it lives.
 
         A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
-
-        Raises:
-            NotFound: the run does not exist.
-            Conflict: it has ended.
         """
         now = clock.now()
         with self._database.writing() as session:
@@ -404,12 +364,7 @@ class Runs:
             return runs.find_run(session, run_id)
 
     def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
-        """Requeue a run, for the current state of its target.
-
-        Raises:
-            NotFound: the run does not exist, or its suite, target or pool no longer does.
-            Conflict: it has not ended yet, or was imported.
-        """
+        """Requeue a run, for the current state of its target."""
         run = self.get(run_id)
         if not run.has_ended:
             raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
@@ -431,13 +386,7 @@ class Runs:
         return self.submit(asked, by=by, purpose=purpose)
 
     def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
-        """Discard a judged run: neither its pass nor its failure counts from now on.
-
-        Raises:
-            NotFound: the run does not exist.
-            BadInput: the reason is empty or too long.
-            Conflict: the run is not evidence, or is discarded already.
-        """
+        """Discard a judged run: neither its pass nor its failure counts from now on."""
         with self._database.writing() as session:
             discard_run(session, run_id, by=by, reason=reason, at=clock.now())
         self._snapshots.expire()
@@ -457,7 +406,6 @@ class Runs:
         """Requeue the runs that blessed entries depend on, where verification is due.
 
         Args:
-            by: who asks, the worker.
             every_s: seconds after which a blessed stack is to have been run again.
         """
         found = list(blessed_evidence(self._snapshots.refresh()))
@@ -493,17 +441,12 @@ class Runs:
 
         Args:
             metric: None: all.
-            filters: of `list_measured_steps`.
         """
         found = follow_metrics(*self._measured(filters))
         return [one for one in found if metric in (None, one.metric)]
 
     def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
-        """Return the values of each metric, newest first, without looking for changes.
-
-        Args:
-            filters: of `list_measured_steps`.
-        """
+        """Return the values of each metric, newest first, without looking for changes."""
         return collect_points(*self._measured(filters))
 
     def _measured(self, filters: dict[str, Any]) -> tuple[Sequence[MeasuredStep], Specs]:

@@ -49,7 +49,6 @@ def host_state(host: HostRow, now: datetime) -> HostState:
     """Return the state of a host.
 
     Args:
-        host: with the slots that runs have.
         now: aware.
     """
     if host.away:

@@ -55,16 +55,8 @@ def find_destinations(
     """Return the destinations of a submission.
 
     Args:
-        target: whose pools, or one of them, runs are for.
         pool: of the target; None: all.
         host: to run on; None: any.
-        snapshot: has the targets.
-        hosts: that workers have registered.
-        needs_gpu: whether a workload takes one; else one place will do.
-
-    Raises:
-        BadInput: it names neither target nor host, or a pool of no target.
-        NotFound: the target, pool or host does not exist.
     """
     named = _host(host, hosts)
     if target is None:
@@ -115,16 +107,7 @@ _NAMED = 8
 
 
 def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
-    """Return the run if a host could run it; a missing driver is noted in the run.
-
-    Args:
-        run: to be queued.
-        hosts: that workers have registered.
-        imageless: workloads of its suite that bring no image of their own.
-
-    Raises:
-        BadInput: no host could take the run, or no host has an image for all its workloads.
-    """
+    """Return the run if a host could run it; a missing driver is noted in the run."""
     able = [host for host in hosts if could_take(replace(run, driver=None), make_offer(host))]
     if not able:
         raise _no_host(run, hosts)
@@ -231,13 +214,7 @@ def plan_runs(
     at: datetime,
     purpose: str = "request",
 ) -> list[RunRow]:
-    """Plan the runs of a submission, each of which a host could run.
-
-    Raises:
-        BadInput: names the field; or a GPU cannot do what a workload, the stack or the entry needs;
-            or no host that is registered could ever run it.
-        NotFound: the suite, target, pool, entry or host does not exist.
-    """
+    """Plan the runs of a submission, each of which a host could run."""
     needs = _needs(asked.suite, catalogue)
     stack = _stack(asked)
     _check(asked, snapshot)
@@ -267,9 +244,6 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
     """Refuse a submission whose run would go where a GPU cannot do what is needed.
 
     A GPU of which that is not known is tried.
-
-    Raises:
-        BadInput: names who needs what, and the pools that will do.
     """
     reasons = {place: _find_reason(place, stated, facts) for place in places}
     refused = [(place, why) for place, why in reasons.items() if why]
@@ -427,13 +401,7 @@ def verification_candidates(
     runs: Mapping[str, RunRow],
     again: Mapping[bytes, LastVerification],
 ) -> list[EntryVerification]:
-    """Return the candidates for `compatgate.canary.run.select_due`.
-
-    Args:
-        found: entries with their evidence, from `blessed`.
-        runs: the runs of the evidence, by id.
-        again: last verifications, from `last_verifications`.
-    """
+    """Return the candidates for `compatgate.canary.run.select_due`."""
     made = []
     for entry, evidence in found:
         run = runs.get(evidence.id)

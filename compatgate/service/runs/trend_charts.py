@@ -76,8 +76,6 @@ class Trends(Struct, frozen=True):
         """Return the line of a metric, of the step that has it first.
 
         Args:
-            workload: its name.
-            metric: its name.
             gpu: SKU; None: the one measured last.
         """
 
@@ -116,8 +114,6 @@ def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None 
     """Return the newest values of all metrics.
 
     Args:
-        runs: to read from.
-        within: limit of the caller to targets.
         workload: None: all.
     """
     found = runs.points(workload=workload, runs=_RUNS, within=within)

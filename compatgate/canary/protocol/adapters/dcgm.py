@@ -51,11 +51,7 @@ class _Result(Struct, frozen=True):
 
 
 def read_dcgm(text: str, found: ToolResults) -> None:
-    """Read every diagnosis in the output.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read every diagnosis in the output."""
     bodies = list(find_documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
     if not bodies:
         found.problem("the output has no JSON of dcgmi diag")

@@ -285,11 +285,7 @@ def _number(text: str, what: str, found: ToolResults) -> float | None:
 
 
 def read_json(text: str, found: ToolResults) -> list[Run]:
-    """Return the runs whose JSON is in the text; [] if there is none.
-
-    Raises:
-        BrokenLine: a document is cut off, or has another shape.
-    """
+    """Return the runs whose JSON is in the text; [] if there is none."""
     bodies = [body for body in find_documents(text, "version") if "nccl_version" in body]
     return [_run(body, found) for body in bodies]
 
