@@ -160,8 +160,17 @@ def learn(
     """Propose a baseline from accepted runs.
 
     Args:
+        workload: workload that measured.
+        sku: SKU of the runs.
+        family: family of the stacks.
+        metric: name of the metric.
         spec: declaration of the metric; values are stored in its unit.
         accepted: run to its samples, oldest first; only the latest usable ones count.
+        version: version of the baseline.
+        sources: provenance of the runs that are samples.
+
+    Raises:
+        BadInput: no run can be used; the message gives the reason for each.
     """
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []
@@ -261,6 +270,9 @@ def find_family(versions: Mapping[str, str]) -> str:
 
     Args:
         versions: component (or an alias) to version as measured in the process.
+
+    Raises:
+        BadInput: a component or version is not valid.
     """
     found: dict[str, Version] = {}
     for name, text in versions.items():

@@ -171,6 +171,11 @@ def read_baseline_files(
 
     Args:
         sources: the files; the first line of each states its kind.
+        workloads: by name, as they are now.
+        facts: facts to identify GPUs.
+
+    Raises:
+        ManyProblems: an item is malformed; names file, line and field; then nothing is imported.
     """
     reader = _Reader(workloads, facts)
     for source in sources:

@@ -198,22 +198,20 @@ PAGE = "README.md"
 
 
 class StoredSample(Struct, frozen=True):
-    """Sample of a workload, as lists show it.
-
-    Attributes:
-        current: it belongs to the workload as it is now.
-    """
+    """Sample of a workload, as lists show it."""
 
     file: str
     sku: str
-    family: str
+    family: Annotated[str, Meta(description="stack family")]
     driver: str | None
     versions: dict[str, str]
-    measured_at: str
+    measured_at: Annotated[str, Meta(description="time of the measurement, UTC")]
     seed: int
-    development: bool
-    current: bool
-    note: str = ""
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
+    current: Annotated[
+        bool, Meta(description="true: the sample belongs to the current version of the workload")
+    ]
+    note: str
 
 
 def find_sample_files(folder: Path) -> list[Path]:

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.history import MetricHistory
 from compatgate.canary.judge.change_points import MAX_HISTORY
-from compatgate.canary.run import Purpose
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
@@ -26,39 +25,22 @@ from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
     HostBody,
+    HostFilters,
     ImportRequest,
     MetricHistoryBody,
     PointBody,
     RunBody,
     RunDetailBody,
+    RunFilters,
     RunRequest,
     RunsMade,
     SamplesBody,
-    StateFilter,
     SuiteBody,
     WorkloadBody,
 )
-from compatgate.service.runs.submission import Submission
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
-
-
-class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of runs."""
-
-    state: (
-        Annotated[StateFilter, Meta(description="state of the run; also `active` or `ended`")]
-        | None
-    ) = None
-    target: Filter | None = None
-    suite: Filter | None = None
-    entry: Filter | None = None
-    host: Annotated[Filter, Meta(description="host of the current or last attempt")] | None = None
-    asked_by: Filter | None = None
-    purpose: Purpose | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(
@@ -72,7 +54,7 @@ class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 )
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
-    return page_reply(call.gate.runs.list(**call.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.list(**call.filters()), RunRow.to_json)
 
 
 @route(
@@ -90,7 +72,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 
     A run that no registered staging host can take is refused.
     """
-    asked = to_struct(call.document(), Submission)
+    asked = to_struct(call.document(), RunRequest)
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
@@ -314,12 +296,6 @@ class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 def list_evidence(call: Call[EvidenceFilters]) -> Reply:
     """List judged runs that count as evidence, newest first."""
     return page_reply(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
-
-
-class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
 
 
 @route(

@@ -29,8 +29,7 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.runs import evidence as store
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import driver_key
-from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.models import RunRow, StepRow, new_run
 from compatgate.service.runs.queue import note_run
 from compatgate.service.runs.schemas import ImportRequest
 
@@ -240,9 +239,7 @@ def _store(
     if runs.find_runs(session, [run_id]):
         raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
     row = _row(run_id, asked, settled, by=by, at=at)
-    values = {**msgspec.structs.asdict(row), "driver_key": driver_key(row.driver)}
-    del values["seq"]
-    runs.add_runs(session, [values])
+    runs.add_runs(session, [row])
     for part in found.parts:
         result = StepResult(
             name=part.name,
@@ -295,35 +292,23 @@ def _evidence(run_id: str, settled: _Settled) -> Evidence:
 
 def _row(run_id: str, asked: ImportRequest, settled: _Settled, *, by: str, at: datetime) -> RunRow:
     about, found = settled.attribution, settled.observation
-    return RunRow(
-        seq=0,
+    return new_run(
         id=run_id,
         suite=f"{about.format}@{about.source}",
         state=found.outcome,
         stack=settled.components,
         target=asked.target,
         pool=settled.pool,
-        entry=None,
-        image=None,
         gpu=settled.sku,
         driver=settled.driver,
         gpus=found.gpus,
         nodes=found.nodes,
-        host=None,
-        priority=0,
         purpose="import",
         attempts=1,
         max_attempts=1,
-        doing="",
-        progress=None,
         reason=f"{found.reason}; {found.tool}, imported from {about.source}",
         asked_by=by,
-        worker=None,
         on_host=settled.host,
-        not_before=None,
-        lease_until=None,
-        cancel_by=None,
         created_at=at,
-        started_at=None,
         finished_at=about.measured_at,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -15,16 +14,15 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.runs import logs
@@ -44,9 +42,9 @@ from compatgate.service.runs.inspection import (
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
 from compatgate.service.runs.pair_view import view_pairs
-from compatgate.service.runs.schemas import StateFilter
+from compatgate.service.runs.schemas import RunFilters, RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import PRIORITIES, Submission
+from compatgate.service.runs.submission import PRIORITIES
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
@@ -70,22 +68,11 @@ _NO_RUNS = EmptyNotice(
 _NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class RunsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of runs."""
-
-    state: StateFilter | None = None
-    suite: Filter | None = None
-    target: Filter | None = None
-    entry: Filter | None = None
-    host: Filter | None = None
-    asked_by: Filter | None = None
-    purpose: Purpose | None = None
-    since: Since | None = None
-    until: Until | None = None
+RunsQuery = make_page_query(RunFilters)
 
 
 @page("/runs", nav="runs", query=RunsQuery)
-def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
+def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     query = ask.query
     found = list_rows(ask.gate.runs.list, query)
@@ -98,7 +85,7 @@ def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
     return HtmlPage("runs.html", "Runs", context, table)
 
 
-def _filters(ask: PageRequest[RunsQuery]) -> list[tuple[str, str, Any, list[str] | None]]:
+def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str] | None]]:
     query = ask.query
     return [
         ("state", "State", query.state, list(STATES)),
@@ -146,29 +133,23 @@ def run_seconds(run: RunRow) -> float | None:
     return round((run.finished_at - run.started_at).total_seconds(), 1)
 
 
-class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The values of the form."""
-
-    suite: str = ""
-    target: str = ""
-    pool: str = ""
-    stack: str = ""
-    image: str = ""
-    entry: str = ""
-    host: str = ""
-    priority: str = ""
-    against: str = ""
+RunForm = msgspec.defstruct(
+    "RunForm",
+    [(name, str, "") for name in RunRequest.__struct_fields__],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The form's values as text."""
 
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
-def show_run_form(ask: PageRequest[RunForm]) -> HtmlPage:
+def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for new runs."""
     return _form(ask, ask.query)
 
 
-def _form(
-    ask: PageRequest[Any], wanted: RunForm, problem: CompatgateError | None = None
-) -> HtmlPage:
+def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = None) -> HtmlPage:
     snapshot, catalogue = ask.gate.snapshot(), ask.gate.runs.catalogue()
     suites = [
         (name, catalogue.suites[name].description, catalogue.gpus_of(name))
@@ -193,7 +174,7 @@ def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Queue the runs."""
     given = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
     try:
-        made = ask.gate.runs.submit(_submission(given), by=ask.principal.name)
+        made = ask.gate.runs.submit(_read_form(given), by=ask.principal.name)
     except CompatgateError as error:
         if error.status >= 500:
             raise
@@ -203,19 +184,13 @@ def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
 
 
-def _submission(given: dict[str, str]) -> Submission:
+def _read_form(given: dict[str, str]) -> RunRequest:
     if not given["suite"]:
         raise BadInput("choose a suite", field="suite")
-    fields = dict(_texts(given))
+    asked: dict[str, Any] = {name: text for name, text in given.items() if text}
     if given["stack"]:
-        fields["stack"] = parse_stack_text(given["stack"])
-    return Submission(**fields, priority=_priority(given["priority"]))
-
-
-def _texts(given: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    for name in ("suite", "target", "pool", "image", "entry", "host", "against"):
-        if given[name]:
-            yield name, given[name]
+        asked["stack"] = parse_stack_text(given["stack"])
+    return RunRequest(**{**asked, "priority": _priority(given["priority"])})
 
 
 def _priority(text: str) -> int:
@@ -290,7 +265,7 @@ def _repeat_link(run: RunRow) -> str:
         **asked,
         stack=_stated_stack(run.stack),
         priority=run.priority or None,
-        against=run.against["asked"] if run.against else None,
+        against=run.against.asked if run.against else None,
     )
 
 

@@ -32,7 +32,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 from compatgate.service.runs import leases
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import LeaseClaim, Offer, could_take, driver_key
+from compatgate.service.runs.leases import LeaseClaim, Offer, could_take
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.promotion import store_evidence
 
@@ -46,8 +46,7 @@ def note_run(
 
 def to_run(row: RunRow) -> Run:
     """Convert a stored run to the engine's form."""
-    values = msgspec.structs.asdict(row)
-    return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
+    return msgspec.convert(row, Run, from_attributes=True)
 
 
 def host_values(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
@@ -86,7 +85,7 @@ def make_offer(stored: Any) -> Offer:
     return Offer(
         host["name"],
         host["gpu"],
-        driver_key(host["driver"]),
+        runs.driver_key(host["driver"]),
         host["slots"],
         spans=host["executor"] in CLUSTERS,
     )
@@ -380,7 +379,9 @@ def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evide
     found = runs.find_pairs(session, run.id)
     if found is None or evidence.bound is None:
         return evidence
-    compared = summarize_pairs(msgspec.convert(found, PairsState), (run.against or {}).get("entry"))
+    compared = summarize_pairs(
+        msgspec.convert(found, PairsState), run.against.entry if run.against else None
+    )
     return replace(evidence, bound=replace(evidence.bound, compared=compared))
 
 

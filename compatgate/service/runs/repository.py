@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
 from compatgate.canary.run import Report
-from compatgate.errors import NotFound
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.discards import DiscardedRun
 from compatgate.service.runs.models import (
     ACTIVE,
@@ -27,13 +28,25 @@ from compatgate.service.runs.models import (
     RunStep,
     StepRow,
 )
+from compatgate.service.runs.schemas import AgainstBody, RunFilters
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
-_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
+_DERIVED = ("cancelling", "source")
+_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__ if name not in _DERIVED]
+_FILTERED: dict[str, Any] = {
+    "target": Run.target,
+    "suite": Run.suite,
+    "entry": Run.entry,
+    "host": Run.on_host,
+    "asked_by": Run.asked_by,
+    "purpose": Run.purpose,
+}
+"""Filters of the list by the column that equals them."""
 _CHUNK = 500
 NO_STEP = ""
 """Step name of the note that replaces a removed log."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_against = msgspec.json.Decoder(AgainstBody).decode
 
 
 def select_runs() -> Any:
@@ -42,24 +55,44 @@ def select_runs() -> Any:
 
 
 def to_row(found: Any) -> RunRow:
-    """Return a row of `columns`."""
+    """Return a row of `select_runs`."""
     values = dict(found._mapping)
-    against = msgspec.json.decode(values["against"]) if values["against"] else None
-    return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"]), "against": against})
+    open_ = values["state"] == "queued" or values["state"] in ACTIVE
+    return RunRow(
+        **{
+            **values,
+            "stack": msgspec.json.decode(values["stack"]),
+            "against": _decode_against(values["against"]) if values["against"] else None,
+            "cancelling": values["cancel_by"] is not None and open_,
+            "source": values["suite"] if values["purpose"] == "import" else None,
+        }
+    )
 
 
-def add_runs(session: Session, values: Sequence[dict[str, Any]]) -> None:
-    """Store new runs, in this order; ``stack`` and ``against`` are plain data."""
-    session.execute(insert(Run), [_encode_run(each) for each in values])
+def add_runs(session: Session, rows: Sequence[RunRow]) -> None:
+    """Store new runs, in this order; the database numbers them."""
+    session.execute(insert(Run), [_to_columns(row) for row in rows])
 
 
-def _encode_run(values: dict[str, Any]) -> dict[str, Any]:
-    against = values.get("against")
+def _to_columns(row: RunRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(row)
+    for name in ("seq", *_DERIVED):
+        del values[name]
     encoded = {
-        "stack": _encode(values["stack"]).decode(),
-        "against": _encode(against).decode() if against else None,
+        "stack": _encode(row.stack).decode(),
+        "against": _encode(row.against).decode() if row.against else None,
     }
-    return {**values, **encoded}
+    return {**values, **encoded, "driver_key": driver_key(row.driver)}
+
+
+def driver_key(driver: str | None) -> str | None:
+    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
+    if driver is None:
+        return None
+    try:
+        return ".".join(map(str, parse_version("driver", driver).key[0]))
+    except BadInput:
+        return driver
 
 
 def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
@@ -138,56 +171,26 @@ def list_run_questions(
 
 
 def list_runs(
-    session: Session,
-    *,
-    state: str | None = None,
-    target: str | None = None,
-    suite: str | None = None,
-    entry: str | None = None,
-    host: str | None = None,
-    asked_by: str | None = None,
-    purpose: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    within: TargetPatterns | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, asked: RunFilters, *, within: TargetPatterns | None = None
 ) -> Page[RunRow]:
-    """Return runs, newest first.
-
-    Args:
-        state: one of them, or ``active``, or ``ended``.
-        target: that the run was asked for.
-        asked_by: who asked for it.
-        purpose: ``request`` or ``verification``.
-        since: asked for no earlier.
-        until: asked for no later.
-        within: limit of the caller to targets; None: no limit.
-        limit: at most so many.
-    """
+    """Return runs, newest first; ``within`` is the caller's limit to targets, None: no limit."""
     query = select_runs()
-    if state == "active":
+    if asked.state == "active":
         query = query.where(Run.state.in_(ACTIVE))
-    elif state == "ended":
+    elif asked.state == "ended":
         query = query.where(Run.state.not_in(("queued", *ACTIVE)))
-    elif state:
-        query = query.where(Run.state == state)
-    wanted = (
-        (Run.target, target),
-        (Run.suite, suite),
-        (Run.entry, entry),
-        (Run.on_host, host),
-        (Run.asked_by, asked_by),
-        (Run.purpose, purpose),
-    )
-    for column, value in wanted:
-        if value:
+    elif asked.state:
+        query = query.where(Run.state == asked.state)
+    for name, column in _FILTERED.items():
+        if value := getattr(asked, name):
             query = query.where(column == value)
-    query = query.where(Run.created_at >= since) if since else query
-    query = query.where(Run.created_at <= until) if until else query
+    query = query.where(Run.created_at >= asked.since) if asked.since else query
+    query = query.where(Run.created_at <= asked.until) if asked.until else query
     if within is not None:
         query = query.where(in_limit(session, Run.target, within))
-    return page(session, query, Run.seq, to_row, cursor=cursor, limit=limit, descending=True)
+    return page(
+        session, query, Run.seq, to_row, cursor=asked.cursor, limit=asked.limit, descending=True
+    )
 
 
 def record_step(session: Session, run_id: str, step: StepRow) -> None:

@@ -41,7 +41,7 @@ from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
 from compatgate.service.runs.imports import import_report
-from compatgate.service.runs.leases import could_take, driver_key
+from compatgate.service.runs.leases import could_take
 from compatgate.service.runs.models import (
     HostRow,
     OutputRow,
@@ -62,15 +62,15 @@ from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.repository import list_measured_steps
-from compatgate.service.runs.schemas import ImportRequest
+from compatgate.service.runs.schemas import ImportRequest, RunFilters, RunRequest
 from compatgate.service.runs.submission import (
-    Submission,
     blessed_evidence,
     last_verifications,
     plan_runs,
     verification_candidates,
     verification_key,
 )
+from compatgate.service.tokens.principal import TargetPatterns
 
 
 def load_library() -> Library:
@@ -218,7 +218,7 @@ class Runs:
         """Return the queue for a worker, with the worker's settings and the names of its suites."""
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
 
-    def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+    def submit(self, asked: RunRequest, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.
 
         Args:
@@ -234,11 +234,11 @@ class Runs:
             )
             made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
         with self._database.writing() as session:
-            runs.add_runs(session, [_columns(run) for run in made])
+            runs.add_runs(session, made)
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
-                if run.against and run.against["image"]:
-                    detail["against"] = run.against["image"]
+                if run.against and run.against.image:
+                    detail["against"] = run.against.image
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
             return tuple(runs.find_run(session, run.id) for run in made)
 
@@ -255,7 +255,7 @@ class Runs:
             if against.asked != AUTO:
                 raise
             against = replace(against, image=None, reason=error.problem)
-        return replace(run, against=msgspec.to_builtins(against))
+        return replace(run, against=against)
 
     def import_report(self, asked: ImportRequest, *, by: str) -> tuple[RunRow, ...]:
         """Store the report of another tool as runs that have ended."""
@@ -266,10 +266,10 @@ class Runs:
         self._snapshots.expire()
         return found
 
-    def list(self, **filters: Any) -> Page[RunRow]:
-        """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
+    def list(self, *, within: TargetPatterns | None = None, **filters: Any) -> Page[RunRow]:
+        """Return runs, newest first; ``within`` limits them to targets."""
         with self._database.reading() as session:
-            found = runs.list_runs(session, **filters)
+            found = runs.list_runs(session, RunFilters(**filters), within=within)
             return replace(found, items=self._name_away(session, found.items))
 
     def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
@@ -372,7 +372,7 @@ class Runs:
             hint = "run the tool again and import its report, or run a suite"
             what = f"{run_id} was imported from {run.suite}"
             raise Conflict(what, field="run", value=run_id, hint=hint)
-        asked = Submission(
+        asked = RunRequest(
             suite=run.suite,
             target=run.target,
             pool=run.pool,
@@ -381,7 +381,7 @@ class Runs:
             entry=run.entry,
             host=run.host,
             priority=run.priority,
-            against=run.against["asked"] if run.against and purpose == "request" else NONE,
+            against=run.against.asked if run.against and purpose == "request" else NONE,
         )
         return self.submit(asked, by=by, purpose=purpose)
 
@@ -477,9 +477,3 @@ class Runs:
         """Return evidence, newest first; filters as `list_evidence` of the evidence module."""
         with self._database.reading() as session:
             return evidence.list_evidence(session, **filters)
-
-
-def _columns(run: RunRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(run)
-    del values["seq"]
-    return {**values, "driver_key": driver_key(run.driver)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
@@ -14,18 +15,18 @@ from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.runs.models import HostRow
+from compatgate.service.runs.schemas import HostFilters
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -42,7 +43,7 @@ class HostState(Struct, frozen=True):
 
 def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
-    return [MaintenanceWindow(**quiet) for quiet in host.quiet]
+    return [MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in host.quiet]
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:
@@ -97,14 +98,11 @@ _NO_HOSTS = EmptyNotice(
 _NO_MATCHES = EmptyNotice("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
-class HostsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Filter | None = None
+HostsQuery = make_page_query(HostFilters)
 
 
 @page("/hosts", nav="hosts", query=HostsQuery)
-def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
+def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
     found = list_rows(ask.gate.runs.hosts, query)

@@ -30,9 +30,11 @@ from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.runs.leases import could_take, driver_key
-from compatgate.service.runs.models import HostRow, RunRow
+from compatgate.service.runs.leases import could_take
+from compatgate.service.runs.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue import make_offer
+from compatgate.service.runs.repository import driver_key
+from compatgate.service.runs.schemas import RunRequest
 
 
 class Destination(Struct, frozen=True):
@@ -164,32 +166,6 @@ MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
 
 
-class Submission(Struct, frozen=True, forbid_unknown_fields=True):
-    """A user's request for runs.
-
-    Attributes:
-        target: to run for; may be left out where a host is named.
-        pool: of the target; None: each SKU and driver that it has.
-        stack: under test, in the form of a gate request.
-        image: under test.
-        entry: of the matrix, that the runs are about.
-        host: to run on; None: any that fits.
-        priority: higher runs first; 0 is ordinary.
-        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
-            would replace; ``none``; None: ``auto`` for an image on a target.
-    """
-
-    suite: str
-    target: str | None = None
-    pool: str | None = None
-    stack: dict[str, Any] | None = None
-    image: str | None = None
-    entry: str | None = None
-    host: str | None = None
-    priority: int = 0
-    against: str | None = None
-
-
 class SuiteNeeds(Struct, frozen=True):
     """The requirements of a suite on one run.
 
@@ -204,7 +180,7 @@ class SuiteNeeds(Struct, frozen=True):
 
 
 def plan_runs(
-    asked: Submission,
+    asked: RunRequest,
     catalogue: Library,
     snapshot: Snapshot,
     hosts: Sequence[HostRow],
@@ -230,7 +206,7 @@ def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
     return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
 
 
-def _needs_of_gpus(asked: Submission, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
+def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
     """Return what is needed of each GPU, by who states it."""
     found = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
     if asked.entry in snapshot.entries:
@@ -267,7 +243,7 @@ def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) 
     return ""
 
 
-def _stack(asked: Submission) -> dict[str, Any]:
+def _stack(asked: RunRequest) -> dict[str, Any]:
     if asked.image is not None:
         try:
             parse_reference(asked.image)
@@ -286,7 +262,7 @@ def _stack(asked: Submission) -> dict[str, Any]:
         raise error.at("stack") from None
 
 
-def _check(asked: Submission, snapshot: Snapshot) -> None:
+def _check(asked: RunRequest, snapshot: Snapshot) -> None:
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
         hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
         raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
@@ -297,7 +273,7 @@ def _check(asked: Submission, snapshot: Snapshot) -> None:
 
 
 def _queued(
-    asked: Submission,
+    asked: RunRequest,
     needs: SuiteNeeds,
     stack: dict[str, Any],
     place: Destination,
@@ -306,8 +282,7 @@ def _queued(
     purpose: str,
 ) -> RunRow:
     """Return a run that waits for its first attempt; the database numbers it."""
-    return RunRow(
-        seq=0,
+    return new_run(
         id=f"run_{secrets.token_hex(8)}",
         suite=asked.suite,
         state="queued",
@@ -323,20 +298,9 @@ def _queued(
         host=asked.host,
         priority=asked.priority,
         purpose=purpose,
-        attempts=0,
         max_attempts=MAX_ATTEMPTS,
-        doing="",
-        progress=None,
-        reason="",
         asked_by=by,
-        worker=None,
-        on_host=None,
-        not_before=None,
-        lease_until=None,
-        cancel_by=None,
         created_at=at,
-        started_at=None,
-        finished_at=None,
     )
 
 

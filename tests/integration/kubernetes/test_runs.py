@@ -24,8 +24,8 @@ from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library
 from compatgate.service.gate.service import Gate
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import Submission
 
 from .conftest import DIGEST, DRIVER, GPU
 from .test_pairs import OTHER, Kubelet
@@ -53,7 +53,7 @@ class Bed:
         gate.runs.catalogue = lambda: library
         gate.runs.queue.register("w1", [host])
         common = {"target": "prod", "stack": {"cuda": "12.4"}, "image": DIGEST}
-        (run,) = gate.runs.submit(Submission("made", **{**common, **asked}), by="tester")
+        (run,) = gate.runs.submit(RunRequest("made", **{**common, **asked}), by="tester")
         self.run = run.id
 
     def work(self) -> None:

@@ -24,8 +24,8 @@ from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import Submission
 
 from .conftest import GPU
 
@@ -50,7 +50,7 @@ class Bed:
 
     def submit(self) -> str:
         (run,) = self.gate.runs.submit(
-            Submission("made", target="prod", stack={"cuda": "12.4"}), by="tester"
+            RunRequest("made", target="prod", stack={"cuda": "12.4"}), by="tester"
         )
         return run.id
 

@@ -14,8 +14,7 @@ from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit import clock
 from compatgate.service.runs.pruning import PruneAges, prune_database
-from compatgate.service.runs.schemas import ImportRequest
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import ImportRequest, RunRequest
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -170,7 +169,7 @@ def test_a_bad_place_in_the_log_is_refused(kept_pages, kept, query):
 
 
 def test_what_a_run_is_asked_for_is_text(run_pages, ran):
-    asked = Submission("hello", host="builder-1", stack={"python": "3.11"}, image=None)
+    asked = RunRequest("hello", host="builder-1", stack={"python": "3.11"}, image=None)
     (run,) = ran.gate.runs.submit(asked, by=MARKUP)
     client = run_pages("read", "operate")
     query = f"suite={MARKUP}&stack={MARKUP}&image={MARKUP}&target={MARKUP}&host={MARKUP}"
