@@ -61,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images with"
         " SQLite, none with PostgreSQL)",
     )
-    add("--name", default=_name(), help="name of this worker (default: host name and process)")
+    add(
+        "--name",
+        default=f"{socket.gethostname()}-{os.getpid()}",
+        help="name of this worker (default: host name and process)",
+    )
     _add_course(parser)
     add(
         "--metrics-port",
@@ -259,10 +263,6 @@ def _verify_interval(text: str) -> int:
     if text == "0":
         return 0
     return int(parse_duration(text, field="--verify-every").total_seconds())
-
-
-def _name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _seconds_between(least: int, most: int) -> Callable[[str], float]:

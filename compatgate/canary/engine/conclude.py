@@ -311,7 +311,7 @@ def conclude_run(
     leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
-    reports = [_read_report(step) for step in steps]
+    reports = [msgspec.convert(step.report, Report) if step.report else Report() for step in steps]
     envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
@@ -373,7 +373,9 @@ def _complete_binding(
     """Return a binding with the image that ran, and with the GPUs that the programs saw."""
     devices = [device for env in envs for device in env.gpus]
     names = {f"{d.name} MIG {d.mig}" if d.mig else d.name for d in devices}
-    archs = {f"sm_{major}{minor}" for major, minor in (_read_capability(n, gpus) for n in names)}
+    archs = {
+        f"sm_{major}{minor}" for major, minor in (resolve_gpu(n, gpus).capability for n in names)
+    }
     return replace(
         bound,
         image=find_digest(image),
@@ -381,14 +383,6 @@ def _complete_binding(
         gpus=tuple(sorted({device.uuid for device in devices if device.uuid})),
         mig=tuple(sorted({device.mig for device in devices if device.mig})),
     )
-
-
-def _read_capability(name: str, gpus: Gpus) -> tuple[int, int]:
-    return resolve_gpu(name, gpus).capability
-
-
-def _read_report(step: StepResult) -> Report:
-    return msgspec.convert(step.report, Report) if step.report else Report()
 
 
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:

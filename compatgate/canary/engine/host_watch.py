@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from compatgate.canary import health
-from compatgate.canary.engine.interface import HostObservation, HostWatch
+from compatgate.canary.engine.interface import HostWatch
+from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
 from compatgate.core.facts.xid import RmaRule, XidTable
@@ -160,5 +161,4 @@ class _Watch:
         """Return what the job saw; called by the thread that started it."""
         if not self._watched:
             return HostObservation("unobserved")
-        found = self._jobs.observe(self._table)
-        return HostObservation(found.state, found.reason, found.body)
+        return self._jobs.observe(self._table)

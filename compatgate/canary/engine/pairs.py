@@ -242,7 +242,12 @@ def _restore(
     for step in compared:
         pairs: dict[int, list[StepResult]] = {}
         for one in stored:
-            if one.block and _is_of(one, one.block, step, jobs[step.name]):
+            if one.block and (
+                one.name == name_block(step, one.block.pair, one.block.arm)
+                and one.image == jobs[step.name][one.block.arm].image
+                and one.origin is not None
+                and one.origin.digest == step.workload.digest
+            ):
                 pairs.setdefault(one.block.pair, []).append(one)
         for blocks in pairs.values():
             whole = len(blocks) == len(ARMS)
@@ -252,16 +257,6 @@ def _restore(
                 if failed or (whole and session):
                     record.add(step, one)
     return record
-
-
-def _is_of(result: StepResult, place: BlockPosition, step: Step, jobs: Jobs) -> bool:
-    """Return whether a stored block is of this step, its current content and its current image."""
-    return (
-        result.name == name_block(step, place.pair, place.arm)
-        and result.image == jobs[place.arm].image
-        and result.origin is not None
-        and result.origin.digest == step.workload.digest
-    )
 
 
 def _name(prepared: PreparedJob, step: Step, pair: int, arm: Arm) -> PreparedJob:

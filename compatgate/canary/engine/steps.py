@@ -17,16 +17,16 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
-from compatgate.canary.engine.interface import (
-    HostContext,
+from compatgate.canary.engine.interface import HostContext, Lease, OutputReader, Queue, Settings
+from compatgate.canary.executors.jobs import (
+    Executor,
+    Handle,
     HostObservation,
-    Lease,
-    OutputReader,
-    Queue,
-    Settings,
-    StepJudgement,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
 )
-from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
@@ -124,7 +124,13 @@ class StepRunner:
             if result.outcome != "passed":
                 break
             judged = self._context.judge.judge(step.workload, reports)
-            result = _add_judgement(result, reports, judged)
+            result = msgspec.structs.replace(
+                result,
+                outcome=judged.outcome,
+                reason=judged.reason,
+                judgement=judged.body,
+                report=msgspec.to_builtins(merge_reports(reports)),
+            )
             if not judged.more or len(reports) > self._context.settings.repeats:
                 break
         self._queue.record(self._lease, result)
@@ -225,18 +231,6 @@ def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) ->
         return verdict
     why = f"the host was {observed.state}: {observed.reason}"
     return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
-
-
-def _add_judgement(
-    result: StepResult, reports: Sequence[Report], judged: StepJudgement
-) -> StepResult:
-    return msgspec.structs.replace(
-        result,
-        outcome=judged.outcome,
-        reason=judged.reason,
-        judgement=judged.body,
-        report=msgspec.to_builtins(merge_reports(reports)),
-    )
 
 
 class ExecutionStopped(Exception):

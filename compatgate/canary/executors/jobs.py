@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from importlib import import_module
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -324,3 +324,23 @@ def find_innermost_cause(error: BaseException) -> str:
         seen.add(id(inner))
         error = inner
     return quote_error(error)
+
+
+class HostObservation(Struct, frozen=True):
+    """State of the host while a step ran.
+
+    Attributes:
+        state: as in `compatgate.canary.health.Health`; ``unknown`` if the state could not be read;
+            ``unobserved`` if the operator turned the watch off or there are no GPUs.
+        body: as plain data, stored with the step.
+    """
+
+    state: str
+    reason: str = ""
+    body: dict[str, Any] | None = None
+
+    def spoils(self, *, passed: bool) -> bool:
+        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
+        return self.state in ("sick", "shared", "unknown") or (
+            self.state == "suspect" and not passed
+        )

@@ -8,7 +8,6 @@ docs/how-to/imported-results.md is the specification.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 from msgspec import Struct
@@ -97,7 +96,7 @@ def _observe(report: Report, env: Env) -> Observation:
         gpu=find_gpu(env),
         driver=env.driver,
         versions=dict(env.versions),
-        finished=_moment(finished),
+        finished=None if finished is None else parse_moment(finished, field="env.measured_at"),
     )
 
 
@@ -109,7 +108,3 @@ def _text(env: Env, name: str) -> str | None:
         hint = f"one line of text, at most {_MAX_TEXT} characters"
         raise BadInput("must be one line of text", field=f"env.{name}", hint=hint)
     return value
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else parse_moment(text, field="env.measured_at")

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.baseline import SampleSource
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.protocol.jsonl import JsonLines
-from compatgate.canary.run import Device, Env, Report
+from compatgate.canary.run import Device, Report
 from compatgate.canary.structured_files import Record, read_records
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.contents import SAMPLES
@@ -165,7 +165,13 @@ def _head(record: Record, problems: Problems) -> SampleHead | None:
 
 def _reported(report: Report) -> Iterator[dict[str, Any]]:
     if report.env is not None:
-        yield {"type": "env", **_env(report.env)}
+        yield {
+            "type": "env",
+            "driver": report.env.driver,
+            "gpus": [_device(device) for device in report.env.gpus],
+            "versions": report.env.versions,
+            **report.env.other,
+        }
     for metric in report.metrics:
         yield {"type": "metric", **msgspec.to_builtins(metric)}
     for check in report.checks:
@@ -177,16 +183,6 @@ def _reported(report: Report) -> Iterator[dict[str, Any]]:
             "message": check.message,
             **shown,
         }
-
-
-def _env(env: Env) -> dict[str, Any]:
-    """Return the env line as a program prints it, without names of one device or machine."""
-    return {
-        "driver": env.driver,
-        "gpus": [_device(device) for device in env.gpus],
-        "versions": env.versions,
-        **env.other,
-    }
 
 
 def _device(device: Device) -> dict[str, Any]:

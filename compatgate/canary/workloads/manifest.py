@@ -127,7 +127,10 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
     if image.context and image.reference:
         hint = "remove one of them"
         found.append(raw.problem(("image",), "has both context and reference", hint=hint))
-    if image.context and _is_outside(image.context):
+    if image.context and (
+        os.path.isabs(image.context)
+        or os.path.normpath(image.context).split(os.sep)[0] == os.pardir
+    ):
         what = f"{image.context!r} is outside the workload's folder"
         found.append(raw.problem(("image", "context"), what, value=image.context))
     if image.tool and (image.inside or image.reference or not image.context):
@@ -184,10 +187,6 @@ def _find_peak_problem(table: MetricSpec, gpus: int) -> str:
     if find_conversion(unit := unit_of(table.peak), table.unit) is None:
         return f"the {table.peak} peak is in {unit}, which does not convert into {table.unit}"
     return "" if table.better == "higher" else "a metric with a peak must be higher-is-better"
-
-
-def _is_outside(path: str) -> bool:
-    return os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] == os.pardir
 
 
 def _find_duplicate(values: tuple[Any, ...]) -> str | None:

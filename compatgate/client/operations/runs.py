@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import structs, to_builtins
 
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.run import Purpose
+from compatgate.canary.run import Purpose, State
 from compatgate.client.request import (
     EVENTS,
     LONG_S,
@@ -43,7 +43,6 @@ from compatgate.service.runs.schemas import (
     RunRequest,
     RunsMade,
     SamplesBody,
-    StateFilter,
     SuiteBody,
     WorkloadBody,
 )
@@ -55,7 +54,7 @@ _SILENCE_S = 60.0
 @Listing
 def list_runs(
     *,
-    state: StateFilter | None = None,
+    state: State | Literal["active", "ended"] | None = None,
     target: str | None = None,
     suite: str | None = None,
     entry: str | None = None,

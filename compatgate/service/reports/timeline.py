@@ -24,8 +24,8 @@ from compatgate.service.reports.schemas import (
     ReportEventBody,
 )
 from compatgate.service.runs import repository as runs
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.schemas import RunFilters
 
 MAX_REVISIONS = 500
 MAX_RUNS = 500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from flask import request
@@ -14,10 +14,11 @@ from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
-from compatgate.kit.http.requests import Since, Until, to_struct
+from compatgate.kit.http.requests import to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
 from compatgate.service.runs.evidence_schemas import EvidenceBody
+from compatgate.service.runs.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import DEFAULT_RUNS
@@ -25,13 +26,11 @@ from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
     HostBody,
-    HostFilters,
     ImportRequest,
     MetricHistoryBody,
     PointBody,
     RunBody,
     RunDetailBody,
-    RunFilters,
     RunRequest,
     RunsMade,
     SamplesBody,
@@ -271,18 +270,6 @@ def _last_event() -> int:
     if not text.isascii() or not text.isdigit() or int(text[:20]) > LARGEST["big"]:
         raise BadInput("is not an event's id", field="Last-Event-ID", value=text)
     return int(text)
-
-
-class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of evidence."""
-
-    suite: Filter | None = None
-    sku: Filter | None = None
-    run: Annotated[Filter, Meta(description="id of the run")] | None = None
-    outcome: Literal["passed", "failed"] | None = None
-    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(

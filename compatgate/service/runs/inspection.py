@@ -217,7 +217,7 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
     for step in past:
-        report = _report(step.body)
+        report = msgspec.convert(step.body["report"], Report) if step.body.get("report") else None
         if report is None or family is None or family_of_report(report) != family:
             continue
         said = _outcomes(step.body)
@@ -243,10 +243,6 @@ def _parts(report: Report, body: dict[str, Any]) -> dict[str, str]:
     env = report.env or Env()
     parts = {**env.versions, "driver": env.driver, "image": body.get("image")}
     return {name: value for name, value in parts.items() if value}
-
-
-def _report(body: dict[str, Any]) -> Report | None:
-    return msgspec.convert(body["report"], Report) if body.get("report") else None
 
 
 def _outcomes(body: dict[str, Any]) -> dict[str, str]:

@@ -34,6 +34,7 @@ from compatgate.service.runs.comparison import (
     envs_of,
     overlay_metrics,
 )
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.inspection import (
     format_change,
     has_many_metrics,
@@ -42,7 +43,7 @@ from compatgate.service.runs.inspection import (
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
 from compatgate.service.runs.pair_view import view_pairs
-from compatgate.service.runs.schemas import RunFilters, RunRequest
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
 from compatgate.service.runs.submission import PRIORITIES
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
@@ -105,7 +106,11 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
     return (
         Cell(run.id, link("runs", run.id)),
         Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
-        Cell(run.suite, None if run.source else link("suites") + f"#{run.suite}", note=_told(run)),
+        Cell(
+            run.suite,
+            None if run.source else link("suites") + f"#{run.suite}",
+            note="imported" if run.source else "",
+        ),
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
         Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "requested"),
@@ -113,10 +118,6 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
         run_seconds(run),
     )
-
-
-def _told(run: RunRow) -> str:
-    return "imported" if run.source else ""
 
 
 def run_note(run: RunRow) -> str:
@@ -367,21 +368,22 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
         except CompatgateError as error:
             context["problem"] = error
         else:
-            found = compare_runs(a, b, _specs(ask), ask.gate.facts.gpus)
+            found = compare_runs(
+                a,
+                b,
+                {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()},
+                ask.gate.facts.gpus,
+            )
             context |= {"a": a, "b": b, "found": found, "overlays": overlay_metrics(found.metrics)}
             table = _metric_table(found, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items
-    context |= {"query": query, "recent": recent, "swapped": _swap_link(query)}
+    context |= {
+        "query": query,
+        "recent": recent,
+        "swapped": link("runs", "compare", a=query.b, b=query.a),
+    }
     return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
-
-
-def _swap_link(query: RunPairQuery) -> str:
-    return link("runs", "compare", a=query.b, b=query.a)
-
-
-def _specs(ask: PageRequest[Any]) -> dict[str, Any]:
-    return {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()}
 
 
 def _metric_table(found: Comparison, sort: str | None) -> Table:

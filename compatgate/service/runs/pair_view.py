@@ -57,14 +57,12 @@ def view_pairs(detail: RunDetail) -> PairsView | None:
         state.judgement.metrics if state.judgement else (),
         key=lambda metric: _WORST_FIRST.index(metric.outcome),
     )
-    blocks = [(row, _read_report(row)) for row in detail.blocks]
+    blocks = [
+        (row, msgspec.convert(row.body.get("report"), Report | None)) for row in detail.blocks
+    ]
     views = tuple(MetricView(one, state.metrics.get(one.metric)) for one in judged)
     broken = tuple(row for row in detail.blocks if row.body["outcome"] != "passed")
     return PairsView(state, views, find_changes(blocks), broken)
-
-
-def _read_report(row: StepRow) -> Report | None:
-    return msgspec.convert(row.body.get("report"), Report | None)
 
 
 def find_changes(blocks: Sequence[tuple[StepRow, Report | None]]) -> tuple[PartChange, ...]:

@@ -16,6 +16,7 @@ from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.models import (
     ACTIVE,
     OutputRow,
@@ -28,7 +29,7 @@ from compatgate.service.runs.models import (
     RunStep,
     StepRow,
 )
-from compatgate.service.runs.schemas import AgainstBody, RunFilters
+from compatgate.service.runs.schemas import AgainstBody
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 _DERIVED = ("cancelling", "source")

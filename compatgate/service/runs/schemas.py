@@ -13,12 +13,8 @@ from compatgate.canary.pairs import PairMedians
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
-from compatgate.kit.http.replies import Filter, ListQuery
-from compatgate.kit.http.requests import Since, Until
 from compatgate.service.gate.schemas import StackBody, Text
 from compatgate.service.runs.evidence_schemas import RunEvidenceBody
-
-StateFilter = State | Literal["active", "ended"]
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,23 +42,6 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
             " target"
         ),
     ] = None
-
-
-class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of runs."""
-
-    state: (
-        Annotated[StateFilter, Meta(description="state of the run; also `active` or `ended`")]
-        | None
-    ) = None
-    target: Filter | None = None
-    suite: Filter | None = None
-    entry: Filter | None = None
-    host: Annotated[Filter, Meta(description="host of the current or last attempt")] | None = None
-    asked_by: Filter | None = None
-    purpose: Purpose | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 class AgainstBody(Against, frozen=True, forbid_unknown_fields=True):
@@ -296,12 +275,6 @@ class QuietBody(Struct, frozen=True, forbid_unknown_fields=True):
     end: str
     days: list[str]
     timezone: str
-
-
-class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
 
 
 class HostBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -40,6 +40,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.filters import EvidenceFilters, RunFilters
 from compatgate.service.runs.imports import import_report
 from compatgate.service.runs.leases import could_take
 from compatgate.service.runs.models import (
@@ -62,7 +63,7 @@ from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.repository import list_measured_steps
-from compatgate.service.runs.schemas import ImportRequest, RunFilters, RunRequest
+from compatgate.service.runs.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.submission import (
     blessed_evidence,
     last_verifications,
@@ -476,4 +477,4 @@ class Runs:
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Return evidence, newest first; filters as `list_evidence` of the evidence module."""
         with self._database.reading() as session:
-            return evidence.list_evidence(session, **filters)
+            return evidence.list_evidence(session, EvidenceFilters(**filters))

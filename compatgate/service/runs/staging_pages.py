@@ -25,8 +25,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
+from compatgate.service.runs.filters import HostFilters
 from compatgate.service.runs.models import HostRow
-from compatgate.service.runs.schemas import HostFilters
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 

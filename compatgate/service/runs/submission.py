@@ -197,7 +197,29 @@ def plan_runs(
     where = asked.target, asked.pool, asked.host
     found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
     _refuse_unfit(found, _needs_of_gpus(asked, catalogue, snapshot), facts)
-    made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
+    made = [
+        new_run(
+            id=f"run_{secrets.token_hex(8)}",
+            suite=asked.suite,
+            state="queued",
+            stack=stack,
+            target=asked.target,
+            pool=place.pool,
+            entry=asked.entry,
+            image=asked.image,
+            gpu=place.gpu,
+            driver=place.driver,
+            gpus=max(1, needs.gpus),
+            nodes=needs.nodes,
+            host=asked.host,
+            priority=asked.priority,
+            purpose=purpose,
+            max_attempts=MAX_ATTEMPTS,
+            asked_by=by,
+            created_at=at,
+        )
+        for place in found
+    ]
     return [check_run(run, hosts, needs.imageless) for run in made]
 
 
@@ -270,38 +292,6 @@ def _check(asked: RunRequest, snapshot: Snapshot) -> None:
         hint = suggest_name(asked.entry, snapshot.entries)
         what = f"entry {asked.entry!r} does not exist"
         raise NotFound(what, field="entry", value=asked.entry, hint=hint)
-
-
-def _queued(
-    asked: RunRequest,
-    needs: SuiteNeeds,
-    stack: dict[str, Any],
-    place: Destination,
-    by: str,
-    at: datetime,
-    purpose: str,
-) -> RunRow:
-    """Return a run that waits for its first attempt; the database numbers it."""
-    return new_run(
-        id=f"run_{secrets.token_hex(8)}",
-        suite=asked.suite,
-        state="queued",
-        stack=stack,
-        target=asked.target,
-        pool=place.pool,
-        entry=asked.entry,
-        image=asked.image,
-        gpu=place.gpu,
-        driver=place.driver,
-        gpus=max(1, needs.gpus),
-        nodes=needs.nodes,
-        host=asked.host,
-        priority=asked.priority,
-        purpose=purpose,
-        max_attempts=MAX_ATTEMPTS,
-        asked_by=by,
-        created_at=at,
-    )
 
 
 _encode_key = msgspec.json.Encoder(order="deterministic").encode

@@ -39,7 +39,9 @@ def make_container_body(
         python: worker's interpreter that runs the program; None for the image's.
     """
     workload = job.workload
-    more = _gpu_environment(job) | (_NO_INJECTION if python else {})
+    more = ({} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}) | (
+        _NO_INJECTION if python else {}
+    )
     environment = make_environment(job, "/tmp", more)  # noqa: S108
     command = make_command(job)
     if python:
@@ -131,11 +133,6 @@ def _choose_user(wanted: str, images: str) -> str:
     """Return the image's user; nobody instead of root, unless the workload says otherwise."""
     is_root = images.partition(":")[0] in ("", "0", "root")
     return NOBODY if is_root and wanted == "nobody" else images
-
-
-def _gpu_environment(job: Job) -> dict[str, str]:
-    """Return variables against images that ask NVIDIA's runtime for all GPUs (``void``)."""
-    return {} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:

@@ -323,11 +323,10 @@ def _find_marked(mark: str) -> list[int]:
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            marked = any(_has_mark(part, wanted) for part in file.read().split(b"\0"))
+            marked = any(
+                part.startswith(wanted) if wanted.endswith(b"/") else part == wanted
+                for part in file.read().split(b"\0")
+            )
             if marked and read_start_time(int(name)) is not None:
                 found.append(int(name))
     return found
-
-
-def _has_mark(variable: bytes, wanted: bytes) -> bool:
-    return variable.startswith(wanted) if wanted.endswith(b"/") else variable == wanted
