@@ -324,15 +324,16 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
 
 
 def test_imported_reports(call: Call, form: str) -> None:
-    report = json.dumps({"node": form, "gemm-flops/return_code": 0}) + "\n"
+    lines = ({"type": "env", "host": form}, {"type": "check", "name": "finished", "ok": True})
+    report = "".join(json.dumps(line) + "\n" for line in lines)
     about = {"sku": GPU, "driver": "535.183.01", "measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
     (made,) = call("import_report", report, "lab", **about).runs
-    assert (made.source, made.state, made.on_host) == ("superbench@lab", "passed", form)
+    assert (made.source, made.state, made.on_host) == ("jsonl@lab", "passed", form)
     (step,) = call("show_run", made.id).steps
     assert (step.imported.trust, step.imported.source) == ("stated", "lab")
-    with pytest.raises(BadInput, match="is missing") as refused:
-        call("import_report", "{}", "lab", format="nvcre", file="report.json", **about)
-    assert refused.value.field == "result"
+    with pytest.raises(BadInput, match="no JSON of dcgmi") as refused:
+        call("import_report", "{}", "lab", format="dcgm", file="report.json", **about)
+    assert refused.value.field == "file"
 
 
 def test_baselines(call: Call, worker: Gate, form: str) -> None:
