@@ -1,4 +1,4 @@
-"""Propose upgrades, ask whether a wave may start, stop and roll back; keep the calendar."""
+"""Propose upgrades, ask whether a wave may start, stop and roll back; keep freezes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from compatgate.client.request import (
     post,
     put,
 )
+from compatgate.core.upgrade_state import State
 from compatgate.kit.http.schemas import Page
 from compatgate.service.nodes.schemas import HealthReport, HealthStored
 from compatgate.service.upgrades.schemas import (
@@ -27,9 +28,7 @@ from compatgate.service.upgrades.schemas import (
     KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
-    StateName,
     UpgradeBody,
-    UpgradeComment,
     UpgradeRequest,
     UpgradeSummary,
 )
@@ -37,7 +36,7 @@ from compatgate.service.upgrades.schemas import (
 
 @Listing
 def list_upgrades(
-    *, state: StateName | None = None, target: str | None = None
+    *, state: State | None = None, target: str | None = None
 ) -> Request[Page[UpgradeSummary]]:
     """List upgrades, newest first.
 
@@ -90,33 +89,33 @@ def may_start(
 
 
 @Operation
-def approve_upgrade(name: str, *, comment: str | None = None) -> Request[UpgradeBody]:
+def approve_upgrade(name: str) -> Request[UpgradeBody]:
     """Approve somebody else's upgrade."""
-    return _act(name, "approve", UpgradeComment, comment=comment)
+    return _change(name, "approve")
 
 
 @Operation
-def retract_upgrade(name: str, *, comment: str | None = None) -> Request[UpgradeBody]:
+def retract_upgrade(name: str) -> Request[UpgradeBody]:
     """Withdraw your approval of an upgrade."""
-    return _act(name, "retract", UpgradeComment, comment=comment)
+    return _change(name, "retract")
 
 
 @Operation
 def stop_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """Stop an upgrade: every wave waits until somebody resumes it."""
-    return _change(name, "stop", reason)
+    return _change(name, "stop", reason=reason)
 
 
 @Operation
 def resume_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """Resume a stopped upgrade."""
-    return _change(name, "resume", reason)
+    return _change(name, "resume", reason=reason)
 
 
 @Operation
 def roll_back_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
     """Roll an upgrade back: `may_start` then answers ``roll back`` for every wave."""
-    return _change(name, "roll-back", reason)
+    return _change(name, "roll-back", reason=reason)
 
 
 @Operation
@@ -128,15 +127,12 @@ def leave_out_nodes(name: str, nodes: Sequence[str], *, reason: str) -> Request[
         nodes: ``cluster/name``, or a name that one cluster has.
         reason: why.
     """
-    return _act(name, "leave-out", LeaveOutRequest, nodes=list(nodes), reason=reason)
+    path = "/upgrades/{name}/leave-out"
+    body = {"nodes": list(nodes), "reason": reason}
+    return post(path, UpgradeBody, body=body, reads=LeaveOutRequest, name=name)
 
 
-def _act(name: str, action: str, reads: Any, **body: Any) -> Request[UpgradeBody]:
-    path = f"/upgrades/{{name}}/{action}"
-    return post(path, UpgradeBody, body=members(**body), reads=reads, name=name)
-
-
-def _change(name: str, action: str, reason: str) -> Request[UpgradeBody]:
+def _change(name: str, action: str, reason: str | None = None) -> Request[UpgradeBody]:
     return post(f"/upgrades/{{name}}/{action}", UpgradeBody, name=name, reason=reason)
 
 
@@ -144,7 +140,7 @@ def _change(name: str, action: str, reason: str) -> Request[UpgradeBody]:
 def list_freezes(
     *, target: str | None = None, ended: bool | None = None
 ) -> Request[Page[FreezeBody]]:
-    """List the calendar of freezes, by their start.
+    """List freezes by their start.
 
     Args:
         target: only those that hold its waves.

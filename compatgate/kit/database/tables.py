@@ -24,6 +24,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Text,
     inspect,
     text,
     tuple_,
@@ -84,6 +85,39 @@ class UtcTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return from_iso(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
+class JsonText(TypeDecorator[Any]):
+    """A value as JSON text, its keys in order."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return the text that the database stores."""
+        return None if value is None else _encode_json(value).decode()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Return the stored value."""
+        return None if value is None else msgspec.json.decode(value)
+
+
+_encode_json = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Words(TypeDecorator[tuple[str, ...]]):
+    """Words in one text, separated by spaces."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return the text that the database stores; a text is taken as it is."""
+        return value if value is None or isinstance(value, str) else " ".join(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...] | None:
+        """Return the words."""
+        return None if value is None else tuple(value.split())
 
 
 def to_plain(row: Struct) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
 from compatgate.service.tokens.service import Tokens
-from compatgate.service.upgrades.calendar import FreezeCalendar, KnownGoodChannel
+from compatgate.service.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.upgrades.service import Upgrades
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Gate(AnsweringGate):
             database, self.snapshots, self.runs, self.baselines, self.nodes, self.upgrades
         )
         self.notices = NoticeDesk(database, self.incidents)
-        self.freezes = FreezeCalendar(database)
-        self.known_good = KnownGoodChannel(database, self.matrix)
+        self.freezes = Freezes(database)
+        self.known_good = KnownGood(database, self.matrix)
         self.bundles = bundles.BundleSource(database, facts, self._overlays, self.snapshots)
         self.deliveries = DeliveryDesk(database, self._commit)
         self.readiness = Readiness(self._check_recording)

@@ -299,7 +299,7 @@ def find_upgrades(
         if view.decision.answer == "roll back":
             yield from _find_rollback(view, snapshot, now)
         elif why := _find_hold(view, now):
-            name, target = view.row.name, view.row.upgrade.target
+            name, target = view.row.name, view.row.target
             note = f"of {target} waits for a person: {why}"
             member = _member(view, snapshot, note, 1)
             message = f"{name} {note}"
@@ -309,7 +309,7 @@ def find_upgrades(
 def list_rolling(views: Iterable[UpgradeView]) -> dict[tuple[str, str], str]:
     """Return upgrades that have begun and go on, by target and new driver."""
     return {
-        (view.row.upgrade.target, view.row.upgrade.driver): view.row.name
+        (view.row.target, view.row.driver): view.row.name
         for view in views
         if view.row.state in ("rolling", "stopped") and view.decision.answer != "roll back"
     }
@@ -321,7 +321,7 @@ def _find_rollback(view: UpgradeView, snapshot: Snapshot, now: datetime) -> Iter
     An upgrade that has not begun has nothing to put back.
     """
     row = view.row
-    upgrade, ended = row.upgrade, row.ended_at
+    upgrade, ended = row, row.ended_at
     if upgrade.began is None:
         return
     changed = [
@@ -344,7 +344,7 @@ def _find_rollback(view: UpgradeView, snapshot: Snapshot, now: datetime) -> Iter
 
 def _find_hold(view: UpgradeView, now: datetime) -> str:
     """Return why an upgrade that has begun does not go on by itself; empty: it does."""
-    upgrade = view.row.upgrade
+    upgrade = view.row
     if not view.row.is_open or not (upgrade.began or upgrade.state == "stopped"):
         return ""
     wave = upgrade.next_wave
@@ -356,7 +356,7 @@ def _find_hold(view: UpgradeView, now: datetime) -> str:
 
 
 def _member(view: UpgradeView, snapshot: Snapshot, note: str, count: int) -> Member:
-    target = target_member(snapshot, view.row.upgrade.target, "")
+    target = target_member(snapshot, view.row.target, "")
     return Member(
         "upgrade", view.row.name, note, target.owner, target.labels, target.targets, count
     )
