@@ -112,8 +112,6 @@ class Operations:
     show_baseline = runs.show_baseline
     approve_baseline = runs.approve_baseline
     refuse_baseline = runs.refuse_baseline
-    export_baselines = runs.export_baselines
-    import_baselines = runs.import_baselines
 
     list_nodes = cluster.list_nodes
     report_nodes = cluster.report_nodes

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from compatgate.canary.imports import ImportFormat
 from compatgate.canary.run import Purpose
 from compatgate.client.request import (
     EVENTS,
-    LONG_S,
     Listing,
     Moment,
     Operation,
@@ -27,9 +26,6 @@ from compatgate.kit.http.schemas import Page
 from compatgate.service.baselines.schemas import (
     BaselineBody,
     BaselineDetailBody,
-    BaselineFile,
-    BaselineFiles,
-    BaselinesImported,
     BaselineState,
 )
 from compatgate.service.gate.schemas import StackValue
@@ -372,30 +368,3 @@ def approve_baseline(
 def refuse_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
     """Refuse a version; runs are no longer judged against it."""
     return post("/baselines/{id}/refuse", BaselineDetailBody, id=id)
-
-
-@Operation
-def export_baselines(
-    *, workload: str | None = None, sku: str | None = None
-) -> Request[list[dict[str, Any]]]:
-    """Export approved baselines as lines of a file that another gate can import.
-
-    Args:
-        workload: name of the workload, with or without its digest.
-        sku: GPU of the baseline.
-    """
-    return get("/baselines/export", list[dict[str, Any]], workload=workload, sku=sku)
-
-
-@Operation
-def import_baselines(
-    files: Sequence[BaselineFile | Mapping[str, str]],
-) -> Request[BaselinesImported]:
-    """Propose baselines from samples or from another gate's export.
-
-    Args:
-        files: name and text of each file.
-    """
-    body = {"files": [to_builtins(file) for file in files]}
-    request = post("/baselines/import", BaselinesImported, body=body, reads=BaselineFiles)
-    return structs.replace(request, patience=LONG_S)

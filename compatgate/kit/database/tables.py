@@ -148,7 +148,7 @@ def page(
     session: Session,
     query: Any,
     key: Column | tuple[Column, ...],
-    make: Callable[[Any], T],
+    make: Callable[[Any], T] | None = None,
     *,
     cursor: str | None,
     limit: int,
@@ -160,7 +160,8 @@ def page(
         session: to read from.
         query: a select, filtered, without order; its rows carry the key's columns by their names.
         key: the unique column (or columns) to order by.
-        make: turns a row into an item.
+        make: turns a row into an item; None: the query selects a mapped class, whose objects are
+            the items.
         cursor: from the page before.
         limit: 1 to 1000.
         descending: newest first.
@@ -175,11 +176,12 @@ def page(
         here = tuple_(*keys)
         query = query.where(here < last if descending else here > last)
     query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
-    rows: Sequence[Any] = session.execute(query).all()
+    found = session.execute(query) if make else session.scalars(query)
+    rows: Sequence[Any] = found.all()
     more = len(rows) > limit
     rows = rows[:limit]
     following = encode_cursor([getattr(rows[-1], k.key) for k in keys]) if more else None
-    return Page(tuple(make(row) for row in rows), following)
+    return Page(tuple(map(make, rows) if make else rows), following)
 
 
 def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:

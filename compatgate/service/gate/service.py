@@ -24,7 +24,6 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
-from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles
@@ -72,7 +71,6 @@ class Gate(AnsweringGate):
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.baselines = BaselineService(database)
-        self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
         self.upgrades = Upgrades(database, self.snapshots, self._plan)
         self.incidents = IncidentService(

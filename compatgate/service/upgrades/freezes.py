@@ -89,7 +89,7 @@ class Freezes:
         """Return freezes by their start; ``ended``: those that are over, too."""
         with self._database.reading() as session:
             found = list_freezes(session, until_after=None if ended else clock.now())
-        return [one for one in found if target is None or matches(one.targets, target)]
+        return [one for one in found if target is None or matches(tuple(one.targets), target)]
 
 
 def _require_reach(by: Authorship, targets: Collection[str]) -> None:

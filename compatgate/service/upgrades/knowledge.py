@@ -46,7 +46,7 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
         tuple(
             convert(one, Freeze, from_attributes=True)
             for one in list_freezes(session, until_after=now)
-            if matches(one.targets, row.target)
+            if matches(tuple(one.targets), row.target)
         ),
         {key: replace(one, healthy=key in healthy) for key, one in nodes.items()},
         tuple(rates),

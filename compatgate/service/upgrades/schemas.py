@@ -215,7 +215,7 @@ class FreezeBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A freeze."""
 
     name: str
-    targets: tuple[str, ...]
+    targets: list[str]
     since: datetime
     until: datetime
     owner: str
