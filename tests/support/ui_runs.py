@@ -26,9 +26,9 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
-from compatgate.service.baselines.exchange import collect_samples
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs import submission
+from compatgate.service.runs.samples import collect_samples
 from compatgate.service.runs.schemas import RunRequest
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"

@@ -15,13 +15,13 @@ from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
 from compatgate.service.runs.evidence_schemas import EvidenceBody
 from compatgate.service.runs.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import DEFAULT_RUNS
+from compatgate.service.runs.samples import collect_samples
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
@@ -211,7 +211,7 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     measured on the GPU that its host claims; `refused` says why.
     """
     gate, query = call.gate, call.query
-    found = exchange.collect_samples(
+    found = collect_samples(
         gate.runs, gate.facts, _reached_run(call), step=query.step, note=query.note
     )
     return Reply(found)

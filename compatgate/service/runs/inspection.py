@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.health import Health
-from compatgate.canary.judge.baseline import Baseline, find_family
+from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.canary.judge.statistics import quantile
@@ -193,7 +193,7 @@ def baseline_bands(
 
 
 def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
-    baseline = Baseline.from_json(row.body)
+    baseline = row.learnt
     factor = find_conversion(baseline.unit, unit)
     if factor is None:
         return None

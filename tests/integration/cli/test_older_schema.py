@@ -51,7 +51,6 @@ ARGUMENTS = {
     "canary import": "{dcgm} --source lab",
     "canary sample": "x",
     "canary baselines approve": "1",
-    "canary baselines import": "{baselines}",
     "canary fleet": f"--suite s {TARGET}",
     "k8s nodes": "--file {cluster}",
     "k8s reconcile": "--kubeconfig {kubeconfig}",

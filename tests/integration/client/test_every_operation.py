@@ -34,7 +34,6 @@ from compatgate.errors import (
     PreconditionFailed,
 )
 from compatgate.service.admission.schemas import EXAMPLES
-from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.far.log import make_requests
 from compatgate.service.gate.batch_store import Delivery
 from compatgate.service.gate.batches import WriterChain
@@ -344,13 +343,6 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     (proposed,) = call("list_baselines", workload=f"gemm@{form}", state="proposed")
     assert call("show_baseline", proposed.id).unit == "ms"
     assert call("approve_baseline", proposed.id).state == "approved"
-    head, line = call("export_baselines", workload=ground.workload, sku=GPU)
-    assert (head["type"], line["runs"][0]["values"]) == ("baselines", [1.0, 1.1])
-    text = "".join(f"{json.dumps(each)}\n" for each in (head, line | {"workload": "gemm@" + _NONE}))
-    found = call("import_baselines", [BaselineFile("b.jsonl", text)])
-    assert (found.proposed, found.refused[0].what) == ([], "b.jsonl:2")
-    with pytest.raises(ManyProblems, match=r"b\.jsonl:1"):
-        call("import_baselines", [{"name": "b.jsonl", "text": "{}"}])
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
