@@ -21,7 +21,7 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.http.connection import CertificatePair, certificate_end
+from compatgate.kit.http.certificates import CertificatePair, certificate_end
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import add_evidence
 from compatgate.service.matrix.service import Authorship
