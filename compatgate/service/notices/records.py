@@ -89,7 +89,9 @@ def find_upgrades(
             if why := _find_hold(view, now):
                 note = f"of {upgrade.target} waits for a person: {why}"
                 member = msgspec.structs.replace(member, note=note)
-                conditions.add("upgrade-held", upgrade.name, "warn", f"{upgrade.name} {note}", member)
+                conditions.add(
+                    "upgrade-held", upgrade.name, "warn", f"{upgrade.name} {note}", member
+                )
             continue
         changed = [
             key
