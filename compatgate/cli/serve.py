@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from compatgate.service.web.call import Settings
     from compatgate.service.web.server import Prepared
 
-_PEER_CONNECTIONS = 512
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
 _LOOPBACK_SCOPES = "read,gate,plan"
@@ -137,14 +136,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="largest request body, for example 512k or 8m (default: 1m)",
     )
-    parser.add_argument(
-        "--connections-per-address",
-        type=bounded_count,
-        default=_PEER_CONNECTIONS,
-        metavar="N",
-        help="connections that one client address may have to each process; a further connection"
-        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
-    )
 
 
 def _add_canary_images(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +208,6 @@ def _serve(args: argparse.Namespace) -> int:
         args.log_level,
         settings.certificate,
         proxies,
-        args.connections_per_address,
     )
     status = serve(
         options,

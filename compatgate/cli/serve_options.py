@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from compatgate.kit.http.connection import CertificatePair
+    from compatgate.kit.http.certificates import CertificatePair
     from compatgate.kit.kubernetes import ClusterAccess
     from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
@@ -333,7 +333,7 @@ def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
     Raises:
         BadInput: they are not usable, or one of them is missing.
     """
-    from compatgate.kit.http.connection import CertificatePair, load_certificate
+    from compatgate.kit.http.certificates import CertificatePair, load_certificate
 
     if not args.tls_cert and not args.tls_key:
         return None

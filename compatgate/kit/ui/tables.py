@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import msgspec
 from flask import request
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
+from compatgate.kit.http.replies import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]
@@ -224,6 +226,23 @@ class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     """Query parameters of a page whose table has several pages."""
 
     cursor: str | None = None
+
+
+def make_page_query(filters: type[ListQuery]) -> Any:
+    """Return the query parameters of a page that lists what a route lists, by its filters."""
+    own = [
+        (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(filters)
+        if field.name not in ListQuery.__struct_fields__
+    ]
+    return msgspec.defstruct(
+        f"{filters.__name__}Page",
+        own,
+        bases=(PagedTableQuery,),
+        frozen=True,
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
 
 
 def is_narrowed() -> bool:

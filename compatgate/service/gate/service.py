@@ -24,7 +24,6 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
-from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles
@@ -44,7 +43,7 @@ from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
 from compatgate.service.tokens.service import Tokens
-from compatgate.service.upgrades.calendar import FreezeCalendar, KnownGoodChannel
+from compatgate.service.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.upgrades.service import Upgrades
 
 if TYPE_CHECKING:
@@ -71,15 +70,14 @@ class Gate(AnsweringGate):
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.baselines = BaselineService(database)
-        self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
         self.upgrades = Upgrades(database, self.snapshots, self._plan)
         self.incidents = IncidentService(
             database, self.snapshots, self.runs, self.baselines, self.nodes, self.upgrades
         )
         self._watcher: IncidentWorker | None = None
-        self.freezes = FreezeCalendar(database)
-        self.known_good = KnownGoodChannel(database, self.matrix)
+        self.freezes = Freezes(database)
+        self.known_good = KnownGood(database, self.matrix)
         self.bundles = bundles.BundleSource(database, facts, self._overlays, self.snapshots)
         self.deliveries = DeliveryDesk(database, self._commit)
         self.readiness = Readiness(self._check_recording)

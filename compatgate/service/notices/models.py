@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.core.incidents import TITLES, IncidentKind, IncidentLevel, IncidentState
 from compatgate.kit import clock
-from compatgate.kit.database.tables import Base, BigKey, Json, UtcTime
+from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime
 
 
 class Incident(Base):
@@ -36,10 +36,10 @@ class Incident(Base):
     message: Mapped[str] = mapped_column(Text)
     count: Mapped[int] = mapped_column(Integer, comment="How much is concerned")
     every_member: Mapped[list[Any]] = mapped_column(
-        "members", Json, deferred=True, comment="JSON: the objects concerned"
+        "members", JsonText, deferred=True, comment="JSON: the objects concerned"
     )
     members: Mapped[list[Any]] = mapped_column(
-        "leading", Json, comment="JSON: the first of them, for lists"
+        "leading", JsonText, comment="JSON: the first of them, for lists"
     )
     member_count: Mapped[int] = mapped_column("number", Integer, comment="Of members")
     owner_lines: Mapped[str] = mapped_column(
@@ -59,7 +59,7 @@ class Incident(Base):
         "reason", Text, comment="Of the snooze or resolution"
     )
     settled: Mapped[dict[str, int]] = mapped_column(
-        Json, comment="JSON: count by member when resolved"
+        JsonText, comment="JSON: count by member when resolved"
     )
 
     @property

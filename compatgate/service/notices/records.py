@@ -82,14 +82,16 @@ def find_upgrades(
     """
     conditions = Conditions()
     for view in views:
-        row, upgrade = view.row, view.row.upgrade
+        upgrade = view.row
         member = target_member(snapshot, upgrade.target, "", about="upgrade")
-        member = msgspec.structs.replace(member, name=row.name)
+        member = msgspec.structs.replace(member, name=upgrade.name)
         if view.decision.answer != "roll back":
             if why := _find_hold(view, now):
                 note = f"of {upgrade.target} waits for a person: {why}"
                 member = msgspec.structs.replace(member, note=note)
-                conditions.add("upgrade-held", row.name, "warn", f"{row.name} {note}", member)
+                conditions.add(
+                    "upgrade-held", upgrade.name, "warn", f"{upgrade.name} {note}", member
+                )
             continue
         changed = [
             key
@@ -97,7 +99,7 @@ def find_upgrades(
             for key in wave.expected
             if key not in wave.had and key in view.known.nodes and view.known.nodes[key].upgraded
         ]
-        is_over = row.ended_at is not None and now - row.ended_at > TOLD
+        is_over = upgrade.ended_at is not None and now - upgrade.ended_at > TOLD
         if upgrade.began is None or (not changed and is_over):
             continue
         nodes = count_of(len(changed), "node")
@@ -105,14 +107,14 @@ def find_upgrades(
         why = "; ".join(view.decision.reasons)
         note = f"of {upgrade.target} must be rolled back ({left}): {why}"
         member = msgspec.structs.replace(member, note=note, count=max(1, len(changed)))
-        message, since = f"{row.name} {note}", row.ended_at
-        conditions.add("upgrade-rollback", row.name, "fail", message, member, since=since)
+        message, since = f"{upgrade.name} {note}", upgrade.ended_at
+        conditions.add("upgrade-rollback", upgrade.name, "fail", message, member, since=since)
     return conditions.list()
 
 
 def _find_hold(view: UpgradeView, now: datetime) -> str:
     """Return why an upgrade that has begun does not go on by itself; empty: it does."""
-    upgrade = view.row.upgrade
+    upgrade = view.row
     if not view.row.is_open or not (upgrade.began or upgrade.state == "stopped"):
         return ""
     wave = upgrade.next_wave
@@ -131,7 +133,7 @@ def find_drift(
     Drift to the driver that an upgrade in progress rolls out is news alone.
     """
     rolling = {
-        (view.row.upgrade.target, view.row.upgrade.driver): view.row.name
+        (view.row.target, view.row.driver): view.row.name
         for view in views
         if view.row.state in ("rolling", "stopped") and view.decision.answer != "roll back"
     }

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from sqlalchemy.orm import Session
 
 from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.repository import DecisionRow
 from compatgate.service.gate.snapshot import Snapshot
@@ -34,6 +36,8 @@ from compatgate.service.reports.timeline import (
     run_events,
 )
 from compatgate.service.runs import repository as runs
+from compatgate.service.runs.filters import RunFilters
+from compatgate.service.runs.models import RunRow
 
 if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
@@ -83,7 +87,7 @@ def make_report(
             decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
         )
         groups, bodies = _group_answers(period, rows)
-        of_runs = period.read(runs.list_runs, MAX_RUNS, "canary runs", target=target)
+        of_runs = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
         links = [*link_events(period, set(nodes[:MAX_NODES]))]
     asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
@@ -121,6 +125,10 @@ def make_report(
         matrix_revision=snapshot.revision,
         facts=snapshot.facts.digest,
     )
+
+
+def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
+    return runs.list_runs(session, RunFilters(**filters))
 
 
 def _summarise(counts: ReportCountsBody) -> str:

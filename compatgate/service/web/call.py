@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from compatgate.errors import CompatgateError, Conflict, PreconditionFailed
 from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.connection import CertificatePair
+from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
 from compatgate.kit.http.replies import Reply, etag_with_remarks, unexpected_error
 from compatgate.kit.http.requests import REASON_HEADER as REASON

@@ -21,7 +21,7 @@ from compatgate.core.incidents import KINDS, LEVELS, IncidentKind
 from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock, logs
-from compatgate.kit.http.connection import certificate_end
+from compatgate.kit.http.certificates import certificate_end
 from compatgate.service.runs.evidence import assess_freshness
 from compatgate.service.web.metric_table import SPECS
 

@@ -45,7 +45,6 @@ CHANGES = {
     "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
     "POST /baselines/{id}/refuse": "bless",
-    "POST /baselines/import": "operate",
     "POST /runs": "operate",
     "POST /runs/imports": "operate",
     "POST /runs/{id}/cancel": "operate",
