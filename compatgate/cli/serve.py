@@ -187,12 +187,13 @@ def read_web(
     settings: ServeSettings, tls: CertificatePair | None, *, local: bool, far: bool
 ) -> Settings:
     """Return the settings of the web application."""
-    from compatgate.service.notices.senders import read_options
+    from compatgate.service.notices.webhook import read_webhook
     from compatgate.service.tokens.browser_sessions import SessionLimits
     from compatgate.service.web.call import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url
+    webhook = settings.webhook_url
     if anonymous is None:  # only a loopback address opens scopes by itself
         anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
@@ -212,7 +213,9 @@ def read_web(
         rate=settings.rate,
         anonymous_rate=settings.anonymous_rate,
         sessions=SessionLimits(lifetime, min(lifetime, settings.session_idle)),
-        notices=read_options(settings.notice_networks, public_url),
+        incident_webhook=read_webhook(webhook, settings.webhook_key, public_url)
+        if webhook
+        else None,
         verdict_links=read_verdict_links(settings, far=far),
     )
 

@@ -287,12 +287,17 @@ class ServeSettings(Settings):
         variable="COMPATGATE_HOOK_SECRETS",
     )
 
-    notices = Heading("notices")
-    notice_networks: Repeated[str] = Repeated(
-        "--notice-network CIDR",
-        "private network with receivers of notices, like 10.20.0.0/16; may be repeated"
-        " (default: $COMPATGATE_NOTICE_NETWORKS, comma-separated); public addresses need none."
-        " $COMPATGATE_SMTP names the mail relay, $COMPATGATE_SMTP_FROM the sender",
+    incidents = Heading("incidents")
+    webhook_url: Setting[str | None] = Setting(
+        "--incident-webhook URL",
+        "post each incident that opens or closes to this URL, as JSON with a signature"
+        " (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)",
+        variable="COMPATGATE_INCIDENT_WEBHOOK",
+    )
+    webhook_key: Setting[str] = Setting(
+        "--incident-webhook-key FILE",
+        "file with the key that signs these requests, or env:VARIABLE",
+        default="env:COMPATGATE_INCIDENT_WEBHOOK_KEY",
     )
 
     sign_in = Heading("sign-in")

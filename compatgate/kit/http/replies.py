@@ -210,9 +210,9 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def page_reply(found: Any, render: Callable[[Any], Any]) -> Reply:
-    """Return a page as an answer."""
-    items = [render(item) for item in found.items]
+def page_reply(found: Any, render: Callable[[Any], Any] | None = None) -> Reply:
+    """Return a page as an answer; without ``render`` its items are what the wire carries."""
+    items = [render(item) for item in found.items] if render else found.items
     headers = {"Link": f'<{_next_url(found.next)}>; rel="next"'} if found.next else {}
     return Reply({"items": items, "next": found.next}, headers=headers)
 

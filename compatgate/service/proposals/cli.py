@@ -322,7 +322,7 @@ def retract(args: argparse.Namespace, gate: Client) -> int:
 
 def comment(args: argparse.Namespace, gate: Client) -> int:
     """Comment on a proposal."""
-    found = ask(gate, Operations.comment_proposal, args.id, args.comment or "")
+    found = ask(gate, Operations.comment_proposal, args.id, comment=args.comment)
     return _print_result(args, found, "has your comment")
 
 
