@@ -62,6 +62,8 @@ def declare(route: Route) -> Declared:
         or (route.method == "POST" and route.scope in OPEN_SCOPES),
         slow=route.slow,
         refusal=route.refusal is not None,
+        command=route.command,
+        columns=route.columns,
     )
 
 
