@@ -107,7 +107,7 @@ class Route(Struct, frozen=True):
         slow: the answer may take minutes.
         command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
         columns: members of the answer that command and page show.
-        nav: item of the navigation; the page of that path is derived.
+        nav: item of the navigation, below which a page of the same path is derived.
     """
 
     method: Method
