@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
     from compatgate.client import Client
+    from compatgate.client.derived import Operation
     from compatgate.client.operations import Operations as Operations
-    from compatgate.client.request import Listing, Operation
     from compatgate.kit.cli.commands import Row
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
@@ -147,7 +147,7 @@ def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None) -> A
 
 
 def ask(
-    gate: Client, operation: Operation[P, Any], /, *args: P.args, **named: P.kwargs
+    gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
 ) -> dict[str, Any]:
     """Call an operation of the gate; return the JSON object of the answer.
 
@@ -159,7 +159,12 @@ def ask(
 
 
 def ask_all(
-    gate: Client, limit: int | None, listing: Listing[P, Any], /, *args: P.args, **named: P.kwargs
+    gate: Client,
+    limit: int | None,
+    listing: Operation[P, Any, Any, Any],
+    /,
+    *args: P.args,
+    **named: P.kwargs,
 ) -> list[Body]:
     """Yield the items of a list of the gate, page by page; ``limit`` None: all items.
 
