@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -320,6 +320,18 @@ class Report(Struct, frozen=True):
     def truncated(self) -> bool:
         """Return whether data may be missing."""
         return self.dropped_bytes > 0
+
+
+class OutputReader(Protocol):
+    """Reader of one execution's output; one per adapter."""
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece."""
+        ...
+
+    def report(self) -> Report:
+        """Return the report; called once, at the end."""
+        ...
 
 
 def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:

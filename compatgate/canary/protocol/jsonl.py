@@ -167,11 +167,6 @@ class JsonLines:
             "lost": self._read_lost,
         }
 
-    @property
-    def progress(self) -> float | None:
-        """Return how far the program says it is, 0 to 1."""
-        return self._progress
-
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
         for line in self._lines.feed(data):

@@ -20,12 +20,12 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from compatgate.canary.protocol.jsonl import LOST_LINE, MAX_LINE, is_protocol_like
-from compatgate.canary.run import Report, Witness
+from compatgate.canary.run import OutputReader, Report, Witness
 from compatgate.canary.workload import Workload
 
 _SIZE = 64
@@ -79,12 +79,6 @@ def _sign(challenge: str, signed: bytes) -> str:
     return hmac.new(bytes.fromhex(challenge), signed, hashlib.sha256).hexdigest()
 
 
-class _Reader(Protocol):
-    def feed(self, data: bytes) -> None: ...
-
-    def report(self) -> Report: ...
-
-
 class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
 
@@ -94,7 +88,7 @@ class SignedOutput:
 
     def __init__(
         self,
-        reader: _Reader,
+        reader: OutputReader,
         workload: Workload,
         challenge: str,
         clock: Callable[[], float] = time.monotonic,

@@ -114,6 +114,16 @@ def list_container_files(workload: Workload) -> list[PackedFile]:
     return own + [file for file in list_shared_modules() if file.path not in taken]
 
 
+def write_files(workload: Workload, folder: Path) -> None:
+    """Write the files of `list_container_files` below a folder."""
+    folder.mkdir(exist_ok=True)
+    for file in list_container_files(workload):
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(0o755 if file.executable else 0o644)
+
+
 def list_shared_modules() -> Iterator[PackedFile]:
     """Yield the modules that any workload may import from ``lib``."""
     folder = canary_dir() / LIBRARY

@@ -162,6 +162,7 @@ def _describe_host(host: HostRow) -> str:
 
 
 PRIORITIES = 1000
+PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
 MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
 
@@ -286,8 +287,8 @@ def _stack(asked: RunRequest) -> dict[str, Any]:
 
 def _check(asked: RunRequest, snapshot: Snapshot) -> None:
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
-        hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
-        raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
+        what = "out of range"
+        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
     if asked.entry is not None and asked.entry not in snapshot.entries:
         hint = suggest_name(asked.entry, snapshot.entries)
         what = f"entry {asked.entry!r} does not exist"

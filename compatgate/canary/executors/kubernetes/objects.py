@@ -12,6 +12,7 @@ import hashlib
 import re
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import (
@@ -21,7 +22,7 @@ from compatgate.canary.executors.jobs import (
     make_command,
     make_environment,
 )
-from compatgate.canary.host_clusters import VOLCANO, Kubernetes, Toleration
+from compatgate.canary.host_clusters import VOLCANO, Kubernetes
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
@@ -266,7 +267,7 @@ def _claim_template(job: Job, settings: Kubernetes) -> str | None:
 
 
 def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
-    tolerations = [_toleration(each) for each in settings.tolerations]
+    tolerations: list[dict[str, Any]] = to_builtins(list(settings.tolerations))
     # A node that is down for a minute has lost the job; Kubernetes waits for five by default.
     for taint in ("not-ready", "unreachable"):
         tolerations.append({
@@ -302,16 +303,6 @@ def _spread_rule(job: Job) -> dict[str, Any]:
         "topologyKey": "kubernetes.io/hostname",
     }
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = {
-        "key": toleration.key,
-        "operator": toleration.operator,
-        "value": toleration.value,
-        "effect": toleration.effect,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _pod_security(job: Job) -> dict[str, Any]:

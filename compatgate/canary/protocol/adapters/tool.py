@@ -219,11 +219,6 @@ class ToolOutput:
         self._data = bytearray()
         self._dropped = 0
 
-    @property
-    def progress(self) -> float | None:
-        """Return None: tools do not state their progress."""
-        return None
-
     def feed(self, data: bytes) -> None:
         """Take the next piece of output."""
         room = self._most - len(self._data)
