@@ -336,9 +336,9 @@ class OutputReader(Protocol):
 
 def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:
     """Return the witness with the least assurance; None if an execution has none."""
-    found = list(witnesses)
-    known = [witness for witness in found if witness]
-    if not known or len(known) < len(found):
+    result = list(witnesses)
+    known = [witness for witness in result if witness]
+    if not known or len(known) < len(result):
         return None
     return min(known, key=lambda witness: ASSURANCES.index(witness.assurance))
 

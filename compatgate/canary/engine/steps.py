@@ -298,13 +298,13 @@ def _await_start(
     poll: float,
     waits: Callable[[str], None] | None,
 ) -> None:
-    said = ""
+    reason = ""
     while not must_stop() and (status := executor.status(handle)).state == "waiting":
-        if waits and status.reason != said:
+        if waits and status.reason != reason:
             waits(status.reason)
-            said = status.reason
+            reason = status.reason
         time.sleep(poll)
-    if waits and said:
+    if waits and reason:
         waits("")
 
 

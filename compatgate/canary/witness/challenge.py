@@ -152,15 +152,15 @@ class SignedOutput:
         if at < 0:
             self._pass_log(line, end)
             return
-        found = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
-        if found is None or not self._is_genuine(found):
+        result = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
+        if result is None or not self._is_genuine(result):
             self._broken += 1
             self._problems.append("a line of the protocol has a wrong signature")
             self._reader.feed(end)
             return
         if at:
             self._pass_log(line[:at], b"\n")
-        self._take_signed(int(found[1]), int(found[2]) / 1000, found[4], end)
+        self._take_signed(int(result[1]), int(result[2]) / 1000, result[4], end)
 
     def _is_genuine(self, found: re.Match[bytes]) -> bool:
         signed = b" ".join((found[1], found[2], found[4]))

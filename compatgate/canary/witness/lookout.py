@@ -203,9 +203,9 @@ def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]
         if library.name_version:
             named.setdefault(library.component, {})[library.name_version] = library.path
     for component, stated in env.versions.items():
-        found = named.get(component)
-        if found and not any(_is_same(component, stated, version) for version in found):
-            seen = ", ".join(f"{version} ({path})" for version, path in sorted(found.items()))
+        result = named.get(component)
+        if result and not any(_is_same(component, stated, version) for version in result):
+            seen = ", ".join(f"{version} ({path})" for version, path in sorted(result.items()))
             yield f"it says {component} {stated}, but its processes had mapped {seen}"
 
 

@@ -59,13 +59,13 @@ def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
         The folders that were checked, and the findings.
     """
     folders, suites = find_contents(folder)
-    found = [finding for each in folders for finding in _lint_workload(each)]
+    results = [finding for each in folders for finding in _lint_workload(each)]
     if suites:
         try:
             read_suites(suites)
         except CompatgateError as error:
-            found += _errors(suites, error)
-    return folders, found
+            results += _errors(suites, error)
+    return folders, results
 
 
 def _lint_workload(folder: Path) -> Iterator[Finding]:

@@ -104,8 +104,8 @@ class KubernetesExecutor:
         if self.create("batch", "job", make(packed, start)):
             return
         # The Job is of this start if only the answer was lost.
-        found = self._cluster.ask("batch", "read_namespaced_job", job_name(job))
-        if (found["metadata"].get("annotations") or {}).get(START) != start:
+        result = self._cluster.ask("batch", "read_namespaced_job", job_name(job))
+        if (result["metadata"].get("annotations") or {}).get(START) != start:
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
 
     def delete_job(self, name: str) -> None:

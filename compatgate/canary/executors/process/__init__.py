@@ -255,8 +255,8 @@ def _root_folder() -> Path:
     """Return the user's folder; in a world-writable place it must belong to this user."""
     root = Path(tempfile.gettempdir()) / f"compatgate-canary-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    result = root.lstat()
+    if not stat.S_ISDIR(result.st_mode) or result.st_uid != os.getuid():
         raise InfrastructureError(f"{root} belongs to another user", field="host", value=str(root))
     return root
 
@@ -293,20 +293,20 @@ def kill_processes(mark: str) -> int:
     """Kill every process whose mark begins with ``mark``; return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S
-    while found := _find_marked(mark):
-        for pid in found:
+    while result := _find_marked(mark):
+        for pid in result:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             killed.add(pid)
         if time.monotonic() > deadline:
-            raise InfrastructureError(f"processes {found} do not end", field="host")
+            raise InfrastructureError(f"processes {result} do not end", field="host")
         time.sleep(0.02)
     return len(killed)
 
 
 def _find_marked(mark: str) -> list[int]:
     wanted = f"{MARK}={mark}".encode()
-    found = []
+    results = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
@@ -316,5 +316,5 @@ def _find_marked(mark: str) -> list[int]:
                 for part in file.read().split(b"\0")
             )
             if marked and read_start_time(int(name)) is not None:
-                found.append(int(name))
-    return found
+                results.append(int(name))
+    return results
