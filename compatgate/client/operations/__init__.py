@@ -79,7 +79,6 @@ class Operations:
     create_proposal = proposals.create_proposal
     show_proposal = proposals.show_proposal
     change_proposal = proposals.change_proposal
-    comment_proposal = proposals.comment_proposal
     approve_proposal = proposals.approve_proposal
     retract_approval = proposals.retract_approval
     merge_proposal = proposals.merge_proposal

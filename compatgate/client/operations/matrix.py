@@ -328,20 +328,14 @@ def show_approval(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in
 
 
 @Operation
-def approve_change(
-    id: str,  # noqa: A002 - the name in the path
-    *,
-    digest: str | None,
-    comment: str | None = None,
-) -> Request[ApprovalBody]:
+def approve_change(id: str, *, digest: str | None) -> Request[ApprovalBody]:  # noqa: A002
     """Approve a change as the second person, and make it.
 
     Args:
         id: of the approval.
         digest: of the change that you read; None: the refusal shows it.
-        comment: on the approval.
     """
-    body = members(digest=digest, comment=comment)
+    body = members(digest=digest)
     return post("/approvals/{id}/approve", ApprovalBody, body=body, reads=ApproveRequest, id=id)
 
 

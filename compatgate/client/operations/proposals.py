@@ -100,32 +100,20 @@ def change_proposal(
 
 
 @Operation
-def comment_proposal(id: str, comment: str) -> Request[ProposalBody]:  # noqa: A002
-    """Comment on a proposal."""
-    return _act(id, "comments", CommentRequest, comment=comment)
-
-
-@Operation
-def approve_proposal(
-    id: str,  # noqa: A002
-    *,
-    digest: str | None,
-    comment: str | None = None,
-) -> Request[ProposalBody]:
+def approve_proposal(id: str, *, digest: str | None) -> Request[ProposalBody]:  # noqa: A002
     """Approve the edits of another person's proposal.
 
     Args:
         id: of the proposal.
         digest: of the edits that you read; None: the refusal shows them.
-        comment: on the approval.
     """
-    return _act(id, "approve", ApproveRequest, digest=digest, comment=comment)
+    return _act(id, "approve", ApproveRequest, digest=digest)
 
 
 @Operation
-def retract_approval(id: str, *, comment: str | None = None) -> Request[ProposalBody]:  # noqa: A002
+def retract_approval(id: str) -> Request[ProposalBody]:  # noqa: A002
     """Withdraw your approval."""
-    return _act(id, "retract", CommentRequest, comment=comment)
+    return post("/proposals/{id}/retract", ProposalBody, id=id)
 
 
 @Operation
@@ -158,7 +146,7 @@ def close_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBo
     return _act(id, "close", CommentRequest, comment=comment)
 
 
-Action = Literal["comments", "approve", "retract", "merge", "backtest", "close"]
+Action = Literal["approve", "merge", "backtest", "close"]
 
 
 def _act(number: str, action: Action, reads: Any, **given: Any) -> Request[ProposalBody]:
