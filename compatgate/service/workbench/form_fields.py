@@ -52,11 +52,7 @@ class FormField(Struct, frozen=True):
         return self.show(value)
 
     def write(self, document: Body, text: str) -> None:
-        """Write the field into the document.
-
-        Raises:
-            BadInput: the text is not of the field's form, or the YAML has another type there.
-        """
+        """Write the field into the document."""
         value = self.parse(text)
         if isinstance(value, list | dict) and len(value) > MAX_VALUES:
             problem = f"has {len(value):,} values, and a field takes at most {MAX_VALUES:,}"
@@ -106,13 +102,7 @@ def show_fields(kind: Kind, document: Mapping[str, Any]) -> dict[str, str]:
 def find_wrong_fields(
     kind: Kind, typed: Mapping[str, str], error: CompatgateError
 ) -> dict[str, str]:
-    """Return what is wrong with the fields of a form, by name; a row of a pool is ``pool-0``.
-
-    Args:
-        kind: of the document.
-        typed: the fields.
-        error: of the document; its mistakes that belong to no field are left out.
-    """
+    """Return what is wrong with the fields of a form, by name; a row of a pool is ``pool-0``."""
     paths = {
         format_path(field.path): _ROW.sub(r"\1", field.name)
         for field in list_fields(kind, {"spec": {"pools": [{} for _ in list_rows(typed)]}})
@@ -162,17 +152,7 @@ def _count_pools(document: Mapping[str, Any]) -> int:
 def write_fields(
     kind: Kind, document: Body, shown: Mapping[str, Any], form: Mapping[str, str]
 ) -> bool:
-    """Write the fields that somebody changed into a document; return whether there was one.
-
-    Args:
-        kind: of the document.
-        document: to change.
-        shown: the document that the fields were filled from.
-        form: the fields.
-
-    Raises:
-        BadInput: a field does not fit.
-    """
+    """Write the fields that somebody changed into a document; return whether there was one."""
     changed = False
     for field in list_fields(kind, shown):
         if field.name not in form and field.show is not _show_flag:
