@@ -73,12 +73,6 @@ def find_shares(
     """Return a share for each metric that names a published peak of the observed GPU.
 
     Skip MIG slices, GPUs that are not known, and several GPUs that differ.
-
-    Args:
-        metrics: as the workload declares them.
-        report: of an execution.
-        gpus: facts to identify the GPU by its name.
-        peaks: published peaks.
     """
     if report.env is None or not any(spec.peak for spec in metrics.values()):
         return ()

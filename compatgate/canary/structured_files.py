@@ -25,16 +25,10 @@ def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
     """Read a TOML file into a struct.
 
     Args:
-        path: of the file.
         kind: name of the schema, ``matrix/schema/KIND.schema.json``.
-        shape: struct that accepts what the schema accepts.
 
     Returns:
         The struct and the raw document, which locates later problems in the file.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file is not TOML, or does not match the schema.
     """
     raw = RawDocument(str(path), _parse(path))
     try:

@@ -164,7 +164,15 @@ _MAX_FORMS = 7
 """Cached versions per table, for other overlays and other versions of compatgate."""
 _SETTLED_S = 2
 """Seconds after a change; by then a second change gets another timestamp."""
-_CODE = ("catalog/build", "core/facts", "core/versions.py", "core/components.py", "core/gpus.py")
+_CODE = (
+    "catalog/build",
+    "core/facts",
+    "core/components.py",
+    "core/constraints.py",
+    "core/gpu_code.py",
+    "core/gpus.py",
+    "core/versions.py",
+)
 
 
 @lru_cache(maxsize=1)

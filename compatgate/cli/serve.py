@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from compatgate.service.web.call import Settings
     from compatgate.service.web.server import Prepared
 
-_PEER_CONNECTIONS = 512
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
 _LOOPBACK_SCOPES = "read,gate,plan"
@@ -106,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
-    serve_options.add_notices(parser.add_argument_group("notices"))
+    serve_options.add_incidents(parser.add_argument_group("incidents"))
     serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     serve_options.add_logging(parser)
@@ -136,14 +135,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=1024**2,
         metavar="BYTES",
         help="largest request body, for example 512k or 8m (default: 1m)",
-    )
-    parser.add_argument(
-        "--connections-per-address",
-        type=bounded_count,
-        default=_PEER_CONNECTIONS,
-        metavar="N",
-        help="connections that one client address may have to each process; a further connection"
-        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
     )
 
 
@@ -217,7 +208,6 @@ def _serve(args: argparse.Namespace) -> int:
         args.log_level,
         settings.certificate,
         proxies,
-        args.connections_per_address,
     )
     status = serve(
         options,
@@ -250,7 +240,7 @@ def _read_settings(args: argparse.Namespace) -> Settings:
         rate=serve_access.rate_limit(args, "--rate"),
         anonymous_rate=serve_access.rate_limit(args, "--anonymous-rate"),
         sessions=serve_access.session_limits(args),
-        notices=serve_options.notice_options(args, public_url),
+        incident_webhook=serve_options.incident_webhook(args, public_url),
         verdict_links=serve_access.verdict_links(args, public_url, far=serve_far.is_far(args)),
     )
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from compatgate.kit.http.connection import CertificatePair
+    from compatgate.kit.http.certificates import CertificatePair
     from compatgate.kit.kubernetes import ClusterAccess
     from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.identity.settings import IdentitySettings
-    from compatgate.service.notices.senders import NoticeOptions
+    from compatgate.service.notices.webhook import IncidentWebhook
     from compatgate.service.webhooks.signatures import Secret
 
 
@@ -158,6 +158,8 @@ _IN_CLUSTER = "in-cluster"
 _EVENTS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
 _OIDC = "COMPATGATE_OIDC"
+_INCIDENT_WEBHOOK = "COMPATGATE_INCIDENT_WEBHOOK"
+_INCIDENT_KEY = "env:COMPATGATE_INCIDENT_WEBHOOK_KEY"
 
 
 def add_tls(group: argparse._ArgumentGroup) -> None:
@@ -331,7 +333,7 @@ def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
     Raises:
         BadInput: they are not usable, or one of them is missing.
     """
-    from compatgate.kit.http.connection import CertificatePair, load_certificate
+    from compatgate.kit.http.certificates import CertificatePair, load_certificate
 
     if not args.tls_cert and not args.tls_key:
         return None
@@ -356,21 +358,29 @@ def public_url(args: argparse.Namespace) -> str:
     return url
 
 
-def add_notices(group: argparse._ArgumentGroup) -> None:
-    """Add the options for notices."""
+def add_incidents(group: argparse._ArgumentGroup) -> None:
+    """Add the options for the webhook of incidents."""
     group.add_argument(
-        "--notice-network",
-        action="append",
-        default=[],
-        metavar="CIDR",
-        help="private network with receivers of notices, like 10.20.0.0/16; may be repeated"
-        " (default: $COMPATGATE_NOTICE_NETWORKS, comma-separated); public addresses need none."
-        " $COMPATGATE_SMTP names the mail relay, $COMPATGATE_SMTP_FROM the sender",
+        "--incident-webhook",
+        metavar="URL",
+        help="post each incident that opens or closes to this URL, as JSON with a signature"
+        f" (default: ${_INCIDENT_WEBHOOK}, else nothing is posted)",
+    )
+    group.add_argument(
+        "--incident-webhook-key",
+        default=_INCIDENT_KEY,
+        metavar="FILE",
+        help="file with the key that signs these requests, or env:VARIABLE (default: %(default)s)",
     )
 
 
-def notice_options(args: argparse.Namespace, public_url: str) -> NoticeOptions:
-    """Return the settings of notices."""
-    from compatgate.service.notices.senders import read_options
+def incident_webhook(args: argparse.Namespace, public_url: str) -> IncidentWebhook | None:
+    """Return the webhook of incidents; None: there is none.
 
-    return read_options(tuple(args.notice_network), public_url)
+    Raises:
+        BadInput: not a URL, or no key of sufficient length.
+    """
+    from compatgate.service.notices.webhook import read_webhook
+
+    url = args.incident_webhook or os.environ.get(_INCIDENT_WEBHOOK)
+    return read_webhook(url, args.incident_webhook_key, public_url) if url else None

@@ -6,7 +6,7 @@ A list is read page by page.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, date, datetime
 from functools import update_wrapper
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, get_origin, overload
@@ -24,9 +24,6 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 Moment = datetime | date | str
 """A time, UTC without a zone; a date means its start (``since``) or end (``until``)."""
 PREFIX = "/api/v1"
-HOOKS = "/hooks"
-_OUTSIDE = (HOOKS, "/.well-known")
-"""Prefixes of paths outside of `PREFIX`."""
 JSON = "application/json"
 YAML = "application/yaml"
 EVENTS = "text/event-stream"
@@ -43,7 +40,6 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         values: values of the template's parameters.
         query: query parameters; None: not sent.
         body: body, sent as JSON; text and bytes are sent unchanged.
-        reads: type of the body that the gate expects; None: no body.
         media: media type of the body.
         if_match: entity tag that the changed document must have.
         repeatable: whether a retry is safe.
@@ -57,7 +53,6 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
     values: dict[str, Any] = {}
     query: dict[str, Any] = {}
     body: Any = None
-    reads: Any = None
     media: str = JSON
     accept: str = JSON
     if_match: str | None = None
@@ -84,9 +79,12 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     def plain(self) -> Request[Any]:
         """Return the same request with the plain JSON as its answer, without types."""
-        origin = get_origin(self.answer)
-        answer: Any = origin if origin in (list, dict) else dict[str, Any]
-        return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
+        answer: Any = dict[str, Any]
+        if self.answer is Any:
+            answer = Any
+        elif get_origin(self.answer) is Page:
+            answer = Page[dict[str, Any]]
+        return structs.replace(self, answer=answer)
 
     def as_bytes(self) -> Request[bytes]:
         """Return the same request with the undecoded body as its answer."""
@@ -98,71 +96,9 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         return structs.replace(self, query={**self.query, **query})
 
 
-def get(path: str, answer: type[A], **given: Any) -> Request[A]:
-    """Return a GET; arguments fill the path, the rest becomes the query."""
-    return _make("GET", path, answer, given)
-
-
-def pages(path: str, item: type[T], **given: Any) -> Request[Page[T]]:
-    """Return a GET of a list, whose pages `limit` and `cursor` choose; ``given`` as `get`."""
-    answer: Any = Page[item]  # type: ignore[valid-type]
-    return _make("GET", path, answer, {**given, "limit": None, "cursor": None})
-
-
-def post(
-    path: str,
-    answer: type[A],
-    *,
-    body: Any = None,
-    reads: Any = None,
-    repeatable: bool = False,
-    **given: Any,
-) -> Request[A]:
-    """Return a POST; ``given`` as `get`, the others as `Request`."""
-    return _make("POST", path, answer, given, body=body, reads=reads, repeatable=repeatable)
-
-
-def put(
-    path: str, answer: type[A], *, body: Any, reads: Any, if_match: str | int | None, **given: Any
-) -> Request[A]:
-    """Return a PUT; ``given`` as `get`."""
-    tag = entity_tag(if_match)
-    return _make("PUT", path, answer, given, body=body, reads=reads, if_match=tag)
-
-
-def delete(
-    path: str, answer: type[A], *, if_match: str | int | None = None, **given: Any
-) -> Request[A]:
-    """Return a DELETE; it is not repeated: the second would find nothing. ``given`` as `get`."""
-    tag = entity_tag(if_match)
-    return _make("DELETE", path, answer, given, if_match=tag, repeatable=False)
-
-
 def entity_tag(version: str | int | None) -> str | None:
     """Return an entity tag unchanged, or that of a document's revision."""
     return f'"r{version}"' if isinstance(version, int) else version
-
-
-def document(content: Struct | Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """Return a document with the reason of its change."""
-    body = msgspec.to_builtins(content) if isinstance(content, Struct) else dict(content)
-    return {**body, "reason": reason}
-
-
-def members(**given: Any) -> dict[str, Any]:
-    """Return the members of a body that are not None."""
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _make(
-    method: Method, path: str, answer: Any, given: dict[str, Any], **others: Any
-) -> Request[Any]:
-    values = {name: value for name, value in given.items() if f"{{{name}}}" in path}
-    query = {name: value for name, value in given.items() if name not in values}
-    whole = path if path.startswith(_OUTSIDE) else PREFIX + path
-    if answer in (bytes, str):
-        others["accept"] = "*/*"
-    return Request(method=method, path=whole, answer=answer, values=values, query=query, **others)
 
 
 def _segment(name: str, value: Any) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from compatgate.client import answers
 from compatgate.client.answers import Answer, RawResponse
-from compatgate.client.operations.runs import show_logs
+from compatgate.client.operations import Operations
 from compatgate.client.request import Request
 from compatgate.client.settings import Outcome, Settings, Verify, tls
 from compatgate.errors import (
@@ -205,7 +205,9 @@ class RunEvents:
             silent = "the gate ended the log stream without an event"
             raise self._broken or Unavailable(silent, field=self._run_id)
         self._heard, self._broken = False, None
-        return show_logs.request(self._run_id, follow=True, step=self._step, after=self._after)
+        return Operations.show_logs.request(
+            self._run_id, follow=True, step=self._step, after=self._after
+        )
 
     def take(self, line: str) -> Event | None:
         """Return the event that a line completes.

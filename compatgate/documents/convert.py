@@ -9,9 +9,10 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import ANY_SLICE, normalise, resolve_gpu, split_any_slice
-from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
+from compatgate.core.matrix import Entry, Waiver
 from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_platform
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target

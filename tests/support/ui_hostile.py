@@ -24,7 +24,6 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import Report as NodesReport
-from compatgate.service.notices.schemas import ChannelRequest, SubscriptionRequest
 from compatgate.service.proposals.repository import add_event, find_proposal
 from compatgate.service.upgrades.schemas import FreezeRequest, UpgradeRequest
 
@@ -168,11 +167,7 @@ def _matrix(gate: Gate) -> None:
 
 
 def _incident(gate: Gate) -> str:
-    """Write a channel, a subscription and a message; return a snoozed incident."""
-    gate.notices.set_channel("oncall", ChannelRequest("email", to=["a@example.com"]), by=LINE)
-    wanted = SubscriptionRequest("oncall", owners=[LINE[:200]], targets=[LINE[:200]])
-    gate.notices.set_subscription("hostile", wanted, by=LINE)
-    gate.notices.test_channel("oncall")
+    """Return a snoozed incident."""
     gate.incidents.survey()
     number = gate.incidents.list(kind="waiver-ending").items[0].id
     gate.incidents.snooze(number, clock.now() + timedelta(days=1), Authorship(LINE, TEXT))

@@ -205,11 +205,7 @@ class Mismatch(Exception):
 
 
 def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
-    """Combine the env lines of a run's steps.
-
-    Raises:
-        Mismatch: a version cannot be read, a GPU is not known, or two steps disagree.
-    """
+    """Combine the env lines of a run's steps."""
     components: dict[str, Version] = {}
     skus: set[str] = set()
     drivers: set[Version] = set()
@@ -230,11 +226,7 @@ def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
 
 
 def compare(measured: Measurement, expected: Expectation) -> None:
-    """Check that the measured environment is the one under test.
-
-    Raises:
-        Mismatch: they differ.
-    """
+    """Check that the measured environment is the one under test."""
     for name in sort_components(expected.stack.components.keys() - OF_BUILDS):
         stated = expected.stack.components[name]
         found = measured.components.get(name)
@@ -319,7 +311,7 @@ def conclude_run(
     leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
-    reports = [_read_report(step) for step in steps]
+    reports = [msgspec.convert(step.report, Report) if step.report else Report() for step in steps]
     envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
@@ -356,17 +348,7 @@ def conclude_run(
 def _complete(
     measured: Measurement, conditions: Conditions, gpus: Gpus, *, silent: bool
 ) -> Measurement:
-    """Return what a failed run measured, with what is known where it measured nothing.
-
-    Args:
-        measured: by all steps.
-        conditions: of the run.
-        gpus: facts to identify GPUs.
-        silent: a failed step ended before its env line.
-
-    Raises:
-        Mismatch: the reference's blocks saw different GPUs or drivers.
-    """
+    """Return what a failed run measured, with what is known where it measured nothing."""
     seen = measure((replace(env, versions={}) for env in conditions.reference), gpus)
     sku, driver = measured.sku or seen.sku, measured.driver or seen.driver
     if not silent:
@@ -377,11 +359,7 @@ def _complete(
 
 
 def find_tested_image(steps: Iterable[StepResult], tested: Collection[str]) -> str | None:
-    """Return the image under test as its steps ran it; None: no step ran it by a digest.
-
-    Raises:
-        Mismatch: steps ran images with different digests.
-    """
+    """Return the image under test as its steps ran it; None: no step ran it by a digest."""
     ran = {step.image for step in steps if step.workload in tested and find_digest(step.image)}
     digests = {find_digest(image): image for image in sorted(filter(None, ran))}
     if len(digests) > 1:
@@ -395,7 +373,9 @@ def _complete_binding(
     """Return a binding with the image that ran, and with the GPUs that the programs saw."""
     devices = [device for env in envs for device in env.gpus]
     names = {f"{d.name} MIG {d.mig}" if d.mig else d.name for d in devices}
-    archs = {f"sm_{major}{minor}" for major, minor in (_read_capability(n, gpus) for n in names)}
+    archs = {
+        f"sm_{major}{minor}" for major, minor in (resolve_gpu(n, gpus).capability for n in names)
+    }
     return replace(
         bound,
         image=find_digest(image),
@@ -403,14 +383,6 @@ def _complete_binding(
         gpus=tuple(sorted({device.uuid for device in devices if device.uuid})),
         mig=tuple(sorted({device.mig for device in devices if device.mig})),
     )
-
-
-def _read_capability(name: str, gpus: Gpus) -> tuple[int, int]:
-    return resolve_gpu(name, gpus).capability
-
-
-def _read_report(step: StepResult) -> Report:
-    return msgspec.convert(step.report, Report) if step.report else Report()
 
 
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:

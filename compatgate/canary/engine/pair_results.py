@@ -225,12 +225,6 @@ def conclude_steps(
 
     The candidate's own failures come first. It passes only if the reference passed too, no metric
     of its workload regressed, none is open or implausible, and no baseline contradicts.
-
-    Args:
-        record: blocks of the session.
-        judged: judgement of the suite.
-        reference: entry or image, for people.
-        judge_alone: judge of the candidate's values by baselines.
     """
     return [
         _conclude_step(record, step, judged, reference, judge_alone)

@@ -73,7 +73,6 @@ def find_changes(history: Sequence[float], tolerance: float) -> list[ChangePoint
     Args:
         history: one positive value for each run, oldest first; with fewer than `MIN_HISTORY`
             values, or with one that is not positive, no change is found.
-        tolerance: of the metric; 0.05 is 5 %.
     """
     if not MIN_HISTORY <= len(history) <= MAX_HISTORY or min(history) <= 0:
         return []

@@ -170,10 +170,7 @@ def estimate_shift(
     """Return the shift from one sample to another.
 
     Args:
-        baseline: logarithms, shape (n,).
-        candidate: logarithms, shape (m,).
         widen: factor for dependence between neighbours, at least 1.
-        wander: additional standard error for differences between runs.
     """
     n, m = len(baseline), len(candidate)
     base, cand = _thin_out(baseline), _thin_out(candidate)

@@ -51,12 +51,8 @@ def judge_reports(
     """Judge the reports of one or several executions of a workload.
 
     Args:
-        metrics: declared metrics; others that were printed are not judged.
         checks: declared names; every execution must have reported each.
         reports: reports of the executions, in order; their values are judged together.
-        baselines: by metric; a missing one is not learned yet.
-        doubts: by metric, why its values are implausible.
-        explained: by metric, why a person accepts what is implausible.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
@@ -85,13 +81,7 @@ def judge_samples(
     """Judge checks and samples; without either, the result is inconclusive.
 
     Args:
-        metrics: declared metrics.
-        baselines: accepted values, by metric.
-        candidate: values to judge, by metric.
-        checks: results of checks.
         unreported: declared checks without a result.
-        doubts: by metric, why its values are implausible.
-        explained: by metric, why a person accepts what is implausible.
     """
     doubts, explained = doubts or {}, explained or {}
     failed = list(dict.fromkeys(check for check in checks if not check.ok))

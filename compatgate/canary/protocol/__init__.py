@@ -39,11 +39,7 @@ READERS: dict[str, Callable[[Workload], Reader]] = {
 
 
 def make_reader(workload: Workload) -> Reader:
-    """Return a reader for one execution of a workload.
-
-    Raises:
-        NotFound: the adapter does not exist.
-    """
+    """Return a reader for one execution of a workload."""
     if make := READERS.get(workload.adapter):
         return make(workload)
     raise NotFound(
@@ -55,11 +51,7 @@ def make_reader(workload: Workload) -> Reader:
 
 
 def read_report(pieces: Iterable[bytes], workload: Workload) -> Report:
-    """Return the report of a whole output.
-
-    Raises:
-        NotFound: the adapter does not exist.
-    """
+    """Return the report of a whole output."""
     reader = make_reader(workload)
     for piece in pieces:
         reader.feed(piece)

@@ -104,11 +104,7 @@ class BrokenLine(Exception):
 
 
 def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
-    """Return a text member.
-
-    Raises:
-        BrokenLine: it is missing and has no default, or is not text.
-    """
+    """Return a text member."""
     value = body.get(field, default)
     if not isinstance(value, str):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be text")
@@ -116,11 +112,7 @@ def read_text(body: dict[str, Any], field: str, default: str | None = None) -> s
 
 
 def read_number(field: str, value: object) -> float:
-    """Return a finite number.
-
-    Raises:
-        BrokenLine: it is missing, or not a finite number.
-    """
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
     try:
@@ -133,11 +125,7 @@ def read_number(field: str, value: object) -> float:
 
 
 def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
-    """Return a list of numbers, or a single number under another name; [] if both are missing.
-
-    Raises:
-        BrokenLine: a value of another type, or both.
-    """
+    """Return a list of numbers, or a single number under another name; [] if both are missing."""
     if single is not None and single in body:
         if field in body:
             raise BrokenLine(f"the line has both {field} and {single}")
@@ -291,11 +279,7 @@ class JsonLines:
 
 
 def parse_protocol_line(line: Line) -> dict[str, Any] | None:
-    """Return the object of a protocol line; None for log.
-
-    Raises:
-        BrokenLine: the line was meant to be of the protocol, but is malformed.
-    """
+    """Return the object of a protocol line; None for log."""
     content = line.content.strip()
     if not content.startswith(b"{"):
         return None
@@ -336,11 +320,7 @@ def read_conditions(value: object, values: int) -> Conditions:
     """Read the conditions of a metric's values.
 
     Args:
-        value: member of the line.
         values: number of the line's values; each has a condition, or none has.
-
-    Raises:
-        BrokenLine: a wrong type, or another number of conditions.
     """
     try:
         found = msgspec.convert(value, Conditions)
@@ -362,9 +342,6 @@ def read_env(body: dict[str, Any]) -> Env:
 
     Components are members of ``versions``, by any name that a stack may use. ``cuda``, ``cudnn``,
     ``nccl``, ``torch`` and the others may also be members of the line itself.
-
-    Raises:
-        BrokenLine: a wrong type, an invalid version, or two versions of one component.
     """
     stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _ENV_MEMBERS}
     versions: dict[str, str] = {}

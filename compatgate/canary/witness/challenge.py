@@ -57,7 +57,6 @@ def compute_answer(challenge: str, by: str) -> str:
     """Return the right answer: the digest of the product of two matrices of the challenge.
 
     Args:
-        challenge: of the execution.
         by: what computes the product, ``python`` or a framework.
     """
     first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
@@ -90,9 +89,6 @@ class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
 
     Args:
-        reader: of the workload's adapter.
-        workload: whose program uses the harness.
-        challenge: of the execution.
         clock: returns seconds; asked as lines arrive.
     """
 

@@ -81,7 +81,6 @@ class Interpreter(Struct, frozen=True):
         """Return the argument vector.
 
         Args:
-            arguments: of Python.
             library_path: ``LD_LIBRARY_PATH`` of the image, "" for none; searched after the pack.
         """
         path = f"{PLACE}/lib:{library_path}" if library_path else f"{PLACE}/lib"

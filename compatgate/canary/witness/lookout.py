@@ -55,11 +55,6 @@ class HasInterpreter(Protocol):
 class Lookout:
     """Lookout on one execution, and the reader of its output.
 
-    Args:
-        workload: that runs.
-        executor: that runs it.
-        reader: of the workload's adapter.
-
     Attributes:
         challenge: to send to the program.
     """
@@ -122,8 +117,6 @@ def conclude_witness(
     """Return what the worker saw of an execution.
 
     Args:
-        workload: that ran.
-        report: of its program, with what the signatures show.
         sighting: of its processes; None if the executor does not show them.
         wall_s: seconds by the worker's clock.
         digest: of the worker's program that started it; "" if the image's Python did.
@@ -195,7 +188,6 @@ def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> 
 
     Args:
         workload: says which metrics have values that overlap; of those, each value counts alone.
-        report: of the program.
         wall_s: seconds by the worker's clock, from before the start until after the end.
     """
     for metric in report.metrics:
@@ -256,11 +248,6 @@ def find_idle_gpu(workload: Workload, report: Report, sighting: Sighting) -> Ite
 
 
 def find_other_program(sighting: Sighting, digest: str) -> Iterator[str]:
-    """Yield that the program did not run on the worker's interpreter.
-
-    Args:
-        sighting: of the program's processes.
-        digest: of the file that starts the worker's interpreter.
-    """
+    """Yield that the program did not run on the worker's interpreter."""
     if sighting.programs and digest not in sighting.programs.values():
         yield f"it should run on the worker's interpreter, but ran {', '.join(sighting.programs)}"

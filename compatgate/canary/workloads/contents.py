@@ -43,11 +43,7 @@ class PackedFile(Struct, frozen=True):
 
 
 def list_files(folder: Path) -> list[PackedFile]:
-    """Return a folder's files by path, without samples, caches and hidden files.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
-    """
+    """Return a folder's files by path, without samples, caches and hidden files."""
     found: list[PackedFile] = []
     size = 0
     for path in _walk(folder):
@@ -67,9 +63,6 @@ def compute_digest(folder: Path) -> str:
 
     A shared module counts if a file names it. A change of the timing module changes a measurement;
     a change of a module that only other workloads use does not.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in list_files(folder) if file.path != _PAGE]
     whole = hashlib.sha256()
@@ -102,9 +95,6 @@ def find_proofs(folder: Path) -> tuple[str, ...]:
     Returns:
         ``python`` if the program uses the shared ``canary_lines``, and ``torch`` if it also starts
         PyTorch by `canary_env`; () if it prints its lines by itself, or by a module of its own.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in list_files(folder) if file.path != _PAGE]
     used = {file.path for file in _find_used_modules(own)} - {file.path for file in own}

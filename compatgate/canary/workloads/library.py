@@ -43,11 +43,6 @@ class Library:
             folders: operators' own folders, read after the shipped ones. Each contains folders with
                 a ``workload.toml``, may contain a ``suites.toml``, or is itself a workload. None
                 for those of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
-
-        Raises:
-            ManyProblems: every mistake in every file.
-            Conflict: a name is taken, and the later one does not set ``replaces = true``.
-            BadInput: a folder does not exist or contains no workload.
         """
         if folders is None:
             folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
@@ -59,30 +54,18 @@ class Library:
         return library
 
     def reread(self) -> Library:
-        """Read the same folders again.
-
-        Raises:
-            CompatgateError: as `open`.
-        """
+        """Read the same folders again."""
         return Library.open(self.folders)
 
     def workload(self, name: str) -> Workload:
-        """Return a workload by its name.
-
-        Raises:
-            NotFound: with the nearest names.
-        """
+        """Return a workload by its name."""
         if found := self.workloads.get(name):
             return found
         hint = suggest_name(name, self.workloads)
         raise NotFound(f"workload {name!r} does not exist", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
-        """Return a suite by its name.
-
-        Raises:
-            NotFound: with the nearest names.
-        """
+        """Return a suite by its name."""
         if found := self.suites.get(name):
             return found
         hint = self.suggest_suite(name)
@@ -103,27 +86,15 @@ class Library:
         return f"that is a workload; add it to a suite in the {SUITES} next to its folder"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
-        """Return the workloads of a suite, in its order.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the workloads of a suite, in its order."""
         return tuple(self.workload(workload) for workload in self.suite(name).workloads)
 
     def gpus_of(self, name: str) -> int:
-        """Return the most GPUs that a workload of a suite needs, on all its nodes.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the most GPUs that a workload of a suite needs, on all its nodes."""
         return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
     def nodes_of(self, name: str) -> int:
-        """Return the most nodes that a workload of a suite runs on at once.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the most nodes that a workload of a suite runs on at once."""
         return max(workload.nodes for workload in self.of_suite(name))
 
     def _add(self, folder: Path) -> None:
@@ -174,11 +145,7 @@ class Library:
 
 
 def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
-    """Return the workloads' folders in a folder, and its ``suites.toml``.
-
-    Raises:
-        BadInput: the folder does not exist or contains no workload.
-    """
+    """Return the workloads' folders in a folder, and its ``suites.toml``."""
     if not folder.is_dir():
         raise BadInput(f"folder {folder} does not exist", field="--workloads", value=str(folder))
     if (folder / MANIFEST).exists():

@@ -57,9 +57,6 @@ def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
 
     Returns:
         The folders that were checked, and the findings.
-
-    Raises:
-        BadInput: the folder does not exist or contains no workload.
     """
     folders, suites = find_contents(folder)
     found = [finding for each in folders for finding in _lint_workload(each)]
@@ -115,7 +112,11 @@ def _check_texts(workload: Workload, files: dict[str, PackedFile]) -> Iterator[L
 def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
     """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
-    named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
+    named = [
+        os.path.normpath(part)
+        for part in workload.command
+        if part.startswith("./") or (not part.startswith(("/", "-")) and _SCRIPT.fullmatch(part))
+    ]
     for path in named:
         if path not in files:
             yield "error", f"command: {path} does not exist in the folder"
@@ -130,14 +131,6 @@ def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator
     for path, file in files.items():
         if path.endswith(".py") and (what := _find_compile_error(file)):
             yield "error", f"{path}: {what}"
-
-
-def _is_own(part: str) -> bool:
-    return part.startswith("./") or (not part.startswith(("/", "-")) and _is_script(part))
-
-
-def _is_script(part: str) -> bool:
-    return _SCRIPT.fullmatch(part) is not None
 
 
 def _find_compile_error(file: PackedFile) -> str:

@@ -22,6 +22,7 @@ from compatgate.catalog.build.values import (
     sort_releases,
     version,
 )
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import (
     Build,
     Framework,
@@ -33,7 +34,6 @@ from compatgate.core.facts.frameworks import (
 )
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.matrix import parse_constraint
 from compatgate.errors import BadInput
 
 _SYSTEMS = ("linux", "windows")

@@ -13,6 +13,7 @@ from compatgate.catalog.build.values import (
     record_source,
     version,
 )
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.glibc import Glibc, GlibcNeed
 from compatgate.core.facts.node import (
     BuildFailure,
@@ -38,7 +39,6 @@ from compatgate.core.facts.node import (
     VersionRange,
     When,
 )
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.node import parse_node_version
 from compatgate.core.versions import Version
 

@@ -22,6 +22,7 @@ from compatgate.catalog.build.values import (
     source,
     version,
 )
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import (
     PEAK_KINDS,
     Branch,
@@ -54,7 +55,6 @@ from compatgate.core.facts.xid import (
     Xid,
     XidTable,
 )
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.versions import Version
 from compatgate.errors import BadInput
 

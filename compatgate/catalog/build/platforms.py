@@ -20,11 +20,11 @@ from compatgate.core.facts.jetson import (
 )
 from compatgate.core.facts.machines import Condition, Machine, PlatformMachines
 from compatgate.core.facts.platforms import (
+    Claim,
     Image,
     Limit,
     Platform,
     Platforms,
-    Told,
 )
 from compatgate.core.node import parse_node_version
 from compatgate.core.versions import Version
@@ -45,7 +45,7 @@ def _limit(record: Record) -> Limit:
         Limit,
         record,
         **{name: _bound(record, name) for name in ("minimum", "below", "maximum")},
-        disputed=fill(Told, record["disputed"]) if "disputed" in record else None,
+        disputed=fill(Claim, record["disputed"]) if "disputed" in record else None,
     )
 
 
@@ -116,7 +116,7 @@ def _upgrade(record: Record) -> Upgrade:
         compatible=pairs(record["compatible"]),
         incompatible=record["incompatible"] or "",
         package=record["package"] or "",
-        disputed={cuda: fill(Told, told) for cuda, told in record.get("disputed", {}).items()},
+        disputed={cuda: fill(Claim, told) for cuda, told in record.get("disputed", {}).items()},
     )
 
 

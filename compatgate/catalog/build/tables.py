@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from compatgate.catalog.build.values import Record, fill, pair, record_source
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.compilers import (
     BuildConflict,
     Compilers,
@@ -17,7 +18,6 @@ from compatgate.core.facts.compilers import (
 )
 from compatgate.core.facts.errors import Cause, ErrorTable, Pattern, Piece, Signature
 from compatgate.core.facts.precision import CapabilityPrecision, Precision, PrecisionTable
-from compatgate.core.matrix import Constraint, parse_constraint
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 

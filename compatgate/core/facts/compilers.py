@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.constraints import Constraint
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.matrix import Constraint
 from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version, format_parts
 

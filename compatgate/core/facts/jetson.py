@@ -11,7 +11,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.facts.platforms import Told
+from compatgate.core.facts.platforms import Claim
 from compatgate.core.versions import Version
 
 
@@ -77,7 +77,7 @@ class Upgrade(Struct, frozen=True):
     package: str
     source: Source
     packages: dict[str, str] = {}
-    disputed: dict[str, Told] = {}
+    disputed: dict[str, Claim] = {}
 
     def package_of(self, cuda: Pair, device: str) -> str:
         """Return the name of the package that brings a CUDA to a device; empty: there is none."""

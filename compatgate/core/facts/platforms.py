@@ -12,7 +12,7 @@ from compatgate.core.facts.nvidia import Source
 from compatgate.core.versions import Version
 
 
-class Told(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """A statement with its source."""
 
     text: str
@@ -69,7 +69,7 @@ class Limit(Struct, frozen=True):
     advised: str = ""
     uses: str = ""
     note: str = ""
-    disputed: Told | None = None
+    disputed: Claim | None = None
 
     def allows(self, have: Version) -> bool:
         """Return whether a version is within the limit."""

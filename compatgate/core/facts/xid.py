@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.constraints import Constraint
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.matrix import Constraint
 
 Severity = Literal["fatal", "warning", "info"]
 """``fatal``: do not use the GPU before the action is done; ``warning``: the application was ended,

@@ -86,14 +86,7 @@ class ArchiveFiles:
     """The members of a tar archive, compressed or not.
 
     Args:
-        path: path of the archive.
-        limits: limits on an image.
         check: called for every piece; raises at the deadline.
-
-    Raises:
-        BadInput: the file is no tar archive.
-        Damaged: the archive is damaged or truncated.
-        TooLarge: the archive has too many members.
     """
 
     def __init__(self, path: str, limits: Limits, check: Callable[[], None]) -> None:
@@ -213,11 +206,7 @@ def is_layout(path: str) -> bool:
 
 
 def root_members(archive: ArchiveFiles) -> Iterator[tuple[Member, Content]]:
-    """Yield the members of an archive of a root filesystem, which no digest covers.
-
-    Raises:
-        Damaged: the archive is damaged or truncated.
-    """
+    """Yield the members of an archive of a root filesystem, which no digest covers."""
     with archive.feed() as feed:
         yield from read_members(feed, with_end=True)
 
@@ -253,12 +242,7 @@ def find_partition(file: BinaryIO, size: int) -> SifPartition:
     """Return the primary partition of a SIF file.
 
     Args:
-        file: seekable file.
         size: bytes of the file.
-
-    Raises:
-        BadInput: the file has no primary partition, or none that can be read.
-        Damaged: the file is truncated or contradicts itself.
     """
     file.seek(0)
     head = file.read(_HEADER.size)

@@ -87,7 +87,14 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
         return None
     if ".so" in name:
-        return _kind_of_library(member, path, name)
+        if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
+            return "library"
+        shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
+        if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
+            return None
+        if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
+            return None
+        return "code"
     if name in METADATA_FILES:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
@@ -110,17 +117,6 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
         return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None
-
-
-def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
-    if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
-        return "library"
-    shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
-    if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
-        return None
-    if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
-        return None
-    return "code"
 
 
 def is_nvidia_library(name: str) -> bool:
@@ -252,11 +248,7 @@ def read_library_path(content: Content, origin: str) -> list[Observation]:
 def read_package_database(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """Return the components in a distribution's package database, and sentences about unread ones.
-
-    Raises:
-        ValueError: the database cannot be read; the message says why.
-    """
+    """Return the components in a package database, and sentences about unread ones."""
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
         if data is None:

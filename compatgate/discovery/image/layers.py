@@ -59,9 +59,6 @@ class LayerScan:
     """A scan of one image's layers.
 
     Attributes:
-        seen: findings of the layers.
-        count: number of layers that were opened.
-        verified: every opened layer was read to its end and has its digest.
         watched: folders of which links are recorded; None where they are not known.
     """
 
@@ -90,11 +87,7 @@ class LayerScan:
         self._skipped: set[int] = set()  # libraries of this layer without code, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
-        """Read layers, the highest first, until all needed components were found.
-
-        Raises:
-            CompatgateError: a blob cannot be read, or a layer is no tar archive or too large.
-        """
+        """Read layers, the highest first, until all needed components were found."""
         if len(layers) > self._options.limits.layers:
             raise too_large_error(f"the image has {len(layers)} layers")
         for layer in layers:
@@ -116,11 +109,7 @@ class LayerScan:
             self._text_bytes = 0
 
     def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
-        """Read files that come from no tar archive, as one layer.
-
-        Raises:
-            CompatgateError: a file cannot be read, or there are too many.
-        """
+        """Read files that come from no tar archive, as one layer."""
         self.count += 1
         self._layer = layer.name
         with layer.named():
@@ -355,11 +344,7 @@ class _FileCode(Struct, frozen=True):
     """The GPU code and links of one file.
 
     Attributes:
-        code: GPU code of the file.
         library: entry for a record; None for programs and unreadable files.
-        unread: the file or its tables could not be read.
-        why: reason why the file could not be read.
-        torch: symbols that the file needs from torch, and symbols that it defines.
     """
 
     code: CodeFile

@@ -95,17 +95,10 @@ def read_local_image(
     """Read the stack of an image in a file or folder.
 
     Args:
-        reference: a path, or one of `READ_FORMS`.
         signals: the fact file ``image_signals``, as the catalog gives it.
         platform: platform of the image in an index.
         deadline_s: time limit in seconds.
         options: layers and limits; None: the defaults.
-
-    Raises:
-        BadInput: the file is of another kind, of another platform, or has several images.
-        NotFound: the file does not exist, or it lacks the named image.
-        Damaged: the file is truncated, or contradicts itself or its digests.
-        TooLarge: the image exceeds the limits: a decompression bomb.
     """
     options = options or ImageOptions()
     transport, path, ref = _split(reference)
@@ -208,7 +201,7 @@ class _Reader:
             raise BadInput(problem, field=self._path, hint=f"use one of: {READ_FORMS}")
         archive = self._archive()
         if archive.is_root:
-            return self._rootfs(archive)
+            return self._one_layer(root_members(archive), "", [])
         if archive.find("index.json") and archive.find("oci-layout"):
             return self._layered(self._layout(archive))
         if archive.find("manifest.json"):
@@ -263,9 +256,6 @@ class _Reader:
             budget = Budget(self._options.limits, self._check)
             image = SquashFs(file, begin, length, budget)
             return self._one_layer(image.members(), cpu, left)
-
-    def _rootfs(self, archive: ArchiveFiles) -> ImageReading:
-        return self._one_layer(root_members(archive), "", [])
 
     def _one_layer(
         self, members: Iterator[tuple[Member, Content]], cpu: str, left: list[str]

@@ -85,7 +85,6 @@ class ResolvedImages(Struct, frozen=True):
     Attributes:
         images: the one that containerd chooses first; never empty.
         index: digest of the index that names them; None without.
-        open: why it is not known which one runs, in sentences.
     """
 
     images: list[ResolvedImage]
@@ -109,13 +108,6 @@ def read_image(
         platform: platform of the image in an index.
         deadline_s: time limit in seconds.
         options: layers, mirrors, TLS, cache, limits; None: the defaults.
-
-    Raises:
-        BadInput: the reference is malformed, is not of a container image, or of another platform.
-        NotFound: the registry does not have the image.
-        Unavailable: the registry does not answer or refuses, or the deadline has passed.
-        Damaged: a manifest or blob does not match its digest, or cannot be decompressed.
-        TooLarge: the image exceeds the limits: a decompression bomb.
     """
     options = _canonical_options(options or ImageOptions())
     name = parse_reference(reference)
@@ -182,21 +174,12 @@ def read_parts(
     """Read an image whose config and layers are known.
 
     Args:
-        name: name of the image in messages.
-        config: config of the image.
         layers: layers, the lowest first.
-        source: opens the layers.
         wanted: platform that the image must be for.
         signals: the fact file ``image_signals``.
-        options: layers and limits.
-        deadline: time limit.
 
     Returns:
         The reading, without digests, and whether all its bytes were verified.
-
-    Raises:
-        BadInput: the image is for another platform.
-        CompatgateError: as `LayerScan.read`.
     """
     published = read_signals(signals)
     numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
@@ -237,18 +220,7 @@ def conclude_scan(
     """Return the reading of an image from its config and the layers that were read.
 
     Args:
-        name: name of the image.
-        config: config of the image.
-        scan: scan of its layers.
         wanted: platform that the image must be for.
-        signals: published signals.
-        options: facts to compare GPU code with.
-        layers: number of layers of the image.
-        left: sentences about parts that were not read.
-        skipped: digests of the lowest layers, which were not read.
-
-    Raises:
-        BadInput: the image is for another platform.
     """
     check_platform(config, wanted, name)
     stated = read_config(config, signals, layers)
@@ -348,9 +320,7 @@ def conclude_image(
 
     Args:
         stated: statements of the config; its architectures count where no file has GPU code.
-        seen: findings in the layers.
         facts: where code runs; without them the code of several packages is not compared.
-        known: facts about packages.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}
@@ -417,11 +387,7 @@ def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolv
 
 
 def check_platform(config: Config, wanted: Platform, name: str) -> None:
-    """Refuse an image for another platform.
-
-    Raises:
-        BadInput: the config states another platform; the hint says which.
-    """
+    """Refuse an image for another platform."""
     if not config.platform.fits(wanted):
         raise BadInput(
             f"{name} is for {config.platform}",
@@ -439,11 +405,7 @@ def _canonical_options(options: ImageOptions) -> ImageOptions:
 
 
 class FolderFile(Struct, frozen=True):
-    """A file of an image's folder.
-
-    Attributes:
-        executable: any execute bit is set.
-    """
+    """A file of an image's folder."""
 
     data: bytes
     executable: bool
@@ -453,7 +415,6 @@ class ImageFolder(Struct, frozen=True):
     """A folder of an image.
 
     Attributes:
-        digest: digest of the image's manifest.
         files: files by path below the folder; empty where the image lacks the folder.
     """
 
@@ -476,18 +437,8 @@ def read_folder(
     Args:
         reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
         path: path of the folder, without leading slash.
-        most_files: largest number of files.
-        most_bytes: largest total size of the files.
         platform: platform of the image in an index.
-        options: mirrors, TLS, credentials, limits.
         deadline_s: seconds for the whole reading.
-
-    Raises:
-        BadInput: the reference is malformed, or the folder holds a link or device.
-        NotFound: the registry does not have the image.
-        TooLarge: the folder or the image exceeds the limits.
-        Unavailable: the registry does not answer in time, or refuses.
-        Damaged: a layer does not match its digest.
     """
     options = options or ImageOptions()
     name = parse_reference(reference)
@@ -542,22 +493,19 @@ class _FolderReader:
         self._visibility.take(member, wanted=inside)
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
             self._visibility.count(member.path)
-            self._keep(member, content)
+            below = member.path.removeprefix(f"{self._path}/")
+            if member.kind != "file" or below == self._path or not _is_plain(below):
+                hint = "links and devices are not copied; replace it with the file itself"
+                raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
+            data = content.read_all(self._left)
+            if data is None or len(self.files) >= self._most_files:
+                what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
+                raise too_large_error(what)
+            self._left -= len(data)
+            self.files[below] = FolderFile(data, member.executable)
 
     def _refuse(self, what: str) -> None:
         raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
-
-    def _keep(self, member: Member, content: Content) -> None:
-        below = member.path.removeprefix(f"{self._path}/")
-        if member.kind != "file" or below == self._path or not _is_plain(below):
-            hint = "links and devices are not copied; replace it with the file itself"
-            raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
-        data = content.read_all(self._left)
-        if data is None or len(self.files) >= self._most_files:
-            what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
-            raise too_large_error(what)
-        self._left -= len(data)
-        self.files[below] = FolderFile(data, member.executable)
 
 
 def _is_plain(path: str) -> bool:

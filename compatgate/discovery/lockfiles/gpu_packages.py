@@ -22,7 +22,6 @@ class GpuPackages(Struct, frozen=True):
     """The GPU packages of a lock, bill of materials or environment.
 
     Attributes:
-        observations: one for each package with a version.
         wheels: the installed file of each package and component, where known.
         open: sentences about packages without a version.
         origins: sources of the files of each package and component, by name.
@@ -42,8 +41,6 @@ def find_gpu_packages(
     Packages that compile GPU code only for some features count only together with others.
 
     Args:
-        packages: decided packages.
-        known: facts about packages and names.
         asked: package indexes for packages without an index; ``""`` is the default one.
     """
     observations: list[Observation] = []

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 _EXAMPLES = """\
-compatgate image-compat push registry.example/team/app:1.4 --dry-run
-compatgate image-compat pull registry.example/team/app:1.4 -o compatibility.json
-compatgate image-compat check registry.example/team/app:1.4 --pool driver=580.95.05,gpu=L4
 compatgate facts list
 compatgate facts show cuda 12.4
 compatgate facts verify --facts overlay.yaml
@@ -52,14 +49,6 @@ compatgate notices show 17
 compatgate notices snooze 17 --for 4h --comment "repair at noon"
 compatgate notices resolve 17 --comment "the driver is back"
 compatgate notices reopen 17 --comment "it came back"
-compatgate notices channels
-compatgate notices set-channel on-call --kind slack --url-file slack-url
-compatgate notices delete-channel on-call
-compatgate notices test on-call
-compatgate notices deliveries --channel on-call --state failed
-compatgate notices list
-compatgate notices subscribe prod-drift --channel on-call --kind drift --target "prod-*"
-compatgate notices unsubscribe prod-drift
 compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4 --wait
 compatgate canary list --target prod-a100 --state failed
 compatgate canary show run_52f3d1a2b4c6e8f0

@@ -6,7 +6,7 @@ cluster of their own. A removal goes by both names, so it takes nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -15,12 +15,10 @@ from compatgate.documents.ownership import owner_of
 from compatgate.documents.sources import read_paths
 from compatgate.errors import Conflict
 from compatgate.kit.database.tables import pages
-from compatgate.kit.http.links import link
 from compatgate.resources import matrix_dir
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.matrix.sync import SyncOptions
 from compatgate.service.nodes.schemas import NodeReport, Report
-from compatgate.service.web.page import PageRequest, Redirect, page
 
 if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
@@ -108,20 +106,3 @@ def remove_example(gate: Gate, by: Authorship) -> tuple[int, int]:
     for name in names:
         gate.nodes.remove(name, by, OWNER)
     return len(removed.changes), len(names)
-
-
-@page("/example-fleet/load", scope="bless", method="POST")
-def load_example_fleet(ask: PageRequest[Any]) -> Redirect:
-    """Load the example fleet into an empty gate."""
-    by = Authorship(ask.principal.name, "load the example fleet", ask.principal)
-    documents = load_example(ask.gate, by)
-    return Redirect(link(), f"Loaded the example fleet: {documents} documents and its nodes.")
-
-
-@page("/example-fleet/remove", scope="bless", method="POST")
-def remove_example_fleet(ask: PageRequest[Any]) -> Redirect:
-    """Remove the example fleet, and nothing else."""
-    by = Authorship(ask.principal.name, "remove the example fleet", ask.principal)
-    documents, nodes = remove_example(ask.gate, by)
-    done = f"Removed the example fleet: {documents} documents and {nodes} nodes."
-    return Redirect(link(), done)

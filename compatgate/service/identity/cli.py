@@ -93,7 +93,10 @@ def run_login(args: argparse.Namespace) -> int:
         described = gate.send(Operations.describe_sign_in.request())
         tokens = sign_in(described, _show)
         access_token = tokens.access_token if described.access_token else None
-        made = gate.send(Operations.open_session.request(tokens.id_token, access_token or None))
+        request = Operations.open_session.request(
+            tokens.id_token, access_token=access_token or None
+        )
+        made = gate.send(request)
     name = made.session.email or made.session.name or made.session.subject
     kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
     end = format_json_time(iso(made.session.expires_at))

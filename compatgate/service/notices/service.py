@@ -1,7 +1,7 @@
 """Keep incidents current, list them, and let people snooze, resolve and reopen them.
 
-Home, the commands and the notices all read the same incidents. In a server a thread surveys
-(`compatgate.service.notices.worker`); elsewhere whoever reads surveys first.
+Home, the commands, the metrics and the webhook all read the same incidents. In a server a thread
+surveys (`compatgate.service.notices.worker`); elsewhere whoever reads surveys first.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
-from compatgate.core.incidents import IncidentKind, Member, Subject, reconcile
+from compatgate.core.incidents import IncidentKind, Subject, reconcile
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
@@ -21,10 +22,10 @@ from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices import outbox
 from compatgate.service.notices import repository as incidents
-from compatgate.service.notices.models import IncidentRow
-from compatgate.service.notices.survey import Surveyor, decode_releases, encode_releases
+from compatgate.service.notices.releases import KnownReleases
+from compatgate.service.notices.schemas import IncidentBody, IncidentMember
+from compatgate.service.notices.survey import Surveyor
 
 if TYPE_CHECKING:
     from compatgate.service.baselines.service import BaselineService
@@ -32,16 +33,25 @@ if TYPE_CHECKING:
     from compatgate.service.runs.service import Runs
     from compatgate.service.upgrades.service import Upgrades
 
-
 SURVEY = "survey"
 RELEASES = "releases"
 PACE = timedelta(seconds=15)
 """Between two surveys of all replicas together."""
+LONGEST_SNOOZE = timedelta(days=90)
 _CHANGED = timedelta(seconds=13)
 """A changed matrix is surveyed although the lease of the last survey still has so long."""
 _INLINE_SECONDS = 0.05
 _THOROUGH_SECONDS = 5.0
-LONGEST_SNOOZE = timedelta(days=90)
+_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
+_PATHS: dict[Subject, str] = {
+    "target": "targets",
+    "entry": "entries",
+    "waiver": "waivers",
+    "run": "runs",
+    "baseline": "baselines",
+    "verdict": "verdicts",
+    "upgrade": "upgrades",
+}
 _log = logging.getLogger("compatgate.notices")
 
 
@@ -54,7 +64,7 @@ class Attention(Struct, frozen=True):
         surveyed_at: None: there was no survey yet.
     """
 
-    leading: Sequence[IncidentRow]
+    leading: Sequence[IncidentBody]
     counts: dict[IncidentKind, dict[str, int]]
     snoozed: int
     surveyed_at: datetime | None
@@ -62,14 +72,6 @@ class Attention(Struct, frozen=True):
 
 class IncidentService:
     """The incidents of one database.
-
-    Args:
-        database: open, with its schema.
-        snapshots: of the gate.
-        runs: of the gate.
-        baselines: of the gate.
-        nodes: of the gate.
-        upgrades: of the gate.
 
     Attributes:
         is_watched: a thread of this process surveys.
@@ -87,71 +89,58 @@ class IncidentService:
         self._database = database
         self._snapshots = snapshots
         self._surveyor = Surveyor(runs, baselines, nodes, upgrades)
-        self._seen: tuple[int, int, int] | None = None
+        self._surveyed: tuple[int, int, int] | None = None
         self.is_watched = False
 
     def survey(self, *, thorough: bool = True) -> list[int]:
-        """Survey now: open, continue and end incidents, and queue their notices.
+        """Open, continue and end incidents now; return the ids of those that opened.
 
-        Args:
-            thorough: look for new releases, too, and take the time that it takes.
-
-        Returns:
-            Ids of the incidents that are news.
-
-        Raises:
-            Unavailable: the database does not answer.
+        A thorough survey looks for new releases, too, and takes the time that it needs.
         """
         now, snapshot = clock.now(), self._snapshots.current()
         with self._database.reading() as session:
-            known = decode_releases(incidents.read_mark(session, RELEASES)[0])
-            found = self._surveyor.survey(
+            value = incidents.read_mark(session, RELEASES)[0]
+            known = msgspec.json.decode(value, type=KnownReleases)
+            survey = self._surveyor.survey(
                 session,
                 snapshot,
                 now,
                 seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
-                failing=outbox.list_failing(session, now),
                 releases=known if thorough else None,
             )
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
-            before = incidents.load_known(session, [one.key for one in found.found])
-            changes = reconcile(before, found.found, found.covered, now)
-            news = incidents.apply_changes(session, changes, before, now)
-            told = {change.key: change.told for change in changes if change.told}
-            outbox.queue(session, incidents.load_incidents(session, news), told, now)
-            incidents.write_mark(session, SURVEY, "{}", now)
-            if found.releases is not None and found.releases != known:
+            before = incidents.load_known(session, [one.key for one in survey.found])
+            changes = reconcile(before, survey.found, survey.covered, now)
+            opened = incidents.apply_changes(session, changes, before, now)
+            incidents.write_mark(session, SURVEY, at=now)
+            if survey.releases is not None and survey.releases != known:
                 incidents.lock_mark(session, RELEASES)
-                incidents.write_mark(session, RELEASES, encode_releases(found.releases), now)
-        self._seen = snapshot.state
-        return news
+                value = msgspec.json.encode(survey.releases).decode()
+                incidents.write_mark(session, RELEASES, value=value, at=now)
+        self._surveyed = snapshot.state
+        return opened
 
     def survey_if_due(self) -> bool:
-        """Survey if no process did so lately, or the matrix has changed; return whether it did.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
+        """Survey if no process did so lately, or the matrix has changed; return whether it did."""
         now, state = clock.now(), self._snapshots.current().state
-        early = _CHANGED if self._seen is not None and state != self._seen else timedelta(0)
+        is_new = self._surveyed is not None and state != self._surveyed
+        early = _CHANGED if is_new else timedelta(0)
         with self._database.reading() as session:
-            until = incidents.lease_of(session, SURVEY)
+            until = incidents.read_mark(session, SURVEY)[2]
         if until is not None and until > now + early:
             return False
         with self._database.working() as session:
             if not incidents.take_lease(session, SURVEY, now + early, now + PACE):
-                self._seen = state
+                self._surveyed = state
                 return False
         self.survey()
         return True
 
     def prune(self) -> None:
-        """Delete incidents and deliveries that ended long ago."""
-        now = clock.now()
+        """Delete incidents that ended long ago."""
         with self._database.working() as session:
-            incidents.prune_incidents(session, now)
-            outbox.prune_deliveries(session, now)
+            incidents.prune_incidents(session, clock.now())
 
     def refresh(self) -> None:
         """Survey unless a thread of this process does; keep what is known if that fails."""
@@ -164,6 +153,11 @@ class IncidentService:
         except CompatgateError as error:
             _log.warning("incidents are not current: %s", error)
 
+    def count(self) -> dict[IncidentKind, dict[str, int]]:
+        """Return the number of incidents that need attention, by kind and level."""
+        with self._database.reading() as session:
+            return incidents.count_active(session)
+
     def attention(self, each: int) -> Attention:
         """Return what needs attention: at most so many incidents of a kind, and all counts."""
         self.refresh()
@@ -175,14 +169,14 @@ class IncidentService:
                 incidents.read_mark(session, SURVEY)[1],
             )
 
-    def list(self, **filters: Any) -> Page[IncidentRow]:
+    def list(self, **filters: Any) -> Page[IncidentBody]:
         """Return incidents, the newest first; filters of `list_incidents`."""
         if not self.is_watched and filters.get("cursor") is None:
             self.refresh()
         with self._database.reading() as session:
             return incidents.list_incidents(session, **filters)
 
-    def show(self, number: int) -> IncidentRow:
+    def show(self, number: int) -> IncidentBody:
         """Return an incident with all its members.
 
         Raises:
@@ -191,8 +185,8 @@ class IncidentService:
         with self._database.reading() as session:
             return incidents.find_incident(session, number)
 
-    def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentRow:
-        """Hide an open incident until a time; nobody is told of it before that.
+    def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
+        """Hide an open incident until a time; metrics and webhook leave it out before that.
 
         Raises:
             BadInput: the time is past, or more than 90 days ahead.
@@ -205,9 +199,14 @@ class IncidentService:
             raise BadInput("out of range", field="until", value=clock.iso(until), hint=hint)
         with self._database.writing() as session:
             _require(incidents.find_incident(session, number), "snoozed", "open")
-            return incidents.snooze(session, number, until, by=by.author, reason=by.reason)
+            values = {
+                "snoozed_until": until,
+                "snoozed_by": by.author,
+                "comment": by.reason or None,
+            }
+            return incidents.act(session, number, "snooze", values, by=by.author, reason=by.reason)
 
-    def resolve(self, number: int, by: Authorship) -> IncidentRow:
+    def resolve(self, number: int, by: Authorship) -> IncidentBody:
         """Resolve an open incident; it reopens if it happens again.
 
         Raises:
@@ -217,10 +216,19 @@ class IncidentService:
         """
         by.check()
         with self._database.writing() as session:
-            _require(incidents.find_incident(session, number), "resolved", "open")
-            return incidents.resolve(session, number, by=by.author, reason=by.reason)
+            row = incidents.find_incident(session, number)
+            _require(row, "resolved", "open")
+            values = {
+                "state": "resolved",
+                "resolved_at": clock.now(),
+                "resolved_by": by.author,
+                "comment": by.reason,
+                "settled": {member.name: member.count for member in row.members},
+                "snoozed_until": None,
+            }
+            return incidents.act(session, number, "resolve", values, by=by.author, reason=by.reason)
 
-    def reopen(self, number: int, by: Authorship) -> IncidentRow:
+    def reopen(self, number: int, by: Authorship) -> IncidentBody:
         """Show a snoozed or resolved incident again.
 
         Raises:
@@ -229,38 +237,23 @@ class IncidentService:
         """
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
-            if not row.is_snoozed:
+            if not row.snoozed:
                 _require(row, "reopened", "resolved")
-            return incidents.reopen(session, number, by=by.author, reason=by.reason)
+            values = {"state": "open", **incidents.UNTOUCHED}
+            return incidents.act(session, number, "reopen", values, by=by.author, reason=by.reason)
 
 
-_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
-
-
-def _require(row: IncidentRow, done: str, state: str) -> None:
+def _require(row: IncidentBody, done: str, state: str) -> None:
     if row.state != state:
         what = f"incident {row.id} is {row.state} and cannot be {done}"
         hint = _HINTS.get(row.state, "reopen it first")
         raise Conflict(what, field="id", value=row.id, hint=hint)
 
 
-_PATHS: dict[Subject, str] = {
-    "target": "targets",
-    "entry": "entries",
-    "waiver": "waivers",
-    "run": "runs",
-    "baseline": "baselines",
-    "verdict": "verdicts",
-    "upgrade": "upgrades",
-}
-
-
-def member_link(member: Member) -> str:
+def member_link(member: IncidentMember) -> str:
     """Return the address of the page about a member."""
     if member.about == "drift":
         return link("drift", target=member.name)
-    if member.about == "channel":
-        return link("notices", channel=member.name)
     if member.about == "release":
         return link("facts")
     return link(_PATHS[member.about], member.name)

@@ -27,6 +27,7 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="targets",
     targets="checked",
     query=ReportOptions,
+    slow=True,
     returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
     errors=(404,),
 )

@@ -24,6 +24,7 @@ from compatgate.service.reports.schemas import (
     ReportEventBody,
 )
 from compatgate.service.runs import repository as runs
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.models import RunRow
 
 MAX_REVISIONS = 500
@@ -129,9 +130,8 @@ def run_events(
     found: list[RunRow] = []
     cursor = None
     while True:
-        page = runs.list_runs(
-            session, target=target, since=since, until=until, cursor=cursor, limit=_PAGE
-        )
+        asked = RunFilters(target=target, since=since, until=until, cursor=cursor, limit=_PAGE)
+        page = runs.list_runs(session, asked)
         found += page.items
         cursor = page.next
         if cursor is None or len(found) >= MAX_RUNS:

@@ -64,12 +64,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_start(args: argparse.Namespace) -> int:
-    """Queue the runs, and wait until they end.
-
-    Raises:
-        BadInput: names the option; or no staging host could ever run it.
-        NotFound: the suite, target, pool, entry or host does not exist.
-    """
+    """Queue the runs, and wait until they end."""
     with gate_of(args) as gate:
         made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
         if args.wait:
@@ -138,12 +133,7 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_logs(args: argparse.Namespace) -> int:
-    """Print a run's log.
-
-    Raises:
-        NotFound: the run does not exist.
-        Gone: its log was removed.
-    """
+    """Print a run's log."""
     from compatgate.kit.cli.terminal import strip_controls
 
     with gate_of(args) as gate:
@@ -187,12 +177,7 @@ def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_cancel(args: argparse.Namespace) -> int:
-    """End runs: at once where they wait, else when their worker next reports.
-
-    Raises:
-        NotFound: the run does not exist.
-        Conflict: it has ended.
-    """
+    """End runs: at once where they wait, else when their worker next reports."""
     with gate_of(args) as gate:
         print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
@@ -222,12 +207,7 @@ example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 
 
 
 def run_discard(args: argparse.Namespace) -> int:
-    """Discard a judged run: neither its pass nor its failure counts from now on.
-
-    Raises:
-        NotFound: the run does not exist.
-        Conflict: it is not evidence, or is discarded already.
-    """
+    """Discard a judged run: neither its pass nor its failure counts from now on."""
     with gate_of(args) as gate:
         found = ask(gate, Operations.discard_run, args.run, reason=args.reason)
         if args.format == "json":
@@ -253,12 +233,7 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rerun(args: argparse.Namespace) -> int:
-    """Requeue a run, for the current state of its target.
-
-    Raises:
-        NotFound: the run does not exist, or its suite, target or pool no longer does.
-        Conflict: it has not ended yet.
-    """
+    """Requeue a run, for the current state of its target."""
     with gate_of(args) as gate:
         print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
     return 0

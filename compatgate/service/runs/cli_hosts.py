@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from compatgate.canary.hosts import ComponentDrift, HostStack
+    from compatgate.canary.host_stacks import ComponentDrift, HostStack
     from compatgate.client import Client
 
 
@@ -92,18 +92,13 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare the stacks of hosts, or follow metrics, and print the differences.
-
-    Raises:
-        NotFound: a given run does not exist.
-        BadInput: options of both are given.
-    """
+    """Compare the stacks of hosts, or follow metrics, and print the differences."""
     if args.metrics:
         return _follow_metrics(args)
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
             raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-    from compatgate.canary.hosts import compare_hosts
+    from compatgate.canary.host_stacks import compare_hosts
 
     with gate_of(args) as gate:
         stacks = _stacks(gate, args)
@@ -119,7 +114,7 @@ def run_drift(args: argparse.Namespace) -> int:
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host."""
-    from compatgate.canary.hosts import host_stack
+    from compatgate.canary.host_stacks import host_stack
 
     found: dict[str, HostStack] = {}
     for body in _runs(gate, args, found):

@@ -22,11 +22,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Print a run.
-
-    Raises:
-        NotFound: there is none of that id.
-    """
+    """Print a run."""
     with gate_of(args) as gate:
         found = ask(gate, Operations.show_run, args.run)
     if args.format == "json":

@@ -16,10 +16,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.binding import Binding, Comparison
 from compatgate.core.matrix import Evidence
-from compatgate.core.request import CanaryPolicy, Pool, Target
+from compatgate.core.request import Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
-    DEFAULT_LIMIT,
     Base,
     BigKey,
     Page,
@@ -30,6 +29,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.filters import EvidenceFilters
 
 
 class EvidenceRecord(Base):
@@ -215,9 +215,6 @@ def load_evidence(
     """Load judged runs in the order of their numbers.
 
     Args:
-        session: to read from.
-        after: number of the last known row.
-        until: number of the last requested row.
         suites: only these.
         skus: only on these.
     """
@@ -245,34 +242,16 @@ def to_evidence(row: EvidenceRow) -> Evidence:
     )
 
 
-def list_evidence(
-    session: Session,
-    *,
-    suite: str | None = None,
-    sku: str | None = None,
-    run: str | None = None,
-    outcome: str | None = None,
-    content: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[EvidenceRow]:
+def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]:
     """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
     query = select(*_EVIDENCE_COLUMNS)
-    wanted = (
-        (EvidenceRecord.suite, suite),
-        (EvidenceRecord.sku, sku),
-        (EvidenceRecord.run, run),
-        (EvidenceRecord.outcome, outcome),
-        (EvidenceRecord.content, content),
-    )
-    for column, value in wanted:
-        query = query.where(column == value) if value else query
-    query = query.where(EvidenceRecord.known_at >= since) if since else query
-    query = query.where(EvidenceRecord.known_at <= until) if until else query
+    for name in ("suite", "sku", "run", "outcome", "content"):
+        if value := getattr(asked, name):
+            query = query.where(getattr(EvidenceRecord, name) == value)
+    query = query.where(EvidenceRecord.known_at >= asked.since) if asked.since else query
+    query = query.where(EvidenceRecord.known_at <= asked.until) if asked.until else query
     key = EvidenceRecord.seq
-    return page(session, query, key, _row, cursor=cursor, limit=limit, descending=True)
+    return page(session, query, key, _row, cursor=asked.cursor, limit=asked.limit, descending=True)
 
 
 def iter_rows(session: Session) -> Iterator[EvidenceRow]:
@@ -305,10 +284,7 @@ def open_warnings(
     """Return open warnings, oldest first.
 
     Args:
-        session: to read from.
         entries: only on these.
-        suite: suite of the failed run.
-        sku: SKU of the failed run.
     """
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
@@ -359,7 +335,6 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     """Return the freshness for each suite of a target's policy.
 
     Args:
-        target: resolved.
         evidence: judged runs, the newest of each kind.
         now: seconds since the epoch.
     """
@@ -367,7 +342,10 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
     skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
     known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
-    counting = {suite: _suites_that_count(policy, suite) for suite in suites}
+    counting = {
+        suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
+        for suite in suites
+    }
     return [
         _suite_freshness(
             target, suite, pools, [r for r in known if r.suite in counting[suite]], now
@@ -375,11 +353,6 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
         for suite in suites
         for pools in _groups_of_pools(target.pools)
     ]
-
-
-def _suites_that_count(policy: CanaryPolicy, suite: str) -> tuple[str, ...]:
-    """Return the suites that count; for soaking, imported results do not."""
-    return policy.evidence_suites(suite) if suite in policy.suites else (suite,)
 
 
 def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:

@@ -15,11 +15,10 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.canary.workloads import Library
-from compatgate.core.versions import parse_version
-from compatgate.errors import BadInput
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+from compatgate.service.runs.schemas import QuietBody
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
 _LISTS = ("quiet", "suites")
@@ -29,9 +28,7 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
     """Store hosts as declared, with the current time as last seen.
 
     Args:
-        session: a writing one.
         declared: ``name`` and what `HostRow` has of a host.
-        at: now.
     """
     for host in declared:
         lists = {name: msgspec.json.encode(host[name]).decode() for name in _LISTS}
@@ -55,7 +52,7 @@ def are_current(
     return all(
         (stored := known.get(host["name"])) is not None
         and at - stored.seen_at < within
-        and all(getattr(stored, name) == host[name] for name in _DECLARED)
+        and all(msgspec.to_builtins(getattr(stored, name)) == host[name] for name in _DECLARED)
         for host in declared
     )
 
@@ -88,7 +85,8 @@ def _query() -> Any:
 
 def _row(found: Any) -> HostRow:
     values = dict(found._mapping)
-    return HostRow(**{**values, **{name: msgspec.json.decode(values[name]) for name in _LISTS}})
+    quiet = msgspec.json.decode(values["quiet"], type=list[QuietBody])
+    return HostRow(**{**values, "quiet": quiet, "suites": msgspec.json.decode(values["suites"])})
 
 
 def find_unknown_suites(
@@ -169,14 +167,7 @@ def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRo
 def next_waiting_run(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
-    """Return, locked, the next run for any of some hosts, whether or not it fits now.
-
-    Args:
-        session: a writing one.
-        offers: the hosts.
-        at: now; paused runs are skipped.
-        but: ids of runs to skip.
-    """
+    """Return, locked, the next run for any of some hosts, whether or not it fits now."""
     query = (
         runs.select_runs()
         .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
@@ -209,18 +200,8 @@ def could_take(run: RunRow, offer: Offer) -> bool:
 
 def has_driver(run: RunRow, offer: Offer) -> bool:
     """Return whether a host has the driver of a run, if both are known."""
-    mine = driver_key(run.driver)
+    mine = runs.driver_key(run.driver)
     return None in (mine, offer.driver_key) or mine == offer.driver_key
-
-
-def driver_key(driver: str | None) -> str | None:
-    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
-    if driver is None:
-        return None
-    try:
-        return ".".join(map(str, parse_version("driver", driver).key[0]))
-    except BadInput:
-        return driver
 
 
 def _first_row(session: Session, query: Any) -> RunRow | None:

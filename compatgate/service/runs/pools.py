@@ -21,6 +21,7 @@ from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.discards import Discard
 from compatgate.service.runs.evidence import EvidenceRow
+from compatgate.service.runs.filters import EvidenceFilters
 
 ACTION = "run.discarded"
 """Action of the audit link about a discarded run."""
@@ -99,7 +100,7 @@ def discard_json(found: Discard | None) -> dict[str, Any] | None:
 
 def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
     """Return the evidence of a run with its pool; None: the run is not evidence."""
-    rows = evidence.list_evidence(session, run=run_id, limit=1).items
+    rows = evidence.list_evidence(session, EvidenceFilters(run=run_id, limit=1)).items
     if not rows:
         return None
     row = rows[0]
@@ -113,7 +114,8 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     """Yield the runs that are pooled with one; none for a run without a binding."""
     if row.bound is None:
         return
-    found = evidence.list_evidence(session, suite=row.suite, sku=row.sku, content=row.content)
+    same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
+    found = evidence.list_evidence(session, same)
     for one in found.items[:MAX_POOLED]:
         if _is_pooled(one, row):
             yield one
@@ -134,11 +136,6 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     """Discard a judged run, in a writing session: it counts for nothing from now on.
 
     Warnings that it opened are closed. An entry that it revoked stays revoked.
-
-    Raises:
-        NotFound: the run does not exist.
-        BadInput: the reason is empty or too long.
-        Conflict: the run is not evidence, or is discarded already.
     """
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():

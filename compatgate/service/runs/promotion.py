@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -49,14 +49,7 @@ from compatgate.service.runs.evidence import WarningRow
 
 
 def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
-    """Store evidence, and change the matrix as policies say; return the audit details.
-
-    Args:
-        session: a writing one.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
-    """
+    """Store evidence, and change the matrix as policies say; return the audit details."""
     row = store.add_evidence(session, run, at)
     bound = store.binding_fingerprint(row)
     return {
@@ -77,9 +70,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
 
     Args:
         session: a writing one, in which ``run`` is stored already.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
 
     Returns:
         Names of the entries concerned, by what was done to them.
@@ -107,7 +97,10 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         if status is not None:
             done.setdefault(status, []).append(entry.name)
             spec = replace(
-                document.spec, status=status, reason=why, blessed_by=_blessed_by(progress)
+                document.spec,
+                status=status,
+                reason=why,
+                blessed_by=BlessedBySpec(progress.runs, progress.contents) if progress else UNSET,
             )
             edits.append(Edit(document, replace(document, spec=spec)))
     if edits:
@@ -137,11 +130,6 @@ def _blessing(
 
 def _list(progress: CandidateProgress) -> str:
     return ", ".join(progress.runs)
-
-
-def _blessed_by(progress: CandidateProgress | None) -> BlessedBySpec | UnsetType:
-    """Return the evidence by which the gate blesses an entry; unset: it does not."""
-    return BlessedBySpec(progress.runs, progress.contents) if progress else UNSET
 
 
 def _run_text(run: Evidence) -> str:

@@ -187,15 +187,6 @@ def prune_database(
 
     Evidence, decisions, verdicts, the audit chain, the matrix, baselines and runs themselves are
     never touched. An interrupted call has removed a part, which the chain records.
-
-    Args:
-        database: with the schema.
-        ages: minimum ages.
-        by: author, for the audit log.
-        dry_run: change nothing, and say what would be removed.
-
-    Raises:
-        Unavailable: the database does not answer.
     """
     removing = _Pruner(database, by, clock.now(), dry_run=dry_run)
     return PruneReport(

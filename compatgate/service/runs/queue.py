@@ -32,7 +32,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 from compatgate.service.runs import leases
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import LeaseClaim, Offer, could_take, driver_key
+from compatgate.service.runs.leases import LeaseClaim, Offer, could_take
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.promotion import store_evidence
 
@@ -46,16 +46,11 @@ def note_run(
 
 def to_run(row: RunRow) -> Run:
     """Convert a stored run to the engine's form."""
-    values = msgspec.structs.asdict(row)
-    return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
+    return msgspec.convert(row, Run, from_attributes=True)
 
 
 def host_values(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
-    """Return the stored values of hosts; endpoints and credentials are not stored.
-
-    Raises:
-        BadInput: an invalid GPU, driver or number of slots.
-    """
+    """Return the stored values of hosts; endpoints and credentials are not stored."""
     return [_host_value(worker, host, gpus) for host in hosts]
 
 
@@ -90,7 +85,7 @@ def make_offer(stored: Any) -> Offer:
     return Offer(
         host["name"],
         host["gpu"],
-        driver_key(host["driver"]),
+        runs.driver_key(host["driver"]),
         host["slots"],
         spans=host["executor"] in CLUSTERS,
     )
@@ -116,7 +111,6 @@ def choose_run(
 
     Args:
         offers: hosts that may take runs.
-        taken: their slots that runs have.
         next_for: the first run that any of some hosts could ever run, but for some runs.
     """
     open_, passed = list(offers), list[str]()
@@ -155,8 +149,6 @@ class DatabaseQueue:
     """`compatgate.canary.engine.interface.Queue` on a database; any number of workers share it.
 
     Args:
-        database: with the schema.
-        facts: to resolve the hosts' GPUs with.
         on_change: called after the matrix or the evidence may have changed.
         settings: how long leases hold, and how long runs pause; workers that share a queue may
             differ.
@@ -179,11 +171,7 @@ class DatabaseQueue:
         self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
 
     def register(self, worker: str, served: Sequence[Host]) -> None:
-        """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat.
-
-        Raises:
-            BadInput: a host with an invalid GPU, driver, number of slots or maintenance window.
-        """
+        """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat."""
         now = clock.now()
         hosts = host_values(worker, served, self._facts.gpus)
         declared = [{**host, "suites": self._suites} for host in hosts]
@@ -368,11 +356,7 @@ class DatabaseQueue:
 
     @contextmanager
     def _mine(self, lease: Lease, *, writing: bool = False) -> Iterator[tuple[Session, RunRow]]:
-        """Open a transaction in which the lease is the run's last.
-
-        Raises:
-            LeaseLost: the lease is outdated; nothing was changed.
-        """
+        """Open a transaction in which the lease is the run's last."""
         opened = self._database.writing() if writing else self._database.working()
         with opened as session:
             run = leases.lock_run(session, _lease_claim(lease))
@@ -395,7 +379,9 @@ def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evide
     found = runs.find_pairs(session, run.id)
     if found is None or evidence.bound is None:
         return evidence
-    compared = summarize_pairs(msgspec.convert(found, PairsState), (run.against or {}).get("entry"))
+    compared = summarize_pairs(
+        msgspec.convert(found, PairsState), run.against.entry if run.against else None
+    )
     return replace(evidence, bound=replace(evidence.bound, compared=compared))
 
 

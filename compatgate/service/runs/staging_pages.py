@@ -15,17 +15,17 @@ from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
+from compatgate.service.runs.filters import HostFilters
 from compatgate.service.runs.models import HostRow
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -43,14 +43,13 @@ class HostState(Struct, frozen=True):
 
 def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
-    return msgspec.convert(host.quiet, list[MaintenanceWindow])
+    return [MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in host.quiet]
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:
     """Return the state of a host.
 
     Args:
-        host: with the slots that runs have.
         now: aware.
     """
     if host.away:
@@ -99,14 +98,11 @@ _NO_HOSTS = EmptyNotice(
 _NO_MATCHES = EmptyNotice("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
-class HostsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Filter | None = None
+HostsQuery = make_page_query(HostFilters)
 
 
 @page("/hosts", nav="hosts", query=HostsQuery)
-def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
+def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
     found = list_rows(ask.gate.runs.hosts, query)

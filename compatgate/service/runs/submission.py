@@ -30,9 +30,11 @@ from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.runs.leases import could_take, driver_key
-from compatgate.service.runs.models import HostRow, RunRow
+from compatgate.service.runs.leases import could_take
+from compatgate.service.runs.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue import make_offer
+from compatgate.service.runs.repository import driver_key
+from compatgate.service.runs.schemas import RunRequest
 
 
 class Destination(Struct, frozen=True):
@@ -55,16 +57,8 @@ def find_destinations(
     """Return the destinations of a submission.
 
     Args:
-        target: whose pools, or one of them, runs are for.
         pool: of the target; None: all.
         host: to run on; None: any.
-        snapshot: has the targets.
-        hosts: that workers have registered.
-        needs_gpu: whether a workload takes one; else one place will do.
-
-    Raises:
-        BadInput: it names neither target nor host, or a pool of no target.
-        NotFound: the target, pool or host does not exist.
     """
     named = _host(host, hosts)
     if target is None:
@@ -115,16 +109,7 @@ _NAMED = 8
 
 
 def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
-    """Return the run if a host could run it; a missing driver is noted in the run.
-
-    Args:
-        run: to be queued.
-        hosts: that workers have registered.
-        imageless: workloads of its suite that bring no image of their own.
-
-    Raises:
-        BadInput: no host could take the run, or no host has an image for all its workloads.
-    """
+    """Return the run if a host could run it; a missing driver is noted in the run."""
     able = [host for host in hosts if could_take(replace(run, driver=None), make_offer(host))]
     if not able:
         raise _no_host(run, hosts)
@@ -181,32 +166,6 @@ MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
 
 
-class Submission(Struct, frozen=True, forbid_unknown_fields=True):
-    """A user's request for runs.
-
-    Attributes:
-        target: to run for; may be left out where a host is named.
-        pool: of the target; None: each SKU and driver that it has.
-        stack: under test, in the form of a gate request.
-        image: under test.
-        entry: of the matrix, that the runs are about.
-        host: to run on; None: any that fits.
-        priority: higher runs first; 0 is ordinary.
-        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
-            would replace; ``none``; None: ``auto`` for an image on a target.
-    """
-
-    suite: str
-    target: str | None = None
-    pool: str | None = None
-    stack: dict[str, Any] | None = None
-    image: str | None = None
-    entry: str | None = None
-    host: str | None = None
-    priority: int = 0
-    against: str | None = None
-
-
 class SuiteNeeds(Struct, frozen=True):
     """The requirements of a suite on one run.
 
@@ -221,7 +180,7 @@ class SuiteNeeds(Struct, frozen=True):
 
 
 def plan_runs(
-    asked: Submission,
+    asked: RunRequest,
     catalogue: Library,
     snapshot: Snapshot,
     hosts: Sequence[HostRow],
@@ -231,20 +190,36 @@ def plan_runs(
     at: datetime,
     purpose: str = "request",
 ) -> list[RunRow]:
-    """Plan the runs of a submission, each of which a host could run.
-
-    Raises:
-        BadInput: names the field; or a GPU cannot do what a workload, the stack or the entry needs;
-            or no host that is registered could ever run it.
-        NotFound: the suite, target, pool, entry or host does not exist.
-    """
+    """Plan the runs of a submission, each of which a host could run."""
     needs = _needs(asked.suite, catalogue)
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
     found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
     _refuse_unfit(found, _needs_of_gpus(asked, catalogue, snapshot), facts)
-    made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
+    made = [
+        new_run(
+            id=f"run_{secrets.token_hex(8)}",
+            suite=asked.suite,
+            state="queued",
+            stack=stack,
+            target=asked.target,
+            pool=place.pool,
+            entry=asked.entry,
+            image=asked.image,
+            gpu=place.gpu,
+            driver=place.driver,
+            gpus=max(1, needs.gpus),
+            nodes=needs.nodes,
+            host=asked.host,
+            priority=asked.priority,
+            purpose=purpose,
+            max_attempts=MAX_ATTEMPTS,
+            asked_by=by,
+            created_at=at,
+        )
+        for place in found
+    ]
     return [check_run(run, hosts, needs.imageless) for run in made]
 
 
@@ -253,7 +228,7 @@ def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
     return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
 
 
-def _needs_of_gpus(asked: Submission, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
+def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
     """Return what is needed of each GPU, by who states it."""
     found = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
     if asked.entry in snapshot.entries:
@@ -267,9 +242,6 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
     """Refuse a submission whose run would go where a GPU cannot do what is needed.
 
     A GPU of which that is not known is tried.
-
-    Raises:
-        BadInput: names who needs what, and the pools that will do.
     """
     reasons = {place: _find_reason(place, stated, facts) for place in places}
     refused = [(place, why) for place, why in reasons.items() if why]
@@ -293,7 +265,7 @@ def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) 
     return ""
 
 
-def _stack(asked: Submission) -> dict[str, Any]:
+def _stack(asked: RunRequest) -> dict[str, Any]:
     if asked.image is not None:
         try:
             parse_reference(asked.image)
@@ -312,7 +284,7 @@ def _stack(asked: Submission) -> dict[str, Any]:
         raise error.at("stack") from None
 
 
-def _check(asked: Submission, snapshot: Snapshot) -> None:
+def _check(asked: RunRequest, snapshot: Snapshot) -> None:
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
         hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
         raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
@@ -320,50 +292,6 @@ def _check(asked: Submission, snapshot: Snapshot) -> None:
         hint = suggest_name(asked.entry, snapshot.entries)
         what = f"entry {asked.entry!r} does not exist"
         raise NotFound(what, field="entry", value=asked.entry, hint=hint)
-
-
-def _queued(
-    asked: Submission,
-    needs: SuiteNeeds,
-    stack: dict[str, Any],
-    place: Destination,
-    by: str,
-    at: datetime,
-    purpose: str,
-) -> RunRow:
-    """Return a run that waits for its first attempt; the database numbers it."""
-    return RunRow(
-        seq=0,
-        id=f"run_{secrets.token_hex(8)}",
-        suite=asked.suite,
-        state="queued",
-        stack=stack,
-        target=asked.target,
-        pool=place.pool,
-        entry=asked.entry,
-        image=asked.image,
-        gpu=place.gpu,
-        driver=place.driver,
-        gpus=max(1, needs.gpus),
-        nodes=needs.nodes,
-        host=asked.host,
-        priority=asked.priority,
-        purpose=purpose,
-        attempts=0,
-        max_attempts=MAX_ATTEMPTS,
-        doing="",
-        progress=None,
-        reason="",
-        asked_by=by,
-        worker=None,
-        on_host=None,
-        not_before=None,
-        lease_until=None,
-        cancel_by=None,
-        created_at=at,
-        started_at=None,
-        finished_at=None,
-    )
 
 
 _encode_key = msgspec.json.Encoder(order="deterministic").encode
@@ -427,13 +355,7 @@ def verification_candidates(
     runs: Mapping[str, RunRow],
     again: Mapping[bytes, LastVerification],
 ) -> list[EntryVerification]:
-    """Return the candidates for `compatgate.canary.run.select_due`.
-
-    Args:
-        found: entries with their evidence, from `blessed`.
-        runs: the runs of the evidence, by id.
-        again: last verifications, from `last_verifications`.
-    """
+    """Return the candidates for `compatgate.canary.run.select_due`."""
     made = []
     for entry, evidence in found:
         run = runs.get(evidence.id)

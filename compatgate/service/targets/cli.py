@@ -140,12 +140,12 @@ def _delete(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-FROM_HELP = "draft a target from AICR snapshots or recipes, GPU Operator objects or nodes"
+FROM_HELP = "draft a target from Kubernetes nodes and GPU Operator objects"
 _FROM_EXAMPLES = """\
 examples:
-  compatgate target from snapshot.yaml --name staging-h100 > target.yaml
+  compatgate target from nodes.yaml --name staging-h100 > target.yaml
   kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
-  compatgate target from recipe.yaml --name next --driver 595.91.07
+  compatgate target from clusterpolicy.yaml --name next --gpu L4 --driver 595.91.07
   compatgate matrix import target.yaml
 
 Values that no file states are left out and listed, with exit status 3: state them with options.

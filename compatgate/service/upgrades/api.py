@@ -89,7 +89,7 @@ def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}),
+    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}, argument="upgrade"),
     reason="body",
     returns=Returns(UpgradeBody, "The new upgrade", status=201),
     errors=(404, 409),

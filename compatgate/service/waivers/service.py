@@ -11,7 +11,8 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.components import COMPONENTS
-from compatgate.core.matrix import ANY_TARGET, Waiver, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import ANY_TARGET, Waiver
 from compatgate.core.versions import parse_version
 from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
 from compatgate.documents.sources import DocumentProblem, Problems

@@ -35,7 +35,6 @@ from compatgate.service.finder.suggestions import suggest_places
 from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
-from compatgate.service.preferences.service import adopt_preferences
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
@@ -126,7 +125,6 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         try:
             service.gate.require_pages()
             principal = auth.remember(browser.page_viewer(service))
-            adopt_preferences(service.gate.preferences, principal)
             service.limits.take(principal, auth.peer_address())
             auth.admit(
                 principal,
@@ -312,7 +310,6 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
-    gate.notices.options = settings.notices
     replies.install_problems(app, service.explain)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -345,7 +342,7 @@ def create_front(
     """
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
-    gate.watch_incidents()
+    gate.watch_incidents(settings.incident_webhook)
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 

@@ -58,11 +58,15 @@ class Body(Struct, frozen=True):
         model: type that the schema is made from; the gate itself validates.
         media: content types accepted; the first is the one described.
         examples: name to body; tests send each.
+        argument: of the client's method, takes the whole body; empty: each member is an argument.
+        members: the members are arguments besides.
     """
 
     model: Any
     media: tuple[str, ...] = (JSON,)
     examples: Mapping[str, Any] = {}
+    argument: str = ""
+    members: bool = False
 
 
 class Returns(Struct, frozen=True):
@@ -99,6 +103,8 @@ class Route(Struct, frozen=True):
         refusal: type of the body of errors, where that is not a problem; ``refusal_media`` its
             content type.
         signed: a signature, or a token as a password, does instead of a bearer token.
+        repeatable: a change that may be sent twice.
+        slow: the answer may take minutes.
     """
 
     method: Method
@@ -121,6 +127,8 @@ class Route(Struct, frozen=True):
     signed: bool = False
     part: Scope | None = None
     targets: TargetLimit = "refused"
+    repeatable: bool = False
+    slow: bool = False
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -172,6 +180,8 @@ def route(
     signed: bool = False,
     part: Scope | None = None,
     targets: TargetLimit = "refused",
+    repeatable: bool = False,
+    slow: bool = False,
 ) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
     """Make a handler a route; its docstring is the description.
 
@@ -203,6 +213,8 @@ def route(
             signed=signed,
             part=part,
             targets=targets,
+            repeatable=repeatable,
+            slow=slow,
         )
 
     return make

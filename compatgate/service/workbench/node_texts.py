@@ -1,7 +1,7 @@
 """Draft the pools of a target from text that describes nodes.
 
 The text is the output of nvidia-smi, Kubernetes nodes or their labels, objects of the GPU Operator,
-an AICR snapshot or recipe, or a probe.
+or a probe.
 """
 
 from __future__ import annotations

@@ -47,40 +47,12 @@ def _judge(data: bytes) -> object:
     return judge_pairs(specs, found.metrics, checks=found.checks).to_json()
 
 
-_NVCRE = {
-    "name": "c",
-    "gpu": "h100",
-    "totalNodes": 2,
-    "categories": [
-        {
-            "domain": "communication",
-            "variant": "nccl-all-reduce",
-            "status": "Succeeded",
-            "bandwidth": [{"size": "16 GB", "algBW": "260.20 GB/s", "busBW": "487.87 GB/s"}],
-        }
-    ],
-    "failedNodes": [],
-    "result": "PASSED",
-}
-_CASE = {
-    "unique_name": "gemm",
-    "system": "a",
-    "partition": "b",
-    "result": "pass",
-    "perfvalues": {"a:b:c": [1.5, 1, -0.1, None, "s", "pass"]},
-}
-_REFRAME = {
-    "session_info": {"data_version": "4.2", "time_end_unix": 1762164100.5},
-    "runs": [{"testcases": [_CASE]}],
-}
 _DCGM_TEST = {"name": "Memory", "results": [{"entity_id": 0, "status": "Pass"}]}
 _DCGM = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [_DCGM_TEST]}]}}
 _REPORTS: dict[str, str] = {
     "dcgm": json.dumps(_DCGM),
     "nccl-tests": "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n",
-    "reframe": json.dumps(_REFRAME),
-    "superbench": '{"node": "n1", "a/return_code": 0, "a/x_busbw:0": 89.5, "monitor/t:0": 5}\n',
-    "nvcre": json.dumps([_NVCRE]),
+    "jsonl": '{"type": "env", "host": "n1"}\n{"type": "check", "name": "a", "ok": true}\n',
 }
 
 

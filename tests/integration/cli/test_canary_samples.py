@@ -15,7 +15,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker, open_host
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.service.gate.service import Gate
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 Cli = Callable[..., tuple[int, str, str]]
 HOST = Host("builder", executor="process", health="none")
@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     settings = Settings(poll=0.02, repeats=0)
     queue = gate.runs.open_queue(settings)
     queue.register("w", [HOST])
-    asked = Submission("hello", host=HOST.name, stack={"python": python_version()})
+    asked = RunRequest("hello", host=HOST.name, stack={"python": python_version()})
     (run,) = gate.runs.submit(asked, by="mara")
     context = open_host(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
     Worker("w", queue, [HOST], {HOST.name: context}, idle=0.02).run(once=True)
@@ -99,7 +99,7 @@ def test_a_run_that_waits_gives_none_yet(cli: Cli, tmp_path: Path) -> None:
     path = fresh(tmp_path)
     gate = Gate.open(str(path), overlays=[])
     gate.runs.queue.register("w", [HOST])
-    (run,) = gate.runs.submit(Submission("hello", host=HOST.name), by="mara")
+    (run,) = gate.runs.submit(RunRequest("hello", host=HOST.name), by="mara")
     gate.close()
     status, _, err = cli("sample", run.id, database=path)
     assert (status, f"the run {run.id} is queued" in err) == (2, True)

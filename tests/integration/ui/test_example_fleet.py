@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from compatgate.service.preferences.tour import STEPS, find_place
 from ui_marks import post
 
 from compatgate.documents.sources import Source
 from compatgate.service.gate.service import Gate
 from compatgate.service.home.examples import OWNER
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.preferences.tour import STEPS, find_place
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fact_checks import verify_all
 
 from compatgate.catalog import load_facts, sources
 from compatgate.catalog.build.framework import framework
-from compatgate.catalog.checks import verify
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "facts.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -60,7 +60,7 @@ def test_a_mistake_reads_as_on_the_page(overlay: Write) -> None:
     assert f"error: {message}" in PAGE
 
 
-def test_what_the_examples_change_is_found_by_verify(paths: list[str]) -> None:
-    found = {(p.check, p.subject) for p in verify(paths)}
+def test_what_the_examples_change_is_found_by_the_checks(paths: list[str]) -> None:
+    found = {(p.check, p.subject) for p in verify_all(paths)}
     assert ("page-cuda", "torch 2.4.1") in found
     assert not any("620" in subject for _, subject in found)

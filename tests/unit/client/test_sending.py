@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 from gate_stand_in import StandIn, Told
@@ -11,7 +12,7 @@ from gate_stand_in import StandIn, Told
 from compatgate import version
 from compatgate.client import AsyncClient, Client, Retries
 from compatgate.client.operations import Operations
-from compatgate.client.request import get
+from compatgate.client.request import Request
 from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unauthorized, Unavailable
 
 PROBLEM = (
@@ -203,11 +204,15 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
         Client("http://gate.example")
 
 
+def text(path: str, answer: type[Any]) -> Request[Any]:
+    return Request(method="GET", path=f"/api/v1{path}", answer=answer, accept="*/*")
+
+
 def test_an_answer_that_is_no_json_is_given_as_it_is(client: Client, gate: StandIn) -> None:
     gate.tell(Told(body="<svg>ü</svg>".encode()))
-    assert client.send(get("/badge/{target}.svg", bytes, target="lab")) == b"<svg>\xc3\xbc</svg>"
-    assert client.send(get("/text", str)) == "<svg>ü</svg>"
+    assert client.send(text("/badge/lab.svg", bytes)) == b"<svg>\xc3\xbc</svg>"
+    assert client.send(text("/text", str)) == "<svg>ü</svg>"
     assert [asked.path for asked in gate.asked] == ["/api/v1/badge/lab.svg", "/api/v1/text"]
     gate.tell(Told(body=b"\xff"))
     with pytest.raises(Unavailable):
-        client.send(get("/text", str))
+        client.send(text("/text", str))

@@ -37,11 +37,6 @@ def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> Prepar
     Use the image under test if the workload can run inside it, else the workload's reference, else
     the result of its build context. For a workload with a tool, only the tool comes from there, and
     the job runs in the image under test.
-
-    Raises:
-        NotFound: the image does not exist.
-        BadInput: no image is named, or the build fails.
-        Infrastructure: registry or engine fail in a way that may pass.
     """
     own = job.workload.image
     if job.image and own.inside:
@@ -65,12 +60,6 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
 
     Returns:
         The id of the image, perhaps of an earlier build from the same files and base images.
-
-    Raises:
-        BadInput: the Dockerfile uses the image under test, ONBUILD triggers or a network that the
-            build does not have; a step fails, or the build takes too long or becomes too large.
-        NotFound: a base image does not exist.
-        Infrastructure: registry or engine fail in a way that may pass.
     """
     workload = job.workload
     content, text = _make_context(workload)

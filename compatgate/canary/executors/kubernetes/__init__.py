@@ -59,13 +59,7 @@ class KubernetesExecutor:
         self._killed: set[str] = set()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Find the image's digest; the node pulls the image once the job is placed.
-
-        Raises:
-            NotFound: the image does not exist or cannot be read.
-            BadInput: no image is named, or the workload's files are too large.
-            Infrastructure: the registry does not answer.
-        """
+        """Find the image's digest; the node pulls the image once the job is placed."""
         objects.read_job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
@@ -84,13 +78,7 @@ class KubernetesExecutor:
             pods.close()
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Create the Job; its name prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            CompatgateError: the cluster does not admit the job, or the worker lacks a permission.
-            Infrastructure: the cluster does not answer.
-        """
+        """Create the Job; its name prevents a second start."""
         return self.start_on(prepared, "")
 
     def start_on(self, prepared: PreparedJob, node: str) -> Handle:
@@ -176,11 +164,6 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
 
     Use the image under test if the workload can run inside it, else the host's image for the
     workload, else the workload's reference. A cluster does not build images.
-
-    Raises:
-        BadInput: no image is named.
-        NotFound: the registry does not have the image.
-        Infrastructure: the registry does not answer.
     """
     workload = job.workload
     own = workload.image
@@ -221,9 +204,6 @@ def remove_run(cluster: Cluster, run: str) -> int:
 
     Returns:
         The number of objects deleted.
-
-    Raises:
-        Infrastructure: an object could not be deleted, or the cluster does not answer.
     """
     removed: set[tuple[str, str]] = set()
     began = time.monotonic()

@@ -40,18 +40,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class JobView:
-    """View of a job as the cluster shows it.
-
-    Args:
-        cluster: cluster of the job.
-        handle: handle of the job.
-        name: name of the Job; the handle's id by default.
-        container: container to follow.
-        blocks: number of programs that its pod runs one after the other.
-
-    Raises:
-        Infrastructure, CompatgateError: as in `Cluster.ask`.
-    """
+    """View of a job as the cluster shows it."""
 
     def __init__(
         self,
@@ -90,12 +79,7 @@ class JobView:
         return next((pod["spec"].get("nodeName") or "" for pod in self.pods()), "")
 
     def status(self) -> Status:
-        """Return the status of the job.
-
-        Raises:
-            CompatgateError: the job will never start.
-            Infrastructure: the cluster has been silent for too long.
-        """
+        """Return the status of the job."""
         if time.monotonic() - self._heard > PATIENCE_S:
             self._version = self._list()
         seen = self._standing()
@@ -255,9 +239,6 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     A node stores several files of a log, but returns only the newest to a client that comes back.
     If that file does not contain the last line received, a line of the protocol says that lines may
     be missing.
-
-    Raises:
-        Infrastructure: the log cannot be read.
     """
     mark = LogPosition()
     heard = time.monotonic()

@@ -21,7 +21,7 @@ from compatgate.canary.executors.jobs import (
     make_command,
     make_environment,
 )
-from compatgate.canary.hosts import VOLCANO, Kubernetes, Toleration
+from compatgate.canary.host_clusters import VOLCANO, Kubernetes, Toleration
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
@@ -91,15 +91,7 @@ _CHALLENGE_KEY = "challenge"
 def make_job(
     job: Job, image: str, settings: Kubernetes, files: list[PackedFile], start: str
 ) -> dict[str, Any]:
-    """Return the Job: one pod per node of the workload, none of which is ever created twice.
-
-    Args:
-        job: job to run.
-        image: by digest.
-        settings: settings of the host.
-        files: files of the workload.
-        start: identifier of this start.
-    """
+    """Return the Job: one pod per node of the workload, none of which is ever created twice."""
     nodes = job.workload.nodes
     labels = job_labels(job)
     if settings.queue:
@@ -142,11 +134,6 @@ def make_pair_job(
     Scratch space is apart, because a cache that the first block fills would help the second.
 
     Args:
-        first: block that runs in the init container.
-        second: block of the same workload that follows it.
-        settings: settings of the host.
-        files: files of the workload.
-        start: identifier of this start.
         node: node of earlier pairs; "" for any.
     """
     made = make_job(first.job, first.image, settings, files, start)
@@ -229,9 +216,6 @@ def make_pod_template(
     """Return the pod template of a job.
 
     Args:
-        job: job to run.
-        image: by digest.
-        settings: settings of the host.
         files: files of the workload; () if the image has them.
     """
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
@@ -267,11 +251,7 @@ def _pod_annotations(job: Job, settings: Kubernetes) -> dict[str, str]:
 
 
 def _claim_template(job: Job, settings: Kubernetes) -> str | None:
-    """Return the ResourceClaimTemplate of the job's GPUs; None if a device plugin gives them.
-
-    Raises:
-        BadInput: no template claims so many.
-    """
+    """Return the ResourceClaimTemplate of the job's GPUs; None if a device plugin gives them."""
     if not settings.claims or not job.gpu_slots:
         return None
     number = str(len(job.gpu_slots))
@@ -433,11 +413,7 @@ MAX_BYTES = 1 << 20
 
 
 def read_job_files(job: Job) -> list[PackedFile]:
-    """Return the files to copy; none for a workload whose image has them.
-
-    Raises:
-        BadInput: they are too large, or not plain files.
-    """
+    """Return the files to copy; none for a workload whose image has them."""
     if job.workload.folder is None:
         return []
     files = list_container_files(job.workload)

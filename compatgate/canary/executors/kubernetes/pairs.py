@@ -51,9 +51,6 @@ class PairPods:
 
     A block that is not expected gets a pod of its own, on the node of the pairs before: the other
     block of its pair ended in an earlier attempt, or did not pass.
-
-    Args:
-        executor: executor of the cluster.
     """
 
     kind = "kubernetes"

@@ -63,8 +63,6 @@ def read_job_status(
 
     Args:
         job: its Job; None if not known, or not asked for.
-        pods: all its pods.
-        timeout_s: time limit of the program.
         container: `FIRST` for the first block of a pair.
     """
     read = _first_block_status if container == FIRST else _pod_status
@@ -251,13 +249,7 @@ _BARE_BACKOFF = re.compile(r'(?:Back-off pulling image "[^"]*")?')
 
 
 def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
-    """Return the obstacle of a waiting container; None for an ordinary wait.
-
-    Args:
-        reason: reason of the waiting container.
-        message: message in one line.
-        program: program to run.
-    """
+    """Return the obstacle of a waiting container; None for an ordinary wait."""
     said = f"{reason}: {message}" if message else reason
     if reason == "InvalidImageName":
         return Obstacle(

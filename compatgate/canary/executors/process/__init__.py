@@ -50,11 +50,7 @@ _KEPT_VARIABLES = (
 
 
 class ProcessExecutor:
-    """Executor of jobs on this machine, as the worker's user.
-
-    Args:
-        host: host that the worker declared; it has no endpoint.
-    """
+    """Executor of jobs on this machine, as the worker's user."""
 
     kind = "process"
     development = True
@@ -64,12 +60,7 @@ class ProcessExecutor:
         self._launchers: list[subprocess.Popen[bytes]] = []
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Check that the program can run here; no image is needed.
-
-        Raises:
-            BadInput: an image is under test, or the workload has no folder.
-            NotFound: this machine does not have the program of the command.
-        """
+        """Check that the program can run here; no image is needed."""
         check_single_machine(job, self._host.name)
         if job.image:
             raise BadInput(
@@ -92,12 +83,7 @@ class ProcessExecutor:
         return PreparedJob(job, IMAGE)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Start the launcher; its folder prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            Infrastructure: the disk is full, or no process can be started.
-        """
+        """Start the launcher; its folder prevents a second start."""
         job = prepared.job
         try:
             folder = make_folder(job)
@@ -236,12 +222,7 @@ def _load_json(path: Path) -> dict[str, Any] | None:
 
 
 def make_folder(job: Job) -> Path:
-    """Create the folder of a job, with the workload's files in it.
-
-    Raises:
-        Conflict: the folder exists.
-        Infrastructure: another user owns the place.
-    """
+    """Create the folder of a job, with the workload's files in it."""
     folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
     try:
         folder.mkdir(parents=True, mode=0o700)
@@ -321,11 +302,7 @@ def request_end(pid: int, since: int) -> None:
 
 
 def kill_processes(mark: str) -> int:
-    """Kill every process whose mark begins with ``mark``; return their number.
-
-    Raises:
-        Infrastructure: some processes did not end.
-    """
+    """Kill every process whose mark begins with ``mark``; return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S
     while found := _find_marked(mark):
@@ -346,11 +323,10 @@ def _find_marked(mark: str) -> list[int]:
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            marked = any(_has_mark(part, wanted) for part in file.read().split(b"\0"))
+            marked = any(
+                part.startswith(wanted) if wanted.endswith(b"/") else part == wanted
+                for part in file.read().split(b"\0")
+            )
             if marked and read_start_time(int(name)) is not None:
                 found.append(int(name))
     return found
-
-
-def _has_mark(variable: bytes, wanted: bytes) -> bool:
-    return variable.startswith(wanted) if wanted.endswith(b"/") else variable == wanted

@@ -35,12 +35,7 @@ class Commands:
         self._folder = folder
 
     def submit(self, arguments: Sequence[str], script: str) -> str:
-        """Submit a batch script, and return the job's number.
-
-        Raises:
-            BadInput: Slurm will never accept the job.
-            Infrastructure: Slurm does not accept it now.
-        """
+        """Submit a batch script, and return the job's number."""
         said = self._call("sbatch", *arguments, script)
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not number.isdecimal():
@@ -51,9 +46,6 @@ class Commands:
         """Return a job as the controller knows it, else as accounting does; None if neither does.
 
         A controller that lost its state starts numbers again, so the name is checked as well.
-
-        Raises:
-            Infrastructure: the controller does not answer.
         """
         done = self._run("scontrol", "--oneliner", "show", "job", number)
         if done.returncode == 0:
@@ -65,31 +57,19 @@ class Commands:
         return found if found and found.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
-        """Return number to state of the jobs of a run that Slurm has not finished.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
+        """Return number to state of the jobs of a run that Slurm has not finished."""
         said = self._asked("squeue", "--me", "--noheader", f"--name={job_name(run)}",
                            "--format=%A %T")  # fmt: skip
         return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
-        """Return the runs with jobs.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
+        """Return the runs with jobs."""
         said = self._asked("squeue", "--me", "--noheader", "--format=%j")
         names = (line.strip() for line in said.splitlines())
         return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
     def cancel(self, numbers: Sequence[str]) -> None:
-        """End jobs, waiting or running; no error for those that have ended.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
+        """End jobs, waiting or running; no error for those that have ended."""
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
             raise _unreachable_error(explain_command_error("scancel", done.stderr))
@@ -255,10 +235,6 @@ def explain_command_error(command: str, said: str) -> CompatgateError:
 
     An error that is not known to be permanent may pass: the controller is down, a job limit is
     reached, munge does not answer.
-
-    Args:
-        command: name of the command.
-        said: standard error of the command.
     """
     what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
     what = " ".join(what.split())[-512:] or "no message"

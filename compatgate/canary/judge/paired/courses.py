@@ -185,7 +185,6 @@ class Course(Protocol):
         """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1.
 
         Args:
-            level: one-sided level of a false alarm of this metric at a look.
             deviation: noise of a log-ratio to expect at least.
         """
 

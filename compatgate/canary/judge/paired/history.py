@@ -162,7 +162,6 @@ def _find_degrees(centred: list[float], dfs: list[int]) -> float:
 
     Args:
         centred: logarithms of variances, without the bias of their own degrees of freedom.
-        dfs: degrees of freedom of each.
     """
     mean = fsum(centred) / len(centred)
     excess = fsum((c - mean) ** 2 for c in centred) - (len(centred) - 1) * fsum(

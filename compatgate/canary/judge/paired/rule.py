@@ -31,14 +31,7 @@ class Rule:
         reliable: Collection[str] = (),
         design: Design = STANDARD,
     ) -> None:
-        """Take the courses of metrics.
-
-        Args:
-            metrics: number of metrics that count in the correction.
-            courses: metrics that can be compared.
-            reliable: metrics with enough history to regress after few pairs.
-            design: error rates.
-        """
+        """Take the courses of metrics."""
         self.design = design
         self.metrics = max(metrics, len(courses), 1)
         self.courses = courses

@@ -84,11 +84,9 @@ def judge_pairs(
     Args:
         metrics: declared metrics; all count in the correction, and others are not judged.
         samples: by metric, in the unit of its spec.
-        known: by metric; a missing one has neither history nor peak.
         checks: checks of the candidate; a failed one fails the suite, and so does one that only the
             reference reported.
         reference_checks: checks of the reference; with a failed one the suite cannot pass.
-        design: error rates.
     """
     known = known or {}
     omitted = _find_omitted_metrics(samples)

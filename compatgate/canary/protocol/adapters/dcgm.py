@@ -51,11 +51,7 @@ class _Result(Struct, frozen=True):
 
 
 def read_dcgm(text: str, found: ToolResults) -> None:
-    """Read every diagnosis in the output.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read every diagnosis in the output."""
     bodies = list(find_documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
     if not bodies:
         found.problem("the output has no JSON of dcgmi diag")
@@ -72,7 +68,9 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         found.check("diagnostics", False, str(error))
         return
     tests = [
-        test for category in read_objects(whole, "test_categories") for test in _tests(category)
+        test
+        for category in read_objects(whole, "test_categories")
+        for test in read_objects(category, "tests")
     ]
     outcomes = [_report(test, found) for test in tests]
     if "failed" in outcomes:
@@ -81,10 +79,6 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         found.check("diagnostics", True, f"{passed} tests passed")
     else:
         found.problem("dcgmi diag ran no test")
-
-
-def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
-    return read_objects(category, "tests")
 
 
 def _report_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:

@@ -36,11 +36,7 @@ class _CommonSetup(Struct, frozen=True):
 
 
 def read_nccl_tests(text: str, found: ToolResults) -> None:
-    """Read the whole output of the tool and of NCCL.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read the whole output of the tool and of NCCL."""
     for line in text.splitlines():
         tool.note_nccl_tests(line, found)
     log = read_nccl_log(text)
@@ -193,8 +189,6 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
     to shared memory, and to sockets if there is no shared memory.
 
     Args:
-        log: log of the run.
-        hosts: hosts on which ranks ran.
         sockets_meant: ``workload.toml`` asks for sockets (``NCCL_NET = "Socket"``).
     """
     used = log.transports

@@ -289,11 +289,7 @@ def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin a line and have a given first member.
 
     Args:
-        text: output of a tool.
         first: regular expression of the member's name.
-
-    Raises:
-        BrokenLine: an object is cut off or malformed.
     """
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -314,11 +310,7 @@ def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
 
 
 def read_member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """Return a member of a type, or the default if it is missing or null.
-
-    Raises:
-        BrokenLine: it has another type.
-    """
+    """Return a member of a type, or the default if it is missing or null."""
     value = body.get(name)
     if value is None:
         return default
@@ -328,11 +320,7 @@ def read_member(body: dict[str, Any], name: str, kind: type, default: Any = None
 
 
 def read_objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a list of objects; ``null`` between them, as some versions print, is left out.
-
-    Raises:
-        BrokenLine: the list is missing, or contains something else.
-    """
+    """Return a list of objects; ``null`` between them, as some versions print, is left out."""
     values = read_member(body, name, list)
     if values is None:
         raise BrokenLine(f"{name} is missing")

@@ -12,14 +12,12 @@ from compatgate.discovery.lockfiles.formats.json_locks import (
     PipReport,
 )
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
-from compatgate.discovery.lockfiles.formats.spack import SpackLock
 from compatgate.discovery.lockfiles.formats.toml_locks import PdmLock, PoetryLock, PylockToml
 from compatgate.discovery.lockfiles.formats.uv import UvLock
 from compatgate.discovery.lockfiles.interface import LockFormat
 
 FORMATS: tuple[LockFormat, ...] = (
     PixiLock(),
-    SpackLock(),
     PipfileLock(),
     PipReport(),
     PipInspection(),

@@ -206,11 +206,7 @@ def _described_package(
 
 
 def read_object(file: LockFile) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    Raises:
-        BadInput: the text is not JSON, has a key twice in one object, or is something else.
-    """
+    """Return the JSON object in a file."""
     try:
         found = decode_strict(file.text.encode())
     except DuplicateKeyError as error:
@@ -223,11 +219,7 @@ def read_object(file: LockFile) -> dict[str, Any]:
 
 
 def _read_report(file: LockFile) -> dict[str, Any]:
-    """Read a document of pip.
-
-    Raises:
-        BadInput: it is not of version 1.
-    """
+    """Read a document of pip."""
     document = read_object(file)
     version = str(document.get("version", ""))
     if version.partition(".")[0] != "1":
@@ -237,11 +229,7 @@ def _read_report(file: LockFile) -> dict[str, Any]:
 
 
 def _check_environment(document: dict[str, Any], file: str, platform: Platform) -> Any:
-    """Return the conflict with the target's Python.
-
-    Raises:
-        InconclusiveInput: it describes a machine of another system or processor.
-    """
+    """Return the conflict with the target's Python."""
     described = read_table(document.get("environment"), "environment", file)
     machine = read_text(described, "platform_machine", file)
     cpu = CPU_NAMES.get(machine.lower(), machine)
@@ -267,11 +255,7 @@ def _entries(value: Any, where: str, file: str) -> Iterator[tuple[str, dict[str,
 
 
 def read_table(value: Any, where: str, file: str) -> dict[str, Any]:
-    """Return an object; an absent one is empty.
-
-    Raises:
-        BadInput: it is something else.
-    """
+    """Return an object; an absent one is empty."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -15,7 +15,7 @@ from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")
@@ -337,7 +337,7 @@ def test_evidence_that_is_there_lets_a_blessing_pass(world: World) -> None:
     bob = world.who("bob")
     careful = target("careful", canary={"require": True, "suites": ["smoke"]})
     world.gate.matrix.create("Target", careful, BY)
-    world.gate.runs.submit(Submission("smoke", target="careful", stack=STACK), by="t")
+    world.gate.runs.submit(RunRequest("smoke", target="careful", stack=STACK), by="t")
     lease = world.gate.runs.queue.lease("w1", [host()])
     assert lease
     world.gate.runs.queue.finish(lease, "passed", "", evidence(lease))
