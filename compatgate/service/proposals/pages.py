@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from compatgate.documents.convert import to_entry
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     fetch_rows,
     make_list_table,
+    make_page_query,
 )
 from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.matrix.blessing import list_blessed
+from compatgate.service.proposals.api import ProposalFilters
 from compatgate.service.proposals.merging import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import ProposalView, describe
@@ -65,16 +63,11 @@ _MAX_SHOWN = 50
 """Documents whose differences a page shows."""
 
 
-class ProposalQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of proposals."""
-
-    state: Annotated[ProposalState, Meta(description="only proposals in this state")] | None = None
-    target: Filter | None = None
-    author: Filter | None = None
+ProposalQuery = make_page_query(ProposalFilters)
 
 
 @page("/proposals", nav="proposals", query=ProposalQuery)
-def show_proposals(ask: PageRequest[ProposalQuery]) -> HtmlPage:
+def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
     """Show proposals, newest first."""
     query = ask.query
     asked = {"state": query.state, "target": query.target, "author": query.author}
