@@ -415,17 +415,11 @@ class Operations:
         """Replace the edits of your own proposal, based on the current matrix."""
     @single
     @staticmethod
-    def comment_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
-        """Comment on a proposal."""
-    @single
-    @staticmethod
-    def approve_proposal(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ProposalBody]:
+    def approve_proposal(id: str, *, digest: str | None = None) -> Request[ProposalBody]:
         """Approve the edits of another person's proposal."""
     @single
     @staticmethod
-    def retract_approval(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
+    def retract_approval(id: str) -> Request[ProposalBody]:
         """Withdraw your approval of an open proposal."""
     @single
     @staticmethod
@@ -457,9 +451,7 @@ class Operations:
         """Show a change that waits or waited for a second person."""
     @single
     @staticmethod
-    def approve_change(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ApprovalBody]:
+    def approve_change(id: str, *, digest: str | None = None) -> Request[ApprovalBody]:
         """Approve a change as the second person, and apply it."""
     @single
     @staticmethod
