@@ -45,7 +45,7 @@ NEEDS = {
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",
     "/proposals/<id>/review": "approve",
-    "/proposals/<id>/discuss": "propose",
+    "/proposals/<id>/act": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
     "/incidents/<id>/act": "operate",
