@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         return run_row(args, row, name=_WHO)
     state: IncidentState = args.argument_state or "open"
     with gate_of(args, name=_WHO) as gate:
-        found = ask_all(
+        items = ask_all(
             gate,
             args.limit,
             Operations.list_incidents,
@@ -116,4 +116,4 @@ def run(args: argparse.Namespace) -> int:
             snoozed=args.argument_snoozed if state == "open" else None,
             owner=args.argument_owner,
         )
-    return print_answer(args.format, row, found)
+    return print_answer(args.format, row, items)
