@@ -133,7 +133,7 @@ def test_a_list_asks_as_often_for_one_row_as_for_twenty(
     )
 
     def count() -> int:
-        """Ask several times: what is read again after a change, or each second, is not the list's."""
+        """Ask several times: what is read again now and then is not the list's."""
         asked = []
         for _ in range(4):
             statements.clear()
