@@ -10,9 +10,9 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.serve_options import add_log_format, port
+from compatgate.cli.serve_readers import port
 from compatgate.kit import logs, tracing
-from compatgate.kit.cli.options import add_database, add_workloads
+from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import bounded_count
 from compatgate.service.gate_client import open_gate
 
@@ -230,8 +230,8 @@ def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
     """Check that hosts answer."""
     from compatgate.errors import InfrastructureError
 
-    found = gate.runs.away_hosts()
-    away = [f"{host.name} is {host.away}" for host in found if host.name in names]
+    result = gate.runs.away_hosts()
+    away = [f"{host.name} is {host.away}" for host in result if host.name in names]
     if away:
         raise InfrastructureError(". ".join(away), field="hosts")
 

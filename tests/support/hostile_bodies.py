@@ -105,8 +105,6 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/sign-in": ("token", "next"),
     "/sign-out": (),
     "/theme": ("theme", "next"),
-    "/example-fleet/load": (),
-    "/example-fleet/remove": (),
     "/preferences": ("theme", "zone_choice", "zone"),
     "/nodes/gpu-17/remove": ("cluster", "reason"),
     "/new-upgrade": (

@@ -67,8 +67,6 @@ NEEDS = {
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,
-    "/example-fleet/load": "bless",
-    "/example-fleet/remove": "bless",
     "/preferences": None,
 }
 """The scope of every form: what decides what the gate lets through takes ``bless``."""

@@ -1,4 +1,4 @@
-"""The options of ``compatgate serve``."""
+"""The settings of ``compatgate serve``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from api_server import kubeconfig
 
-from compatgate.cli import serve, serve_access, serve_far
-from compatgate.cli.serve_options import admission_options, commit_of
+from compatgate.cli import serve
+from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.http.rate import Rate
@@ -26,6 +26,10 @@ def parse(*words: str) -> argparse.Namespace:
     parser = Parser(prog="compatgate serve")
     serve.add_arguments(parser)
     return parser.parse_args(words)
+
+
+def settings(*words: str) -> ServeSettings:
+    return ServeSettings(parse(*words))
 
 
 @pytest.fixture
@@ -112,73 +116,78 @@ def test_only_loopback_addresses_are_loopback() -> None:
 def test_answers_before_the_disk_are_for_postgresql_and_said_at_the_start(
     variable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert commit_of(parse("--database", "postgresql://db/gate")) == "sync"
+    assert serve.read_commit(settings("--database", "postgresql://db/gate")) == "sync"
     assert capsys.readouterr().err == ""
     words = [] if variable else ["--decision-commit", "async"]
     if variable:
         monkeypatch.setenv("COMPATGATE_DECISION_COMMIT", "async")
-    assert commit_of(parse("--database", "postgresql://db/gate", *words)) == "async"
+    assert serve.read_commit(settings("--database", "postgresql://db/gate", *words)) == "async"
     assert "decisions of the last" in capsys.readouterr().err
     with pytest.raises(BadInput, match="async needs PostgreSQL"):
-        commit_of(parse("--database", "gate.db", *words))
+        serve.read_commit(settings("--database", "gate.db", *words))
 
 
 def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPATGATE_DECISION_COMMIT", "off")
     with pytest.raises(BadInput, match="one of sync, async") as caught:
-        commit_of(parse())
+        serve.read_commit(settings())
     assert caught.value.field == "COMPATGATE_DECISION_COMMIT"
 
 
 def test_events_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
-    assert admission_options(parse()).events is None
+    assert serve.read_admission(settings()).events is None
     for named in ("in-cluster", str(tmp_path / "none")):
         with pytest.raises(BadInput) as refused:
-            admission_options(parse("--kubernetes-events", named))
+            serve.read_admission(settings("--kubernetes-events", named))
         assert refused.value.field == "--kubernetes-events"
         assert "the path of a kubeconfig" in refused.value.hint
-    access = admission_options(
-        parse("--kubernetes-events", kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    access = serve.read_admission(
+        settings("--kubernetes-events", kubeconfig(tmp_path, "http://127.0.0.1:1"))
     ).events
     assert access is not None
     assert not access.in_cluster
 
 
 @pytest.mark.parametrize(
-    ("option", "default"),
+    ("option", "name", "default"),
     [
-        ("--failed-auth-rate", Rate(30, 60.0)),
-        ("--anonymous-rate", Rate(18_000, 3600.0)),
-        ("--rate", None),
+        ("--failed-auth-rate", "failed_rate", Rate(30, 60.0)),
+        ("--anonymous-rate", "anonymous_rate", Rate(18_000, 3600.0)),
+        ("--rate", "rate", None),
     ],
 )
-def test_rates_have_defaults_that_an_option_changes(option: str, default: Rate | None) -> None:
-    assert serve_access.rate_limit(parse(), option) == default
-    assert serve_access.rate_limit(parse(option, "50/s"), option) == Rate(50, 1.0)
-    assert serve_access.rate_limit(parse(option, "none"), option) is None
+def test_rates_have_defaults_that_an_option_changes(
+    option: str, name: str, default: Rate | None
+) -> None:
+    assert getattr(settings(), name) == default
+    assert getattr(settings(option, "50/s"), name) == Rate(50, 1.0)
+    assert getattr(settings(option, "none"), name) is None
     with pytest.raises(BadInput) as caught:
-        serve_access.rate_limit(parse(option, "fast"), option)
+        getattr(settings(option, "fast"), name)
     assert caught.value.field == option
 
 
 def test_only_named_proxies_state_addresses_of_clients() -> None:
-    assert serve_access.trusted_proxies(parse()) == ("127.0.0.1", "::1")
-    given = parse("--trusted-proxy", "10.0.0.0/24,10.1.0.7", "--trusted-proxy", "fd00::/8")
-    assert serve_access.trusted_proxies(given) == ("10.0.0.0/24", "10.1.0.7", "fd00::/8")
-    assert serve_access.trusted_proxies(parse("--trusted-proxy", "none")) == ()
+    assert settings().proxies == ("127.0.0.1", "::1")
+    given = settings("--trusted-proxy", "10.0.0.0/24,10.1.0.7", "--trusted-proxy", "fd00::/8")
+    assert given.proxies == ("10.0.0.0/24", "10.1.0.7", "fd00::/8")
+    assert settings("--trusted-proxy", "none").proxies == ()
     for wrong in ("*", "0.0.0.0/0", "::/0", "10.0.0.1/24", "proxy.example"):
         with pytest.raises(BadInput) as caught:
-            serve_access.trusted_proxies(parse("--trusted-proxy", wrong))
+            _ = settings("--trusted-proxy", wrong).proxies
         assert caught.value.field == "--trusted-proxy"
 
 
 def test_a_session_has_two_ends() -> None:
     hours = timedelta(hours=1)
-    assert serve_access.session_limits(parse()) == SessionLimits(12 * hours, 2 * hours)
-    given = parse("--session-lifetime", "1h", "--session-idle", "3h")
-    assert serve_access.session_limits(given) == SessionLimits(hours, hours)
+
+    def limits(*words: str) -> SessionLimits:
+        return serve.read_web(settings(*words), None, local=True, far=False).sessions
+
+    assert limits() == SessionLimits(12 * hours, 2 * hours)
+    assert limits("--session-lifetime", "1h", "--session-idle", "3h") == SessionLimits(hours, hours)
     with pytest.raises(BadInput, match="too short"):
-        serve_access.session_limits(parse("--session-idle", "5s"))
+        limits("--session-idle", "5s")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +210,7 @@ def test_options_of_a_far_gate_that_contradict_each_other_are_named(
     words: list[str], says: str
 ) -> None:
     with pytest.raises(BadInput, match=re.escape(says)):
-        serve_far.is_far(parse(*words))
+        serve.check_far(settings(*words))
 
 
 @pytest.mark.parametrize(
@@ -218,16 +227,17 @@ def test_values_of_a_far_gate_that_cannot_be_used_are_named(
 ) -> None:
     usual = {"--bundle": "https://gate.example", "--bundle-every": "30s", "--max-stale": "100s"}
     usual["--state"] = str(tmp_path)
-    args = parse(*(word for pair in {**usual, **given}.items() for word in pair))
+    stated = settings(*(word for pair in {**usual, **given}.items() for word in pair))
     with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
-        serve_far.prepare(args, timedelta(seconds=100))
+        serve.get_bundle(stated)
 
 
 def test_links_to_verdicts_are_off_and_take_a_key(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k" * 32)
-    assert serve_access.verdict_links(parse(), "https://gate.example") is None
+    public = ("--public-url", "https://gate.example/")
+    assert serve.read_verdict_links(settings(*public)) is None
     words = ("--verdict-link-key", f"a={tmp_path}/key", "--verdict-link-validity", "24h")
-    links = serve_access.verdict_links(parse(*words), "https://gate.example/")
+    links = serve.read_verdict_links(settings(*public, *words))
     assert links is not None
     assert (links.base, links.valid_for) == ("https://gate.example", timedelta(hours=24))
     assert "kkkk" not in repr(links)
@@ -257,7 +267,8 @@ def test_links_that_could_not_work_are_refused_at_the_start(
     tmp_path: Path, words: list[str], url: str, far: bool, field: str
 ) -> None:
     (tmp_path / "key").write_text("k" * 32)
-    args = parse("--verdict-link-key", f"first={tmp_path}/key", *words)
+    public = ("--public-url", url) if url else ()
+    stated = settings("--verdict-link-key", f"first={tmp_path}/key", *public, *words)
     with pytest.raises(BadInput) as caught:
-        serve_access.verdict_links(args, url, far=far)
+        serve.read_verdict_links(stated, far=far)
     assert caught.value.field == field
