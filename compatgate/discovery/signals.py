@@ -31,6 +31,11 @@ _SPECIAL_SIGNALS = {
     "driver requirement": "require",
 }
 _TRUST: dict[str, Confidence] = {"high": "metadata", "medium": "derived"}
+_EPOCH = re.compile(r"^\d+:")
+_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
+_LOCAL = re.compile(r"\+cu\d{2,4}$")
+_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
+_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
 _VENDOR_SIGNALS = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
@@ -85,8 +90,17 @@ def read_signals(document: Mapping[str, Any]) -> Signals:
     return Signals(
         environment=tuple(_read_rows(environment)),
         labels=tuple(_read_rows(document["labels"])),
-        packages=tuple(_patterns([*on_disk["dpkg"], *on_disk["rpm"]])),
-        conda=dict(_conda(on_disk["conda"])),
+        packages=tuple(
+            PackagePattern(_pattern(row["name"]), component)
+            for row in (*on_disk["dpkg"], *on_disk["rpm"])
+            if (component := _component(str(row["component"]))) is not None
+        ),
+        conda={
+            name: component
+            for row in on_disk["conda"]
+            if (component := _component(str(row["component"])))
+            for name in re.split(r",\s*", row["name"])
+        },
         ignored=frozenset(e["name"] for e in environment if e["component"] == "none"),
     )
 
@@ -106,25 +120,11 @@ def _read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
         )
 
 
-def _patterns(rows: Iterable[Mapping[str, Any]]) -> Iterable[PackagePattern]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        if component is not None:
-            yield PackagePattern(_pattern(row["name"]), component)
-
-
 def _pattern(name: str) -> re.Pattern[str]:
     """Compile ``cuda-cudart-MAJOR-MINOR``; the soname's number (``libcudnn8``) may differ."""
     text = re.sub(r"(?<=[a-z])\d+$", r"\\d+", re.escape(name))
     text = re.sub(r"(?<=[a-z])\d+(?=\\-)", r"\\d+", text)
     return re.compile(text.replace("MAJOR", r"\d+").replace("MINOR", r"\d+"))
-
-
-def _conda(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        for name in re.split(r",\s*", row["name"]) if component else ():
-            yield name, str(component)
 
 
 def _component(text: str) -> str | None:
@@ -134,13 +134,6 @@ def _component(text: str) -> str | None:
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
     found = find_component(first.replace(" ", ""))
     return found.component.name if found else None
-
-
-_EPOCH = re.compile(r"^\d+:")
-_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
-_LOCAL = re.compile(r"\+cu\d{2,4}$")
-_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
-_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
 
 
 def observe_package(

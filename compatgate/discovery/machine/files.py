@@ -187,20 +187,14 @@ def _iommu(root: Root, notes: list[str]) -> Iterator[Observation]:
         if root.read(f"{_PCI}/{device}/vendor", 16) == "0x10de"
         and root.read(f"{_PCI}/{device}/class", 16).startswith(_DISPLAY)
     ]
-    found = {_iommu_mode(root.read(f"{_PCI}/{gpu}/iommu_group/type", 64)) for gpu in gpus}
+    kinds = {root.read(f"{_PCI}/{gpu}/iommu_group/type", 64) for gpu in gpus}
+    found = {"passthrough" if k == "identity" else "on" if k[:3] == "DMA" else "" for k in kinds}
     if gpus and found == {""} and root.has("/sys/class/iommu"):
         found = {"off"} if not root.list("/sys/class/iommu") else {""}
     if len(found) == 1 and (mode := found.pop()):
         yield Observation("iommu", mode, f"{_PCI}/*/iommu_group/type")
     elif len(found) > 1:
         notes.append("the IOMMU treats the GPUs of this machine in different ways")
-
-
-def _iommu_mode(kind: str) -> str:
-    """Return the mode of a type of group: ``identity`` passes through, ``DMA*`` translates."""
-    if kind == "identity":
-        return "passthrough"
-    return "on" if kind.startswith("DMA") else ""
 
 
 _FIRST_EXTENDED, _ACS_ID, _REDIRECTS = 0x100, 0x000D, 0b1101

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.node import NODE_COMPONENTS
@@ -20,6 +21,37 @@ from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
 from compatgate.errors import CompatgateError, quote_error
+
+Run = Callable[[Sequence[str]], str | None]
+"""Runs a program; returns what it prints, None if it is not installed or does not answer."""
+_LICENSES = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
+_MODINFO = ("modinfo", "-F", "license", "nvidia")
+_TIMEOUT_S = 10
+_PROGRAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("fabric-manager", ("nv-fabricmanager", "--version"), r"Fabric Manager version is\s*:\s*(\S+)"),
+    ("imex", ("nvidia-imex", "--version"), r"IMEX version is\s*:\s*(\S+)"),
+    ("container-toolkit", ("nvidia-ctk", "--version"), r"CLI version\s+(\S+)"),
+    ("dcgm", ("dcgmi", "--version"), r"version\s*:\s*(\S+)"),
+    ("ofed", ("ofed_info", "-s"), r"(?:MLNX_OFED_LINUX|OFED-internal|DOCA-OFED)-(\d[\w.-]*)"),
+)
+_PACKAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("fabric-manager", re.compile(r"nvidia-fabric-?manager(?:-\d{3})?")),
+    ("imex", re.compile(r"nvidia-imex(?:-\d{3})?")),
+    ("nvlsm", re.compile(r"nvlsm")),
+    ("container-toolkit", re.compile(r"nvidia-container-toolkit")),
+    ("l4t", re.compile(r"nvidia-l4t-core")),
+    ("jetpack", re.compile(r"nvidia-jetpack")),
+    ("dcgm", re.compile(r"datacenter-gpu-manager(?:-4-core)?")),
+)
+_DPKG = "/var/lib/dpkg/status"
+_LARGEST_DPKG = 64 * 1024 * 1024
+_RPM = (
+    "/usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "/var/lib/rpm/rpmdb.sqlite",
+    "/usr/lib/sysimage/rpm/Packages.db",
+    "/var/lib/rpm/Packages",
+)
+_RPM_SECONDS = 20.0
 
 
 class ObservedMachine(Struct, frozen=True):
@@ -66,54 +98,22 @@ def observe_machine(
 def _disagreements(seen: Iterable[Observation]) -> list[str]:
     """Return a sentence for each part of which two witnesses report different versions."""
     first: dict[str, Observation] = {}
-    said = []
+    sentences = []
     for one in seen:
         other = first.setdefault(one.component, one)
         if other.version != one.version:
-            said.append(
+            sentences.append(
                 f"{other.origin} says {one.component} {other.version}, {one.origin} "
                 f"{one.version}: the first decides"
             )
-    return said
+    return sentences
 
 
 def add_machine(pool: ObservedPool, node: Mapping[str, str], platform: str | None) -> ObservedPool:
     """Return the pool with the parts of its machine; what the pool states itself decides."""
-    from msgspec.structs import replace
-
     stated = {**node, **dict(pool.node)}
     parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
     return replace(pool, platform=pool.platform or platform, node=parts)
-
-
-Run = Callable[[Sequence[str]], str | None]
-"""Runs a program; returns what it prints, None if it is not installed or does not answer."""
-_TIMEOUT_S = 10
-_PROGRAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("fabric-manager", ("nv-fabricmanager", "--version"), r"Fabric Manager version is\s*:\s*(\S+)"),
-    ("imex", ("nvidia-imex", "--version"), r"IMEX version is\s*:\s*(\S+)"),
-    ("container-toolkit", ("nvidia-ctk", "--version"), r"CLI version\s+(\S+)"),
-    ("dcgm", ("dcgmi", "--version"), r"version\s*:\s*(\S+)"),
-    ("ofed", ("ofed_info", "-s"), r"(?:MLNX_OFED_LINUX|OFED-internal|DOCA-OFED)-(\d[\w.-]*)"),
-)
-_PACKAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("fabric-manager", re.compile(r"nvidia-fabric-?manager(?:-\d{3})?")),
-    ("imex", re.compile(r"nvidia-imex(?:-\d{3})?")),
-    ("nvlsm", re.compile(r"nvlsm")),
-    ("container-toolkit", re.compile(r"nvidia-container-toolkit")),
-    ("l4t", re.compile(r"nvidia-l4t-core")),
-    ("jetpack", re.compile(r"nvidia-jetpack")),
-    ("dcgm", re.compile(r"datacenter-gpu-manager(?:-4-core)?")),
-)
-_DPKG = "/var/lib/dpkg/status"
-_LARGEST_DPKG = 64 * 1024 * 1024
-_RPM = (
-    "/usr/lib/sysimage/rpm/rpmdb.sqlite",
-    "/var/lib/rpm/rpmdb.sqlite",
-    "/usr/lib/sysimage/rpm/Packages.db",
-    "/var/lib/rpm/Packages",
-)
-_RPM_SECONDS = 20.0
 
 
 def run_program(arguments: Sequence[str]) -> str | None:
@@ -125,10 +125,6 @@ def run_program(arguments: Sequence[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return (result.stdout + result.stderr).decode("utf-8", "replace")
-
-
-_LICENSES = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
-_MODINFO = ("modinfo", "-F", "license", "nvidia")
 
 
 def observe_programs(run: Run, notes: list[str]) -> Iterator[Observation]:
@@ -180,11 +176,11 @@ def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
     try:
         data = bytearray(root.read_bytes(path, LARGEST_RPM))
         end = time.monotonic() + _RPM_SECONDS
-        yield from ((*one, path) for one in rpm_packages(data, lambda: _check_time(end)))
+
+        def check() -> None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"it takes longer than {_RPM_SECONDS:g} s")
+
+        yield from ((*one, path) for one in rpm_packages(data, check))
     except (ValueError, TimeoutError, CompatgateError) as error:
         notes.append(f"the package database {path} cannot be read: {quote_error(error)}")
-
-
-def _check_time(end: float) -> None:
-    if time.monotonic() > end:
-        raise TimeoutError(f"it takes longer than {_RPM_SECONDS:g} s")
