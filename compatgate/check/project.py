@@ -46,7 +46,6 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
     """Read the parts that have GPU code, by the facts.
 
     Args:
-        path: ``pyproject.toml``, or a file of requirements.
         environment: decides markers (PEP 508); a marker that needs more counts as true.
     """
     file = Path(path)

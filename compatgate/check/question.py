@@ -66,8 +66,6 @@ def read_questions(
     """Join options, probe and nvidia-smi; options win.
 
     Args:
-        args: arguments of ``compatgate check``.
-        facts: function that loads the facts; called only for observed hosts, files and images.
         target_pools: function that reads the target's pools; called only for files and images
             that may hold a part for each platform.
     """
@@ -108,10 +106,6 @@ class _ReadStack(NamedTuple):
 
 class _StackReader:
     """Reads the image and the Dockerfile once, and joins them with each lockfile.
-
-    Args:
-        args: arguments of ``compatgate check``.
-        facts: function that loads the facts.
 
     Attributes:
         image: the image, as a request names it; empty without one.

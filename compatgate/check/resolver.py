@@ -141,13 +141,7 @@ def resolve(
     options: Sequence[str] = (),
     overrides: str | None = None,
 ) -> Resolved:
-    """Run ``uv pip compile`` on a project's file with the pins as constraints.
-
-    Args:
-        source: ``requirements.in`` or ``pyproject.toml``.
-        pins: versions that the lock must have where it has the distribution.
-        python: version to resolve for, ``3.12``.
-    """
+    """Run ``uv pip compile`` on a project's file with the pins as constraints."""
     with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
         here = Path(folder)
         constraints, lock = here / "constraints.txt", here / LOCK_NAME

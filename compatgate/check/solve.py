@@ -159,10 +159,6 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
     """Return the stack to start from: of a lockfile, or as written.
 
     What a lockfile leaves open does not matter here: only its versions are a start.
-
-    Args:
-        text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
-        pools: described pools; their platform selects a part of the lockfile.
     """
     from compatgate.core.stack import parse_stack_text
     from compatgate.core.stack_values import SPECIAL_KEYS

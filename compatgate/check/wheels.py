@@ -46,7 +46,6 @@ def read_wheels(
     """Find or measure the records that a stack lacks; report failures.
 
     Args:
-        origins: origins of packages in a lockfile or bill of materials, by name.
         network: whether to ask indexes; otherwise only cached measurements count.
     """
     from compatgate.core.package_finder import open_packages, release_of

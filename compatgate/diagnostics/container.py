@@ -38,11 +38,7 @@ ProcessInspections = list[tuple[Process, Inspection]]
 
 
 def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the probe document of a running container.
-
-    Args:
-        signals: parsed fact file ``image_signals``.
-    """
+    """Return the probe document of a running container."""
     host = Host.here()
     with connect_engine() as engine:
         container = engine.find(reference)
@@ -184,12 +180,7 @@ def inspect_files(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Inspection:
-    """Inspect a container's config and files.
-
-    Args:
-        signals: parsed fact file ``image_signals``.
-        deadline_s: time limit in seconds.
-    """
+    """Inspect a container's config and files."""
     published = read_signals(signals)
     config = Config(config=Settings(container.environment, labels=container.labels))
     stated = read_config(config, published, 0)

@@ -279,11 +279,7 @@ class UserDriver(Struct, frozen=True):
 
 
 def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver:
-    """Compare the loaded libcuda with the kernel driver.
-
-    Args:
-        kernel: version of the kernel driver; None: unknown.
-    """
+    """Compare the loaded libcuda with the kernel driver."""
     library = next((lib for lib in libraries if lib.component == DRIVER_CUDA), None)
     if library is None:
         return UserDriver()

@@ -71,11 +71,7 @@ def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | No
 
 
 def read_nvml(nvml: Any = None) -> Report | None:
-    """Return NVML's report; None without the library, the driver or a GPU.
-
-    Args:
-        nvml: the ``pynvml`` module; None: import it.
-    """
+    """Return NVML's report; None without the library, the driver or a GPU."""
     with open_nvml(nvml) as library:
         if library is None:
             return None
@@ -87,11 +83,7 @@ def read_nvml(nvml: Any = None) -> Report | None:
 
 @contextmanager
 def open_nvml(nvml: Any = None) -> Iterator[Any]:
-    """Open NVML while the block runs; yield None without the library or the driver.
-
-    Args:
-        nvml: the ``pynvml`` module; None: import it.
-    """
+    """Open NVML while the block runs; yield None without the library or the driver."""
     if nvml is None:
         try:
             nvml = import_module("pynvml")

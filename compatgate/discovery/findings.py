@@ -155,12 +155,7 @@ class Findings(Struct):
     def add_packages(
         self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
     ) -> None:
-        """Add the versions that the metadata of Python distributions states.
-
-        Args:
-            packages: normalised name to version.
-            origin: where the metadata was read.
-        """
+        """Add the versions that the metadata of Python distributions states."""
         answer = read_answer({"packages": packages, "conda": conda}, origin, NO_KNOWN_PACKAGES)
         self.observations += (o for o in answer.observations if o.component != "python")
 
@@ -215,9 +210,6 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
 
     Files in a package's record count for that package alone; ``arch`` is the code of the other
     files.
-
-    Args:
-        facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)
     compiled = find_toolkits(found.files, facts)

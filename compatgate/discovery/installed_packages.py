@@ -113,11 +113,7 @@ class Inventory(Struct):
             self.files.setdefault(file.path, file)
 
     def installed(self, known: Packages, toolkits: Mapping[str, str]) -> InstalledPackages:
-        """Assemble the packages from distributions and files.
-
-        Args:
-            toolkits: PTX version to the first toolkit that supports it.
-        """
+        """Assemble the packages from distributions and files."""
         measured: dict[str, Record] = {}
         observations: list[Observation] = []
         owned: dict[str, str] = {}

@@ -93,11 +93,7 @@ def parse_version_file(text: str, path: str) -> Observation | None:
 def find_libraries(
     environment: Mapping[str, str] | None = None, *, prefix: str = "/usr/local"
 ) -> list[Observation]:
-    """Return the CUDA libraries and toolkits that are found, in the order of the linker.
-
-    Args:
-        environment: for ``LD_LIBRARY_PATH``; None: this process's.
-    """
+    """Return the CUDA libraries and toolkits that are found, in the order of the linker."""
     environment = os.environ if environment is None else environment
     searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     paths = [

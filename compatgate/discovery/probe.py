@@ -79,11 +79,7 @@ class Probe(Struct, frozen=True):
 
 
 def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -> Probe:
-    """Probe this machine.
-
-    Args:
-        root: root folder of the machine, where this process runs in a container.
-    """
+    """Probe this machine."""
     notes: list[str] = []
     report, kernel = probe_gpus(notes)
     environment = ask_python(python, facts.packages, facts.arch) if python else None

@@ -80,11 +80,7 @@ class Signals(Struct, frozen=True):
 
 
 def read_signals(document: Mapping[str, Any]) -> Signals:
-    """Compile the fact file.
-
-    Args:
-        document: ``image_signals`` as the catalog gives it.
-    """
+    """Compile the fact file."""
     on_disk = document["on_disk"]
     environment = document["environment"]
     return Signals(
@@ -139,11 +135,7 @@ def _component(text: str) -> str | None:
 def observe_package(
     name: str, version: str, origin: str, signals: Signals, left: list[str]
 ) -> Observation | None:
-    """Return the component in a package; None for most packages.
-
-    Args:
-        origin: where the package was found.
-    """
+    """Return the component in a package; None for most packages."""
     name = name.lower()
     component = signals.package(name)
     if component is None:

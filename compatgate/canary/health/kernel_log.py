@@ -90,9 +90,6 @@ class KernelLog:
 
     Reads ``/dev/kmsg`` if allowed, else the journal. If neither can be read, `problem` says so and
     there are no events, which does not mean that there were no errors.
-
-    Args:
-        driver: the loaded driver, if known.
     """
 
     def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:

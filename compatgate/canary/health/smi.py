@@ -30,6 +30,8 @@ _REASONS = {
     "display_clocks_setting": "display_clock_setting",
 }
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)")
+_RECOVERY = {"reset": "gpu_reset", "reboot": "node_reboot"}
+"""Names of NVML for recovery actions that nvidia-smi shortens."""
 Fields = dict[str, str]
 
 
@@ -130,6 +132,7 @@ def _read_gpu(index: int, fields: Fields) -> Gpu:
         "power_readings/power_draw",
     )
     fabric = (value("fabric/state") or "").lower().replace(" ", "_")
+    recovery = (value("gpu_recovery_action") or "").lower().replace(" ", "_")
     return Gpu(
         index=index,
         uuid=value("uuid"),
@@ -150,7 +153,7 @@ def _read_gpu(index: int, fields: Fields) -> Gpu:
         remapped_uncorrected=number("remapped_rows/remapped_row_unc"),
         remap_pending=_flag(value("remapped_rows/remapped_row_pending")),
         remap_failed=_flag(value("remapped_rows/remapped_row_failure")),
-        recovery=_recovery(value("gpu_recovery_action")),
+        recovery=_RECOVERY.get(recovery, recovery) or None,
         throttle=_reasons(fields),
         sm_clock_mhz=number("clocks/sm_clock"),
         memory_clock_mhz=number("clocks/mem_clock"),
@@ -177,14 +180,6 @@ def _number(text: str | None) -> int | None:
 def _flag(text: str | None) -> bool | None:
     known = {"yes": True, "no": False, "enabled": True, "disabled": False}
     return known.get((text or "").lower())
-
-
-def _recovery(text: str | None) -> str | None:
-    """Return NVML's name for a recovery action: ``gpu_reset`` for ``Reset`` or ``GPU Reset``."""
-    if text is None:
-        return None
-    name = text.lower().replace(" ", "_")
-    return {"reset": "gpu_reset", "reboot": "node_reboot"}.get(name, name)
 
 
 def _uncorrected(fields: Fields, since: str) -> int | None:

@@ -80,11 +80,7 @@ class LayerFindings(Struct):
     def findings(
         self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
     ) -> Findings:
-        """Return all findings, the deciding witness first.
-
-        Args:
-            toolkits: PTX version to the first toolkit that supports it.
-        """
+        """Return all findings, the deciding witness first."""
         installed = self.inventory.installed(known, toolkits or {})
         self.add(WitnessKind.WHEEL, installed.observations)
         for origin, why in self.unread:

@@ -92,14 +92,7 @@ def read_local_image(
     deadline_s: float = DEADLINE_S,
     options: ImageOptions | None = None,
 ) -> ImageReading:
-    """Read the stack of an image in a file or folder.
-
-    Args:
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: platform of the image in an index.
-        deadline_s: time limit in seconds.
-        options: layers and limits; None: the defaults.
-    """
+    """Read the stack of an image in a file or folder."""
     options = options or ImageOptions()
     transport, path, ref = _split(reference)
     wanted = parse_platform(platform)

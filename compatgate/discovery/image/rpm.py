@@ -249,12 +249,7 @@ _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions (with release) in a database of any of rpm's forms.
-
-    Args:
-        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; may be modified.
-        check: called regularly; raises at the deadline.
-    """
+    """Yield the names and versions (with release) in a database of any of rpm's forms."""
     for recognises, headers in _FORMS:
         if recognises(data):
             for header in headers(data, check):

@@ -72,7 +72,6 @@ class SquashFs:
     Args:
         begin: offset of the image in the file, in bytes.
         length: bytes from there on that may belong to the image.
-        budget: counts decompressed bytes.
     """
 
     def __init__(self, file: BinaryIO, begin: int, length: int, budget: Budget) -> None:

@@ -50,8 +50,6 @@ def read_lockfile(
     Args:
         path_or_name: a `Path` if included files may be read from its folder; text is the name of a
             file from a client, whose includes stay open.
-        platform: platform of the installation.
-        known: packages with and without GPU code.
         groups: selected dependency groups (pixi: environments; conda-lock: categories).
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"

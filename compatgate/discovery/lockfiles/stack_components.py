@@ -71,11 +71,7 @@ def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] |
 
 
 def belongs_to_component(name: str) -> bool:
-    """Return whether a package is a component, or a part or stub of one.
-
-    Args:
-        name: normalised name of the package.
-    """
+    """Return whether a package is a component, or a part or stub of one."""
     return bool(
         find_pypi_component(name)
         or name in NOT_ON_INDEX

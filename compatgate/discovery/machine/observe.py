@@ -76,7 +76,6 @@ def observe_machine(
 
     Args:
         root: its root folder; another than ``/`` is only read, no program of it is run.
-        run: runs a program; None: on this machine, if ``root`` is its root folder.
     """
     place = Root(root)
     ask = run or (run_program if place.is_here else None)

@@ -64,7 +64,6 @@ def find_credentials(
     Args:
         folder: folder of ``config.json``; None: the usual places, in their order.
         helpers: whether helper programs may be run.
-        environment: None: this process's.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
@@ -240,9 +239,6 @@ def authorize(
     """Answer a challenge.
 
     Args:
-        header: ``WWW-Authenticate`` of the refusal.
-        credentials: credentials for the registry; None: anonymous.
-        fetch: function that asks the token service.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
 
     Returns:

@@ -91,11 +91,7 @@ class ImageOptions(Struct, frozen=True):
 def read_options(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
-    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``.
-
-    Args:
-        environment: None: this process's.
-    """
+    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``."""
     environment = os.environ if environment is None else environment
     return ImageOptions(
         mirrors=parse_mirrors(environment.get(MIRRORS, "")),
@@ -124,9 +120,6 @@ class Deadline:
     A socket's own timeout restarts with every byte; a server that sends one byte a second would
     never reach it. At the deadline every watched socket is shut down, so that its reader continues
     at once.
-
-    Args:
-        seconds: seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:

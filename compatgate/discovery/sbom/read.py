@@ -192,7 +192,6 @@ def read_sbom(
     """Read a bill of materials.
 
     Args:
-        signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes for components; without a platform every
             component counts.
     """

@@ -78,7 +78,6 @@ def read_index_settings(
     """Return the indexes in the configuration of pip or uv, PyPI without one.
 
     Args:
-        environment: None: this process's.
         files: pip's configuration files, later ones win; None: the default ones of pip.
     """
     variables = os.environ if environment is None else environment
@@ -127,11 +126,7 @@ def _pip_settings(files: Sequence[str]) -> dict[str, str]:
 
 
 class PackageIndex:
-    """Package indexes in the order of requests.
-
-    Args:
-        urls: URLs of simple indexes; ``file:`` too.
-    """
+    """Package indexes in the order of requests."""
 
     def __init__(self, urls: Sequence[str], transport: Transport) -> None:
         self.urls = tuple(urls)

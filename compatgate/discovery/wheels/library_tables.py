@@ -56,11 +56,7 @@ class _TableFile:
 
 
 def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
         return LibraryTables()  # 32-bit or big-endian: CUDA supports neither
     source = Source(_TableFile(stream), label, size=stream.size, seekable=True)
@@ -197,11 +193,7 @@ _NVIDIA_LIBRARY = re.compile(r"(?i:nv\w+\.dll)")
 
 
 def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     file = object_files.parse_pe_file(
         stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
     )

@@ -212,11 +212,7 @@ NO_TORCH_SYMBOLS = TorchSymbols()
 
 
 def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
-    """Find torch's symbols in a library of Linux.
-
-    Args:
-        symbols: name, whether it is undefined, and its binding.
-    """
+    """Find torch's symbols in a library of Linux."""
     if not _TORCH.search(names) and not _TORCH_C.search(names):
         return NO_TORCH_SYMBOLS
     undefined, asks, defines, stable = set(), set(), set(), False
