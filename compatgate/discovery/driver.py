@@ -76,7 +76,19 @@ def read_nvml(nvml: Any = None) -> Report | None:
         if library is None:
             return None
         try:
-            return _build_report(library)
+            handles = [
+                library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())
+            ]
+            devices = tuple(_device(library, handle) for handle in handles)
+            if not devices:
+                return None
+            cuda = query_nvml(library, "nvmlSystemGetCudaDriverVersion_v2")
+            return Report(
+                "NVML",
+                driver=nvml_text(library.nvmlSystemGetDriverVersion()),
+                cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+                devices=devices,
+            )
         except library.NVMLError:
             return None
 
@@ -115,20 +127,6 @@ def query_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
 def nvml_text(value: bytes | str | None) -> str | None:
     """Return a string of NVML, given as text or as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _build_report(nvml: Any) -> Report | None:
-    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    devices = tuple(_device(nvml, handle) for handle in handles)
-    if not devices:
-        return None
-    cuda = query_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
-    return Report(
-        "NVML",
-        driver=nvml_text(nvml.nvmlSystemGetDriverVersion()),
-        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        devices=devices,
-    )
 
 
 def _device(nvml: Any, handle: Any) -> Device:

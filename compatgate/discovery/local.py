@@ -57,7 +57,7 @@ MAX_LIBRARIES = 50_000
 def inspect_path(
     path: str, facts: CudaArch | None = None, known: Packages = NO_KNOWN_PACKAGES
 ) -> Inspection:
-    """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder."""
+    """Return the stack in a library, object, fatbinary, cubin, PTX file, wheel or folder."""
     return conclude(find_in_path(path, known, facts), facts)
 
 

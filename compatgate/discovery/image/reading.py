@@ -148,7 +148,7 @@ class ImageReading(Struct, frozen=True):
 
 
 def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) -> ImageReading:
-    """Return one reading of the images that a runtime may choose; what differs is an alternative."""
+    """Return one reading of the images that a runtime may choose, the preferred one first."""
     main = readings[0]
     request = main.to_whole_request()
     others = dict(request.pop("alternatives", {}))
