@@ -101,20 +101,20 @@ def run(args: argparse.Namespace) -> int:
     try:
         pools = read_solve_pools(args)
         body = _read_question(args, decider, pools)
-        found = decider.solve(body, pools)
+        solution = decider.solve(body, pools)
         facts = decider.facts()
     finally:
         decider.close()
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
-        print_json(found)
+        print_json(solution)
     else:
         from compatgate.check.formats.solved import render_solved
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
-        print(render_solved(found, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return solve_exit(found)
+        print(render_solved(solution, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return solve_exit(solution)
 
 
 def solve_exit(found: Mapping[str, Any]) -> int:

@@ -79,8 +79,8 @@ def read_platforms(
             pools = target_pools()
         except BadInput:  # a token may have the right to ask, but not to read targets
             pools, known = (), "cpu" in changes
-    found = [_platform(pool, changes, gpus) for pool in pools or ({},)]
-    return Platforms(found[0][0], found[0][1], tuple(dict.fromkeys(found)), known)
+    platforms = [_platform(pool, changes, gpus) for pool in pools or ({},)]
+    return Platforms(platforms[0][0], platforms[0][1], tuple(dict.fromkeys(platforms)), known)
 
 
 def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
@@ -154,9 +154,9 @@ def places_of(
     """
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
-    for seen in observations:
-        if seen.component not in places:
-            places[seen.component] = _place(path, name, text, seen.origin)
+    for observation in observations:
+        if observation.component not in places:
+            places[observation.component] = _place(path, name, text, observation.origin)
     return places
 
 

@@ -65,18 +65,18 @@ def read_wheels(
     from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
-    found = measure_packages(
+    packages = measure_packages(
         [_package_request(package, origins) for package in missing],
         WheelSources(read_index_settings()),
         MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
         _ProgressLines(),
         network=network,
     )
-    why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
+    why = {release_of(one.wanted.package): one.why for one in packages if one.record is None}
     return WheelReading(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
-        tuple(one.record for one in found if one.record),
-        tuple(map(_note, found)),
+        tuple(one.record for one in packages if one.record),
+        tuple(map(_note, packages)),
     )
 
 

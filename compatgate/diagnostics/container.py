@@ -77,7 +77,7 @@ def _is_here(container: Container) -> bool:
 
 def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
     """Return the processes that use or may use a GPU; skip those that end meanwhile."""
-    found = []
+    result = []
     if len(pids) > MAX_PROCESSES:
         host.notes.append(f"{len(pids)} processes run; only {MAX_PROCESSES} were inspected")
     for pid in pids[:MAX_PROCESSES]:
@@ -90,8 +90,8 @@ def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
             continue
         host.notes.extend(view.notes)
         if view.uses_gpu_code:
-            found.append((view.process, add_user_driver(view, host)))
-    return found
+            result.append((view.process, add_user_driver(view, host)))
+    return result
 
 
 def join_inspections(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:

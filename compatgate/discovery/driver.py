@@ -161,18 +161,18 @@ def _node_parts(nvml: Any, handle: Any) -> dict[str, str]:
 def _mig_slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
     """Return the MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
     count = query_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
-    found = []
+    mig_slices = []
     for index in range(count):
         part = query_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
         if part is None:
             continue
         name = nvml_text(query_nvml(nvml, "nvmlDeviceGetName", part)) or ""
         memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", part)
-        found.append(
+        mig_slices.append(
             Slice(
                 profile=name.partition(" MIG ")[2].strip() or None,
                 memory_mib=memory.total // 2**20 if memory else None,
                 uuid=nvml_text(query_nvml(nvml, "nvmlDeviceGetUUID", part)) or None,
             )
         )
-    return tuple(found)
+    return tuple(mig_slices)

@@ -181,9 +181,9 @@ def stack_name(distribution: Distribution) -> str | None:
     name = distribution.name
     if not name:
         return None
-    found = stack_components.find_pypi_component(name)
-    if found:
-        return found[0].name if found[0].kind == "framework" else None
+    resolved = stack_components.find_pypi_component(name)
+    if resolved:
+        return resolved[0].name if resolved[0].kind == "framework" else None
     if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
         return None
     return name

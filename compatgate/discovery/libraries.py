@@ -104,14 +104,14 @@ def find_libraries(
     ]
     cache = _ldconfig()
     paths += parse_ldconfig(cache)
-    found = [observe_library(os.path.realpath(path)) for path in paths]
-    found += [_toolkit(folder) for folder in _toolkits(prefix)]
+    libraries = [observe_library(os.path.realpath(path)) for path in paths]
+    libraries += [_toolkit(folder) for folder in _toolkits(prefix)]
     libcuda = [path for folder in searched for path in _compat_in(folder)]
     libcuda += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
     # The forward-compatibility package counts if the linker finds its libcuda first.
     first = observe_library(os.path.realpath(libcuda[0])) if libcuda else None
-    found.append(first if first and first.component == "cuda-compat" else None)
-    return list(dict.fromkeys(filter(None, found)))
+    libraries.append(first if first and first.component == "cuda-compat" else None)
+    return list(dict.fromkeys(filter(None, libraries)))
 
 
 def note_unused_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:

@@ -364,12 +364,12 @@ def _pools(
     if described.report is None:
         return []
     platform = label_platform(node.labels, described.report, facts)
-    found = group_pools(replace(described.report, platform=platform), facts.gpus)
-    for note in found.notes:
+    pools = group_pools(replace(described.report, platform=platform), facts.gpus)
+    for note in pools.notes:
         notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
-    return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
+    return [replace(pool, cpu=described.cpu, devices=1) for pool in pools.pools]
 
 
 def _count_and_name(pools: dict[ObservedPool, int]) -> Iterator[ObservedPool]:

@@ -174,7 +174,7 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
     if runtime is None:
         return []
     have = parse_version("cuda", runtime.version)
-    found = []
+    cuda_conflicts = []
     for observation in observations:
         if observation.component in ("cuda", "cuda-compat"):
             continue
@@ -185,8 +185,8 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
                 f"CUDA {format_parts(built)}; {runtime.origin} locks CUDA {runtime.version}"
             )
-            found.append(Conflict("cuda", message, runtime.version))
-    return found
+            cuda_conflicts.append(Conflict("cuda", message, runtime.version))
+    return cuda_conflicts
 
 
 def find_open_versions(observations: Sequence[Observation], file: str) -> list[str]:

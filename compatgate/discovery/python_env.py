@@ -147,11 +147,11 @@ def _read_folders(places: Any, known: Packages, facts: CudaArch | None) -> Findi
 
 def _add_files(answer: Environment, files: Findings, python: str) -> Environment:
     """Add the GPU packages in an interpreter's files to its answer."""
-    asked = {seen.component for seen in answer.observations}
+    asked = {observation.component for observation in answer.observations}
     packages = [
-        replace(seen, origin=f"{python}: package {seen.component}")
-        for seen in files.observations
-        if seen.component not in asked and seen.component not in COMPONENTS
+        replace(observation, origin=f"{python}: package {observation.component}")
+        for observation in files.observations
+        if observation.component not in asked and observation.component not in COMPONENTS
     ]
     return Environment(
         (*answer.observations, *packages),
@@ -216,10 +216,10 @@ def _interpreter(python: str) -> str:
     for path in (os.path.join(python, "bin", "python"), python):
         if os.path.isfile(path):
             return os.path.abspath(path)
-    found = shutil.which(python)
-    if not found:
+    program = shutil.which(python)
+    if not program:
         raise _interpreter_error(python, "was not found", "name its path, like /opt/env/bin/python")
-    return found
+    return program
 
 
 def _run(interpreter: str, timeout_s: float) -> bytes:

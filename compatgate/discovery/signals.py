@@ -128,8 +128,8 @@ def _component(text: str) -> str | None:
     if text in _SPECIAL_SIGNALS:
         return _SPECIAL_SIGNALS[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
-    found = find_component(first.replace(" ", ""))
-    return found.component.name if found else None
+    component = find_component(first.replace(" ", ""))
+    return component.component.name if component else None
 
 
 def observe_package(

@@ -52,15 +52,15 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
 
 def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
     """Return the valid records; add a sentence about each of the others."""
-    found: Body = {}
+    records: Body = {}
     for name, record in measured.items():
         try:
             SPECIAL_KEYS["measured"]({name: record})
         except CompatgateError as error:
             sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
         else:
-            found[name] = record
-    return found
+            records[name] = record
+    return records
 
 
 def _limit_sentences(sentences: list[str]) -> list[str]:

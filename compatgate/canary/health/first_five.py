@@ -319,13 +319,13 @@ def _iowait(before: InputCounters, after: InputCounters) -> float | None:
 
 def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
     """Return the network devices that dropped packets in the interval."""
-    found = []
+    drops = []
     for name, now in after.items():
         then = before.get(name, now)
         packets, dropped = now.packets - then.packets, now.dropped - then.dropped
         if dropped >= _LEAST_DROPS and 100 * dropped > MAX_DROPS * packets:
-            found.append(f"{name} dropped {dropped} of {packets} packets")
-    return found
+            drops.append(f"{name} dropped {dropped} of {packets} packets")
+    return drops
 
 
 # --- 5: versions --------------------------------------------------------------------------------
@@ -350,17 +350,17 @@ def check_versions(seen: Observation) -> Check:
             return Check(*name, "could-not-look", what, more)
     loaded = module.version if module else (now.driver if now else None) or ""
     flavour = {True: " (open)", False: " (proprietary)", None: ""}[module.open if module else None]
-    found = [f"module {loaded}{flavour}"]
+    versions = [f"module {loaded}{flavour}"]
     bad = []
     if host.libraries and loaded not in host.libraries:
         bad.append(f"libraries {', '.join(host.libraries)}, module {loaded}")
     elif host.libraries:
-        found.append(f"libraries {', '.join(host.libraries)}")
+        versions.append(f"libraries {', '.join(host.libraries)}")
     firmware = sorted({gpu.gsp for gpu in seen.gpus if gpu.gsp})
     if firmware:
-        (found if firmware == [loaded] else bad).append(f"GSP firmware {', '.join(firmware)}")
+        (versions if firmware == [loaded] else bad).append(f"GSP firmware {', '.join(firmware)}")
     if now and now.cuda:
-        found.append(f"CUDA up to {now.cuda}")
+        versions.append(f"CUDA up to {now.cuda}")
     waiting = [gpu for gpu in seen.gpus if gpu.fabric not in (None, "completed")]
     if waiting:
         who = "runs" if host.fabric_manager else "is not seen"
@@ -369,7 +369,7 @@ def check_versions(seen: Observation) -> Check:
             f"fabric {state} on {len(waiting)} GPU(s), Fabric Manager {who} (CUDA error 802)"
         )
     elif host.switches:
-        found.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
+        versions.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
     if host.fabric_manager_version not in (None, loaded):
         bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
-    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *found]), more)
+    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *versions]), more)

@@ -233,7 +233,7 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
     Args:
         boot: when it booted; None: times since boot cannot be placed.
     """
-    found: dict[XidTime, None] = {}
+    xids: dict[XidTime, None] = {}
     loaded: datetime | None = None
     unplaced = []
     for record in records:
@@ -248,8 +248,8 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
         if at is None:
             unplaced.append(seen.text)
         else:
-            found[XidTime(seen.code, at)] = None
-    return XidTimes(tuple(found), loaded, tuple(unplaced))
+            xids[XidTime(seen.code, at)] = None
+    return XidTimes(tuple(xids), loaded, tuple(unplaced))
 
 
 def _place(stamps: Iterable[Stamp], boot: datetime | None) -> datetime | None:

@@ -55,11 +55,11 @@ def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
     except OSError as error:
         return SmiAnswer(None, f"{program}: {quote_error(error)}")
     text = done.stdout[:_LONGEST_TEXT].decode("utf-8", "replace")
-    found = parse_smi(text)
-    if found is not None and found.gpus:
-        return SmiAnswer(found, None)
+    snapshot = parse_smi(text)
+    if snapshot is not None and snapshot.gpus:
+        return SmiAnswer(snapshot, None)
     said = " ".join((text[:2000] + " " + done.stderr[:2000].decode("utf-8", "replace")).split())
-    if found is not None:
+    if snapshot is not None:
         said = "nvidia-smi: No devices were found"
     return SmiAnswer(None, said or f"{program} ended with status {done.returncode}")
 
@@ -193,14 +193,14 @@ def _uncorrected(fields: Fields, since: str) -> int | None:
 
 
 def _reasons(fields: Fields) -> tuple[str, ...] | None:
-    found = {
+    reasons = {
         match[1]: value.lower() == "active"
         for name, value in fields.items()
         if (match := _REASON.fullmatch(name))
     }
-    if not found:
+    if not reasons:
         return None
-    return tuple(_REASONS.get(name, name) for name, active in found.items() if active)
+    return tuple(_REASONS.get(name, name) for name, active in reasons.items() if active)
 
 
 def _processes(fields: Fields) -> tuple[Process, ...] | None:
@@ -209,5 +209,5 @@ def _processes(fields: Fields) -> tuple[Process, ...] | None:
         return None
     pids = fields.get("processes/process_info/pid", "").split("\n")
     kinds = fields.get("processes/process_info/type", "").split("\n")
-    found = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
-    return tuple(map(Process, sorted(found)))
+    processes = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
+    return tuple(map(Process, sorted(processes)))

@@ -115,17 +115,17 @@ class LayerFindings(Struct):
 
         A conda package installs the metadata of a wheel; only conda's record distinguishes them.
         """
-        found: dict[tuple[str, str], str] = {}
+        channels: dict[tuple[str, str], str] = {}
         for witness, seen in self.observations:
             public, _, label = seen.version.partition("+")
             if witness == WitnessKind.CONDA and label:
-                found.setdefault((seen.component, public), label)
-        return found
+                channels.setdefault((seen.component, public), label)
+        return channels
 
     def components(self) -> set[str]:
         """Return the components found so far; ``arch`` when GPU code was found."""
-        found = {o.component for _, o in self.observations}
-        return found | {"arch"} if self.codes else found
+        components = {o.component for _, o in self.observations}
+        return components | {"arch"} if self.codes else components
 
 
 def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:

@@ -201,8 +201,8 @@ class ReadingCache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
             document = cache.read_entry(self._options.cache, self._key(digest, needs))
-            if document is not None and (found := decode_reading(document)):
-                return found
+            if document is not None and (reading := decode_reading(document)):
+                return reading
         return None
 
     def keep(self, reading: ImageReading) -> None:

@@ -140,12 +140,12 @@ class Operator(Struct, frozen=True):
 
     def for_node(self, labels: Mapping[str, str]) -> DeclaredDriver | None:
         """Return the driver of a node; an unknown version where several claim the node, or None."""
-        found = [one for one in self.drivers if one.takes(labels)]
-        if len(found) < 2:
-            return found[0] if found else None
-        names = " and ".join(one.origin for one in found)
+        candidates = [one for one in self.drivers if one.takes(labels)]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        names = " and ".join(one.origin for one in candidates)
         why = f"{names} both select the node, which the operator does not accept"
-        return DeclaredDriver(names, found[0].name, why=why)
+        return DeclaredDriver(names, candidates[0].name, why=why)
 
 
 def is_operator_object(body: Body) -> bool:

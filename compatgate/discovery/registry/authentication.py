@@ -70,9 +70,9 @@ def find_credentials(
         document = _read_file(path)
         if document is None:
             continue
-        found = _find_in_document(document, path, reference, deadline, helpers)
-        if found:
-            return found
+        credentials = _find_in_document(document, path, reference, deadline, helpers)
+        if credentials:
+            return credentials
     return None
 
 
@@ -215,17 +215,17 @@ class Fetcher(Protocol):
 def parse_challenges(header: str) -> list[Challenge]:
     """Read a ``WWW-Authenticate`` header, which may hold several challenges."""
     starts = list(_CHALLENGE.finditer(header))
-    found = []
+    challenges = []
     for match, following in zip_longest(starts, starts[1:]):
         text = header[match.end() : following.start() if following else len(header)]
         parameters = {
             name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain
             for name, quoted, plain in _PARAMETER.findall(text)
         }
-        found.append(Challenge(match["scheme"].lower(), parameters))
-    if not found and header.strip().lower() == "basic":
-        found.append(Challenge("basic"))
-    return found
+        challenges.append(Challenge(match["scheme"].lower(), parameters))
+    if not challenges and header.strip().lower() == "basic":
+        challenges.append(Challenge("basic"))
+    return challenges
 
 
 def authorize(

@@ -331,13 +331,13 @@ def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
 
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
-        found = msgspec.json.decode(data, type=kind)
+        decoded = msgspec.json.decode(data, type=kind)
         _check_keys(decode_strict(data), kind, what)
     except (*DECODE_ERRORS, DuplicateKeyError) as error:
         raise DamagedContent(
             f"{what} cannot be read: {quote_error(error)}", field="image"
         ) from None
-    return found
+    return decoded
 
 
 def _check_keys(value: Any, kind: Any, what: str) -> None:

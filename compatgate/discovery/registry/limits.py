@@ -102,7 +102,7 @@ def read_options(
 
 def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
     """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``."""
-    found: dict[str, tuple[str, ...]] = {}
+    mirrors: dict[str, tuple[str, ...]] = {}
     for item in re.split(r"[,\s]+", text.strip()):
         registry, equals, url = item.partition("=")
         if not item:
@@ -110,8 +110,8 @@ def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
         if not equals or not registry or not re.match(r"https?://[^/?#\s]+", url):
             hint = "like docker.io=https://mirror.example"
             raise BadInput(f"{item!r} is not REGISTRY=URL", field=MIRRORS, value=item, hint=hint)
-        found[registry] = (*found.get(registry, ()), url.rstrip("/"))
-    return found
+        mirrors[registry] = (*mirrors.get(registry, ()), url.rstrip("/"))
+    return mirrors
 
 
 class Deadline:

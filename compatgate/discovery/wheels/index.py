@@ -188,9 +188,9 @@ class PackageIndex:
         else:
             data, _, _ = self._get(f"{file.url}.metadata", file.headers, LARGEST_METADATA)
         if data is not None and file.metadata not in _NO_HASH:
-            found = hashlib.sha256(data).hexdigest()
-            if found != file.metadata:
-                what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
+            digest = hashlib.sha256(data).hexdigest()
+            if digest != file.metadata:
+                what = f"its metadata has the SHA-256 {digest}, the index states {file.metadata}"
                 raise DamagedContent(what, field=file.name, hint="no record was made")
         return data
 

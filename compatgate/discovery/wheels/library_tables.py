@@ -296,16 +296,16 @@ class _PeImage:
 
     def _imported(self, thunks: int) -> list[bytes]:
         """Return the names that are imported from one library, without imports by number."""
-        found: list[bytes] = []
+        names: list[bytes] = []
         for number in range(MAX_PE_SYMBOLS + 1):
             value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
             if not value:
-                return found
+                return names
             self._taken += 1
             if self._taken > _MAX_PE_BYTES:
                 break
             if not value & _BY_ORDINAL:
-                found.append(self._text((value & 0x7FFFFFFF) + 2))
+                names.append(self._text((value & 0x7FFFFFFF) + 2))
         raise damaged_error(self._label, 0, f"more than {MAX_PE_SYMBOLS} symbols of one library")
 
     def _at(self, address: int, count: int) -> bytes:
