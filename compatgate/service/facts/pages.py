@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _LONGEST = 200
-_MAX_FIELDS = 7
+_MAX_FIELDS = 9
 """Fields of records that a table of one list shows as columns."""
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
 _NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
@@ -110,11 +110,11 @@ def show_record(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _common_fields(records: list[FactRecord]) -> list[str]:
-    """Return the fields with a value in most records, in the order of the file."""
+    """Return the fields with a simple value in most records, in the order of the file."""
     counts: dict[str, int] = {}
     for one in records:
         for field, value in _without_sources(one.record).items():
-            if value not in (None, "", [], one.name):
+            if value not in (None, "", []) and _is_simple(value) and str(value) != one.name:
                 counts[field] = counts.get(field, 0) + 1
     return [field for field, count in counts.items() if 2 * count > len(records)][:_MAX_FIELDS]
 
@@ -131,9 +131,14 @@ def _record_row(table: str, one: FactRecord, fields: list[str]) -> tuple[Any, ..
 def _format_value(value: Any) -> Any:
     if value is None or isinstance(value, (int, float)):
         return value
-    if isinstance(value, list) and not any(isinstance(one, dict) for one in value):
-        return _shorten(", ".join(map(str, value)))
-    return _shorten(format_compact(value) if isinstance(value, dict) else value)
+    if isinstance(value, dict):
+        return _shorten(format_compact(value))
+    return _shorten(", ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _is_simple(value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return not any(isinstance(part, (dict, list)) for part in parts)
 
 
 def _without_sources(record: dict[str, Any]) -> dict[str, Any]:
