@@ -36,7 +36,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Literal
 
-from compatgate.client.request import Listing, Moment, Operation, Request, TextStream
+from compatgate.client.derived import listing, single, stream
+from compatgate.client.request import Moment, Request
 from compatgate.kit.http.schemas import Page
 '''
 
@@ -62,6 +63,8 @@ def declare(route: Route) -> Declared:
         or (route.method == "POST" and route.scope in OPEN_SCOPES),
         slow=route.slow,
         refusal=route.refusal is not None,
+        command=route.command,
+        columns=route.columns,
     )
 
 
@@ -190,11 +193,11 @@ def stub(routes: Mapping[str, Route], operations: list[Declared]) -> str:
     lines = []
     for one in operations:
         answer = type_text(routes[one.name].returns.model)
-        kind, result = "Operation", answer
+        kind, result = "single", answer
         if one.form == "pages":
-            kind, result = "Listing", f"Page[{answer}]"
+            kind, result = "listing", f"Page[{answer}]"
         elif one.form == "lines":
-            kind = "TextStream"
+            kind = "stream"
         lines += [
             f"    @{kind}",
             "    @staticmethod",

@@ -51,11 +51,11 @@ class AllowedImages(Struct, frozen=True):
         names = [image] if is_digest(image) else _match_texts(parse_reference(image))
         if any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns):
             return names[0]
-        shown = ", ".join(self.patterns[:_MAX_SHOWN]) + (
+        patterns = ", ".join(self.patterns[:_MAX_SHOWN]) + (
             ", ..." if self.patterns[_MAX_SHOWN:] else ""
         )
         raise BadInput(
-            f"{names[0]} is not an allowed image under test; allowed: {shown or 'none'}",
+            f"{names[0]} is not an allowed image under test; allowed: {patterns or 'none'}",
             field="image",
             value=image,
             hint=self.extend,

@@ -142,11 +142,11 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
         steps: newest first; at most `MAX_HISTORY` of a metric count.
     """
     points = collect_points(steps, specs)
-    found = [
+    results = [
         _history(key, known[:MAX_HISTORY][::-1], specs[key[0]][key[3]])
         for key, known in sorted(points.items())
     ]
-    return sorted(found, key=lambda one: (not one.is_worse_now, not one.changes))
+    return sorted(results, key=lambda one: (not one.is_worse_now, not one.changes))
 
 
 def _middle(metric: Metric, unit: str) -> float | None:
@@ -167,8 +167,8 @@ def _point(step: MeasuredStep, metric: str, value: float) -> MetricPoint:
 
 
 def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
-    found = find_changes([point.value for point in points], spec.tolerance)
-    changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+    result = find_changes([point.value for point in points], spec.tolerance)
+    changes = tuple(_change(points, result, place, spec) for place in range(len(result)))
     workload, step, gpu, metric = key
     return MetricHistory(
         workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance, tuple(points), changes

@@ -143,7 +143,7 @@ def _find_container_mistakes(table: Slurm) -> Iterator[Mistake]:
             yield Mistake((field,), f'needs container = "{owner}"', "omit this setting")
 
 
-class Toleration(Struct, frozen=True, forbid_unknown_fields=True):
+class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A taint that pods tolerate, as Kubernetes writes it."""
 
     key: _LabelKey | None = None

@@ -49,20 +49,20 @@ class ComponentDrift(Struct, frozen=True):
 
 def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
     """Return the stack of a host from the env lines that were printed there."""
-    found: dict[str, dict[str, None]] = {}
+    results: dict[str, dict[str, None]] = {}
     for env in envs:
         for component, version in env.versions.items():
-            found.setdefault(component, {})[version] = None
+            results.setdefault(component, {})[version] = None
         if env.driver:
-            found.setdefault("driver", {})[env.driver] = None
+            results.setdefault("driver", {})[env.driver] = None
         if env.gpus:
             names = Counter(_gpu_name(device.name, device.mig) for device in env.gpus)
-            shown = " + ".join(f"{count} x {name}" for name, count in sorted(names.items()))
-            found.setdefault(GPU, {})[shown] = None
+            gpus = " + ".join(f"{count} x {name}" for name, count in sorted(names.items()))
+            results.setdefault(GPU, {})[gpus] = None
         transports = env.other.get("transports")
         if isinstance(transports, dict) and transports:
-            found.setdefault(TRANSPORT, {})[", ".join(sorted(map(str, transports)))] = None
-    return HostStack(host, {name: tuple(values) for name, values in found.items()}, run)
+            results.setdefault(TRANSPORT, {})[", ".join(sorted(map(str, transports)))] = None
+    return HostStack(host, {name: tuple(values) for name, values in results.items()}, run)
 
 
 def compare_hosts(stacks: Sequence[HostStack]) -> list[ComponentDrift]:

@@ -115,12 +115,12 @@ def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[Docume
 
 def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
-    found: list[DocumentProblem] = []
+    results: list[DocumentProblem] = []
 
     def problem(field: str, what: str, hint: str) -> None:
         value = getattr(table, field, None)
-        shown = value if isinstance(value, str) else None
-        found.append(raw.problem(("host", index, field), what, value=shown, hint=hint))
+        text = value if isinstance(value, str) else None
+        results.append(raw.problem(("host", index, field), what, value=text, hint=hint))
 
     if table.executor != "docker":
         for field in ("endpoint", "tls"):
@@ -137,19 +137,19 @@ def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
-    found += _find_cluster_problems(table, raw, index)
-    found += _find_node_problems(table, raw, index)
+    results += _find_cluster_problems(table, raw, index)
+    results += _find_node_problems(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
         place: Place = ("host", index, "quiet", number)
         if quiet.start == quiet.end:
-            found.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
+            results.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
         if not _is_timezone(quiet.timezone):
             what = f"{quiet.timezone!r} is not a time zone"
             hint = "use an IANA name such as Europe/Berlin"
-            found.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
-    return found
+            results.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
+    return results
 
 
 def _find_cluster_problems(
@@ -157,11 +157,11 @@ def _find_cluster_problems(
 ) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
     for kind, least in _MINIMUM.items():
-        given = getattr(table, kind)
-        if table.executor != kind and given:
+        settings = getattr(table, kind)
+        if table.executor != kind and settings:
             what = f"is not a table of the {table.executor} executor"
             yield raw.problem((*here, kind), what, hint=f'executor = "{kind}"')
-        elif table.executor == kind and given is None:
+        elif table.executor == kind and settings is None:
             yield raw.problem((*here, kind), "is missing", hint=f"write at least {least}")
     if table.executor in CLUSTERS and table.health == "local":
         what = "the GPUs are on the nodes, not on this machine"

@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -322,11 +322,23 @@ class Report(Struct, frozen=True):
         return self.dropped_bytes > 0
 
 
+class OutputReader(Protocol):
+    """Reader of one execution's output; one per adapter."""
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece."""
+        ...
+
+    def report(self) -> Report:
+        """Return the report; called once, at the end."""
+        ...
+
+
 def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:
     """Return the witness with the least assurance; None if an execution has none."""
-    found = list(witnesses)
-    known = [witness for witness in found if witness]
-    if not known or len(known) < len(found):
+    result = list(witnesses)
+    known = [witness for witness in result if witness]
+    if not known or len(known) < len(result):
         return None
     return min(known, key=lambda witness: ASSURANCES.index(witness.assurance))
 

@@ -230,8 +230,8 @@ def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
     """Check that hosts answer."""
     from compatgate.errors import InfrastructureError
 
-    found = gate.runs.away_hosts()
-    away = [f"{host.name} is {host.away}" for host in found if host.name in names]
+    result = gate.runs.away_hosts()
+    away = [f"{host.name} is {host.away}" for host in result if host.name in names]
     if away:
         raise InfrastructureError(". ".join(away), field="hosts")
 

@@ -1,11 +1,12 @@
-"""Derive a method of the client from a declared operation: its signature and its requests."""
+"""Derive the methods of both clients from declared operations: signatures and requests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from functools import update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from msgspec import Struct, to_builtins
 
@@ -14,18 +15,77 @@ from compatgate.client.request import (
     JSON,
     LONG_S,
     YAML,
-    Listing,
-    Operation,
+    AsyncItems,
+    Items,
     Request,
-    TextStream,
     entity_tag,
 )
 from compatgate.kit.http.schemas import Page
 from compatgate.kit.operations import Declared
 
+if TYPE_CHECKING:
+    from compatgate.client.clients import AsyncClient, Client
+
 _SILENCE_S = 60.0
 """Timeout of a log stream in seconds; the gate sends data at least every ten seconds."""
-_FORMS: dict[str, Any] = {"one": Operation, "pages": Listing, "lines": TextStream}
+P = ParamSpec("P")
+A = TypeVar("A")
+T = TypeVar("T")
+R = TypeVar("R")
+Sync = TypeVar("Sync")
+Async = TypeVar("Async")
+
+
+class Operation(Generic[P, R, Sync, Async]):
+    """A method of both clients; ``Client.show_run.request`` makes its request without sending it.
+
+    ``Sync`` is what a `Client` returns, ``Async`` what an `AsyncClient` returns.
+    """
+
+    def __init__(self, request: Callable[P, R], how: str) -> None:
+        self.request = request
+        self._how = how
+        self.__doc__ = request.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, Sync]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Async]: ...
+    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
+        if client is None:
+            return self
+        how, make = getattr(client, self._how), self.request
+
+        def call(*args: P.args, **named: P.kwargs) -> Any:
+            return how(make(*args, **named))
+
+        return update_wrapper(call, make)
+
+
+def single(
+    request: Callable[P, Request[A]],
+) -> Operation[P, Request[A], A, Coroutine[Any, Any, A]]:
+    """Make an operation with one answer."""
+    return Operation(request, "send")
+
+
+def listing(
+    request: Callable[P, Request[Page[T]]],
+) -> Operation[P, Request[Page[T]], Items[T], AsyncItems[T]]:
+    """Make an operation that returns a list in pages."""
+    return Operation(request, "items")
+
+
+def stream(
+    request: Callable[P, Request[str]],
+) -> Operation[P, Request[str], Iterator[str], AsyncIterator[str]]:
+    """Make an operation that streams text by line."""
+    return Operation(request, "lines")
+
+
+_FORMS: dict[str, Callable[..., Any]] = {"one": single, "pages": listing, "lines": stream}
 
 
 def make_operation(declared: Declared) -> Any:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Literal
 
-from compatgate.client.request import Listing, Moment, Operation, Request, TextStream
+from compatgate.client.derived import listing, single, stream
+from compatgate.client.request import Moment, Request
 from compatgate.kit.http.schemas import Page
 from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
@@ -92,17 +93,17 @@ from compatgate.service.webhooks.schemas import (
 class Operations:
     """The operations, by name."""
 
-    @Operation
+    @single
     @staticmethod
     def show_attestation(
         id: str, *, form: Literal["verdict", "vsa"] | None = None
     ) -> Request[EnvelopeBody]:
         """Sign a verdict."""
-    @Operation
+    @single
     @staticmethod
     def list_keys() -> Request[KeySetBody]:
         """List the public keys of attestations."""
-    @Operation
+    @single
     @staticmethod
     def ask(
         question: GateRequest | Mapping[str, Any] | None = None,
@@ -122,7 +123,7 @@ class Operations:
         | None = None,
     ) -> Request[VerdictBody]:
         """Decide whether a stack may run on a target or pool."""
-    @Operation
+    @single
     @staticmethod
     def preview(
         question: GateRequest | Mapping[str, Any] | None = None,
@@ -143,23 +144,23 @@ class Operations:
         at: str | None = None,
     ) -> Request[VerdictBody]:
         """Decide a question without logging it, now or with an older matrix."""
-    @Operation
+    @single
     @staticmethod
     def show_bundle() -> Request[BundleBody]:
         """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere."""
-    @Operation
+    @single
     @staticmethod
     def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
         """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
-    @Operation
+    @single
     @staticmethod
     def show_verdict(id: str) -> Request[VerdictBody]:
         """Show a verdict by its id."""
-    @Operation
+    @single
     @staticmethod
     def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
         """Find the newest whole stacks that pass on a target, or on every one of several."""
-    @Operation
+    @single
     @staticmethod
     def check_manifest(
         object: Mapping[str, Any],
@@ -169,7 +170,7 @@ class Operations:
         timeout: str | None = None,
     ) -> Request[ManifestCheckBody]:
         """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
-    @Operation
+    @single
     @staticmethod
     def triage(
         text: str,
@@ -189,21 +190,21 @@ class Operations:
         | None = None,
     ) -> Request[TriageBody]:
         """Find the causes of an error text."""
-    @Operation
+    @single
     @staticmethod
     def openapi() -> Request[dict[str, Any]]:
         """Describe this API (OpenAPI 3.1)."""
-    @Operation
+    @single
     @staticmethod
     def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
         """Plan an upgrade of driver or CUDA on a target."""
-    @Operation
+    @single
     @staticmethod
     def report(
         name: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Request[TargetReportBody]:
         """Report changes, questions, canary runs and node events of a target."""
-    @Listing
+    @listing
     @staticmethod
     def list_targets(
         *,
@@ -214,17 +215,17 @@ class Operations:
         search: str | None = None,
     ) -> Request[Page[TargetBody]]:
         """List targets by name."""
-    @Operation
+    @single
     @staticmethod
     def create_target(
         target: TargetChange | Mapping[str, Any], *, reason: str, force: bool | None = None
     ) -> Request[TargetBody]:
         """Create the target in the request."""
-    @Operation
+    @single
     @staticmethod
     def show_target(name: str) -> Request[TargetBody]:
         """Show the target with this name."""
-    @Operation
+    @single
     @staticmethod
     def change_target(
         name: str,
@@ -235,23 +236,23 @@ class Operations:
         if_match: str | int | None = None,
     ) -> Request[TargetBody]:
         """Replace the target with the document in the request."""
-    @Operation
+    @single
     @staticmethod
     def delete_target(
         name: str, *, reason: str, if_match: str | int | None = None
     ) -> Request[Made]:
         """Delete the target; its history stays."""
-    @Listing
+    @listing
     @staticmethod
     def list_target_pools(name: str) -> Request[Page[PoolRowBody]]:
         """List the pools of a target."""
-    @Listing
+    @listing
     @staticmethod
     def list_pools(
         *, target: str | None = None, gpu: str | None = None, driver: str | None = None
     ) -> Request[Page[PoolRowBody]]:
         """List the pools of all targets by target and name."""
-    @Listing
+    @listing
     @staticmethod
     def list_entries(
         *,
@@ -263,15 +264,15 @@ class Operations:
         search: str | None = None,
     ) -> Request[Page[EntryBody]]:
         """List entries by name, with warnings and promotion from canary runs."""
-    @Operation
+    @single
     @staticmethod
     def create_entry(entry: EntryChange | Mapping[str, Any], *, reason: str) -> Request[EntryBody]:
         """Create the entry in the request."""
-    @Operation
+    @single
     @staticmethod
     def show_entry(name: str) -> Request[EntryBody]:
         """Show the entry with this name."""
-    @Operation
+    @single
     @staticmethod
     def change_entry(
         name: str,
@@ -281,15 +282,15 @@ class Operations:
         if_match: str | int | None = None,
     ) -> Request[EntryBody]:
         """Replace the entry with the document in the request."""
-    @Operation
+    @single
     @staticmethod
     def delete_entry(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
         """Delete the entry; its history stays."""
-    @Operation
+    @single
     @staticmethod
     def list_dependents(name: str) -> Request[DependentsBody]:
         """List what depends on an entry: targets, recorded stacks, reported nodes and other entries."""
-    @Listing
+    @listing
     @staticmethod
     def list_waivers(
         *,
@@ -299,17 +300,17 @@ class Operations:
         search: str | None = None,
     ) -> Request[Page[WaiverBody]]:
         """List waivers by name."""
-    @Operation
+    @single
     @staticmethod
     def create_waiver(
         waiver: WaiverChange | Mapping[str, Any], *, reason: str
     ) -> Request[WaiverBody]:
         """Create the waiver in the request."""
-    @Operation
+    @single
     @staticmethod
     def show_waiver(name: str) -> Request[WaiverBody]:
         """Show the waiver with this name."""
-    @Operation
+    @single
     @staticmethod
     def change_waiver(
         name: str,
@@ -319,17 +320,17 @@ class Operations:
         if_match: str | int | None = None,
     ) -> Request[WaiverBody]:
         """Replace the waiver with the document in the request."""
-    @Operation
+    @single
     @staticmethod
     def delete_waiver(
         name: str, *, reason: str, if_match: str | int | None = None
     ) -> Request[Made]:
         """Delete the waiver; its history stays."""
-    @Operation
+    @single
     @staticmethod
     def backtest(body: BacktestRequest | Mapping[str, Any]) -> Request[BacktestBody]:
         """Backtest a change of the matrix: decide recorded questions before and after it."""
-    @Listing
+    @listing
     @staticmethod
     def list_revisions(
         *,
@@ -340,15 +341,15 @@ class Operations:
         until: Moment | None = None,
     ) -> Request[Page[RevisionBody]]:
         """List revisions of the matrix, newest first."""
-    @Operation
+    @single
     @staticmethod
     def show_revision(number: int) -> Request[RevisionDetail]:
         """Show a revision and its changes."""
-    @Operation
+    @single
     @staticmethod
     def diff_revisions(number: int, *, older: int | None = None) -> Request[Changes]:
         """Compare a revision with an older one."""
-    @Operation
+    @single
     @staticmethod
     def import_matrix(
         documents: str | Sequence[Mapping[str, Any]],
@@ -359,7 +360,7 @@ class Operations:
         file: str | None = None,
     ) -> Request[ImportBody]:
         """Import documents as one revision, or not at all."""
-    @Operation
+    @single
     @staticmethod
     def sync_matrix(
         documents: str | Sequence[Mapping[str, Any]],
@@ -373,17 +374,17 @@ class Operations:
         file: str | None = None,
     ) -> Request[SyncBody]:
         """Make the stored matrix equal to the documents of the body, as one revision or not at all."""
-    @Operation
+    @single
     @staticmethod
     def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]]]:
         """Export the matrix, now or at an older revision: targets, entries, waivers."""
-    @Operation
+    @single
     @staticmethod
     def packages_report(
         *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
     ) -> Request[PackagesReportBody]:
         """Report what `packages: enforce` would stop on the targets that audit packages."""
-    @Listing
+    @listing
     @staticmethod
     def list_proposals(
         *,
@@ -392,17 +393,17 @@ class Operations:
         author: str | None = None,
     ) -> Request[Page[ProposalSummary]]:
         """List proposals, newest first."""
-    @Operation
+    @single
     @staticmethod
     def create_proposal(
         edits: ProposalRequest | Mapping[str, Any], *, reason: str, force: bool | None = None
     ) -> Request[ProposalBody]:
         """Propose a change of the matrix."""
-    @Operation
+    @single
     @staticmethod
     def show_proposal(id: str) -> Request[ProposalBody]:
         """Show a proposal: diff, requirements with their state, and history."""
-    @Operation
+    @single
     @staticmethod
     def change_proposal(
         id: str,
@@ -412,81 +413,73 @@ class Operations:
         force: bool | None = None,
     ) -> Request[ProposalBody]:
         """Replace the edits of your own proposal, based on the current matrix."""
-    @Operation
+    @single
     @staticmethod
-    def comment_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
-        """Comment on a proposal."""
-    @Operation
-    @staticmethod
-    def approve_proposal(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ProposalBody]:
+    def approve_proposal(id: str, *, digest: str | None = None) -> Request[ProposalBody]:
         """Approve the edits of another person's proposal."""
-    @Operation
+    @single
     @staticmethod
-    def retract_approval(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
+    def retract_approval(id: str) -> Request[ProposalBody]:
         """Withdraw your approval of an open proposal."""
-    @Operation
+    @single
     @staticmethod
     def merge_proposal(
         id: str, *, digest: str | None = None, override: str | None = None
     ) -> Request[ProposalBody]:
         """Merge a proposal: apply its edits as one revision."""
-    @Operation
+    @single
     @staticmethod
     def backtest_proposal(id: str, *, days: int | None = None) -> Request[ProposalBody]:
         """Backtest a proposal, and store the result with it."""
-    @Operation
+    @single
     @staticmethod
     def close_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
         """Close a proposal without merging it."""
-    @Operation
+    @single
     @staticmethod
     def revert_revision(
         number: int, *, propose: bool | None = None, reason: str
     ) -> Request[RevertBody]:
         """Revert a revision: restore the documents that it changed, as a new revision."""
-    @Listing
+    @listing
     @staticmethod
     def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]]:
         """List changes that wait or waited for a second person, newest first."""
-    @Operation
+    @single
     @staticmethod
     def show_approval(id: str) -> Request[ApprovalBody]:
         """Show a change that waits or waited for a second person."""
-    @Operation
+    @single
     @staticmethod
-    def approve_change(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ApprovalBody]:
+    def approve_change(id: str, *, digest: str | None = None) -> Request[ApprovalBody]:
         """Approve a change as the second person, and apply it."""
-    @Operation
+    @single
     @staticmethod
     def refuse_change(id: str) -> Request[ApprovalBody]:
         """Refuse a change that waits for a second person; authors withdraw their changes this way."""
-    @Operation
+    @single
     @staticmethod
     def list_tables() -> Request[FactsBody]:
         """List the tables of facts."""
-    @Listing
+    @listing
     @staticmethod
     def list_facts(
         table: str, *, part: str | None = None, search: str | None = None
     ) -> Request[Page[FactRecord]]:
         """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources."""
-    @Operation
+    @single
     @staticmethod
     def show_fact(table: str, key: str) -> Request[dict[str, list[dict[str, Any]]]]:
         """Show the records of a key: a version, a series, or any spelling of a GPU."""
-    @Listing
+    @listing
     @staticmethod
     def list_rules() -> Request[Page[RuleBody]]:
         """List the rules, each with its documentation."""
-    @Operation
+    @single
     @staticmethod
     def show_rule(id: str) -> Request[RuleBody]:
         """Show what a rule checks, why, and how to fix its findings."""
-    @Listing
+    @listing
     @staticmethod
     def list_runs(
         *,
@@ -504,7 +497,7 @@ class Operations:
         until: Moment | None = None,
     ) -> Request[Page[RunBody]]:
         """List canary runs, newest first."""
-    @Operation
+    @single
     @staticmethod
     def submit_runs(
         suite: str,
@@ -522,7 +515,7 @@ class Operations:
         against: str | None = None,
     ) -> Request[RunsMade]:
         """Queue a suite: one run for each SKU and driver of the target."""
-    @Operation
+    @single
     @staticmethod
     def import_report(
         content: str,
@@ -542,47 +535,47 @@ class Operations:
         measured_at: Moment | None = None,
     ) -> Request[RunsMade]:
         """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source."""
-    @Operation
+    @single
     @staticmethod
     def show_run(id: str) -> Request[RunDetailBody]:
         """Show a run with the results of its steps."""
-    @Operation
+    @single
     @staticmethod
     def cancel_run(id: str) -> Request[RunBody]:
         """Cancel a run: at once if it waits, else within seconds, with the worker's next report."""
-    @Operation
+    @single
     @staticmethod
     def discard_run(id: str, *, reason: str) -> Request[RunDetailBody]:
         """Discard a judged run: its result no longer counts."""
-    @Operation
+    @single
     @staticmethod
     def rerun(id: str) -> Request[RunsMade]:
         """Requeue a finished run, for the current state of its target."""
-    @Operation
+    @single
     @staticmethod
     def take_samples(
         id: str, *, step: str | None = None, note: str | None = None
     ) -> Request[SamplesBody]:
         """Return the measurements of a run as sample files of its workloads."""
-    @TextStream
+    @stream
     @staticmethod
     def show_logs(
         id: str, *, follow: bool | None = None, step: str | None = None, after: int | None = None
     ) -> Request[str]:
         """Show the log of a run; 410 says when and by whom it was removed."""
-    @Listing
+    @listing
     @staticmethod
     def list_hosts(*, gpu: str | None = None) -> Request[Page[HostBody]]:
         """List the staging hosts that workers serve, by name."""
-    @Listing
+    @listing
     @staticmethod
     def list_suites() -> Request[Page[SuiteBody]]:
         """List the suites by name."""
-    @Listing
+    @listing
     @staticmethod
     def list_workloads() -> Request[Page[WorkloadBody]]:
         """List the workloads, by name."""
-    @Listing
+    @listing
     @staticmethod
     def list_baselines(
         *,
@@ -593,19 +586,19 @@ class Operations:
         state: Literal["proposed", "approved", "replaced", "refused"] | None = None,
     ) -> Request[Page[BaselineBody]]:
         """List versions of baselines, newest first."""
-    @Operation
+    @single
     @staticmethod
     def show_baseline(id: int) -> Request[BaselineDetailBody]:
         """Show a version of a baseline with its distribution."""
-    @Operation
+    @single
     @staticmethod
     def approve_baseline(id: int, *, explained: str | None = None) -> Request[BaselineDetailBody]:
         """Approve a proposed baseline for future runs; implausible values need a reason."""
-    @Operation
+    @single
     @staticmethod
     def refuse_baseline(id: int) -> Request[BaselineDetailBody]:
         """Refuse a proposed baseline, or retire an approved one."""
-    @Listing
+    @listing
     @staticmethod
     def list_evidence(
         *,
@@ -618,7 +611,7 @@ class Operations:
         until: Moment | None = None,
     ) -> Request[Page[EvidenceBody]]:
         """List judged runs that count as evidence, newest first."""
-    @Listing
+    @listing
     @staticmethod
     def list_metric_histories(
         *,
@@ -628,7 +621,7 @@ class Operations:
         runs: int | None = None,
     ) -> Request[Page[MetricHistoryBody]]:
         """Follow metrics over finished runs, and find changes of their level."""
-    @Listing
+    @listing
     @staticmethod
     def list_nodes(
         *,
@@ -642,7 +635,7 @@ class Operations:
         stale: bool | None = None,
     ) -> Request[Page[NodeBody]]:
         """List nodes by cluster and name, each compared with the current matrix."""
-    @Operation
+    @single
     @staticmethod
     def report_nodes(
         nodes: Sequence[NodeReport | Mapping[str, Any]],
@@ -651,19 +644,19 @@ class Operations:
         dry_run: bool | None = None,
     ) -> Request[NodesReported]:
         """Report nodes: labels, the kubelet's resources, the node's own report."""
-    @Operation
+    @single
     @staticmethod
     def report_health(report: HealthReport | Mapping[str, Any]) -> Request[HealthStored]:
         """Report the GPU errors of nodes in a period; a period without errors is worth reporting, too."""
-    @Operation
+    @single
     @staticmethod
     def show_node(name: str, *, cluster: str | None = None) -> Request[NodeBody]:
         """Show a node with the report of each source."""
-    @Operation
+    @single
     @staticmethod
     def remove_node(name: str, *, reason: str, cluster: str | None = None) -> Request[NodeBody]:
         """Remove a node that no longer exists; it returns with its next report."""
-    @Listing
+    @listing
     @staticmethod
     def list_drift(
         *,
@@ -701,7 +694,7 @@ class Operations:
         stale: bool | None = None,
     ) -> Request[Page[DriftBody]]:
         """List nodes whose driver, GPUs, platform or parts differ from their target."""
-    @Listing
+    @listing
     @staticmethod
     def list_upgrades(
         *,
@@ -709,53 +702,53 @@ class Operations:
         target: str | None = None,
     ) -> Request[Page[UpgradeSummary]]:
         """List upgrades, newest first."""
-    @Operation
+    @single
     @staticmethod
     def create_upgrade(
         upgrade: UpgradeRequest | Mapping[str, Any], *, reason: str
     ) -> Request[UpgradeBody]:
         """Propose a driver upgrade of a target, with waves from its plan."""
-    @Operation
+    @single
     @staticmethod
     def show_upgrade(name: str) -> Request[UpgradeBody]:
         """Show an upgrade: waves with their answers, requirements and their state."""
-    @Operation
+    @single
     @staticmethod
     def may_start(
         name: str, *, wave: int | None = None, by: str | None = None, dry_run: bool | None = None
     ) -> Request[MayStartBody]:
         """Start a wave if allowed, and hold it for the caller."""
-    @Operation
+    @single
     @staticmethod
     def approve_upgrade(name: str) -> Request[UpgradeBody]:
         """Approve another person's upgrade. The target's policy says how many people must agree."""
-    @Operation
+    @single
     @staticmethod
     def retract_upgrade(name: str) -> Request[UpgradeBody]:
         """Withdraw your approval of an upgrade. A wave that has started waits, too."""
-    @Operation
+    @single
     @staticmethod
     def stop_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
         """Stop an upgrade: every wave waits until someone resumes it."""
-    @Operation
+    @single
     @staticmethod
     def resume_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
         """Resume a stopped upgrade. A rolled-back upgrade cannot be resumed (409)."""
-    @Operation
+    @single
     @staticmethod
     def roll_back_upgrade(name: str, *, reason: str) -> Request[UpgradeBody]:
         """Roll an upgrade back: `may-start` then answers `roll back` for every wave."""
-    @Operation
+    @single
     @staticmethod
     def leave_out_nodes(name: str, nodes: Sequence[str], *, reason: str) -> Request[UpgradeBody]:
         """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
-    @Listing
+    @listing
     @staticmethod
     def list_freezes(
         *, target: str | None = None, ended: bool | None = None
     ) -> Request[Page[FreezeBody]]:
         """List freezes by start time."""
-    @Operation
+    @single
     @staticmethod
     def set_freeze(
         name: str,
@@ -767,19 +760,19 @@ class Operations:
         reason: str,
     ) -> Request[FreezeBody]:
         """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
-    @Operation
+    @single
     @staticmethod
     def delete_freeze(name: str, *, reason: str) -> Request[FreezeBody]:
         """Delete a freeze."""
-    @Listing
+    @listing
     @staticmethod
     def list_known_good() -> Request[Page[KnownGoodBody]]:
         """List the known-good state of each target, to which a rollback returns."""
-    @Operation
+    @single
     @staticmethod
     def export_known_good(target: str) -> Request[list[dict[str, Any]]]:
         """Export the known-good state of a target, as documents to import."""
-    @Listing
+    @listing
     @staticmethod
     def list_incidents(
         *,
@@ -806,11 +799,11 @@ class Operations:
         owner: str | None = None,
     ) -> Request[Page[IncidentBody]]:
         """List incidents, newest first, grouped by cause."""
-    @Operation
+    @single
     @staticmethod
     def show_incident(id: int) -> Request[IncidentBody]:
         """Show an incident with every affected object."""
-    @Operation
+    @single
     @staticmethod
     def snooze_incident(
         id: int,
@@ -820,19 +813,19 @@ class Operations:
         comment: str | None = None,
     ) -> Request[IncidentBody]:
         """Hide an open incident for a while; metrics and webhook leave it out until then."""
-    @Operation
+    @single
     @staticmethod
     def resolve_incident(id: int, comment: str) -> Request[IncidentBody]:
         """Resolve an open incident."""
-    @Operation
+    @single
     @staticmethod
     def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentBody]:
         """Reopen a snoozed or resolved incident."""
-    @Operation
+    @single
     @staticmethod
     def deliver_decisions(body: DeliveryRequest | Mapping[str, Any]) -> Request[DeliveryBody]:
         """Deliver batches of decisions that a far gate has recorded."""
-    @Listing
+    @listing
     @staticmethod
     def list_decisions(
         *,
@@ -847,11 +840,11 @@ class Operations:
         until: Moment | None = None,
     ) -> Request[Page[DecisionBody]]:
         """List decisions, newest first."""
-    @Operation
+    @single
     @staticmethod
     def show_decision(id: int) -> Request[DecisionBody]:
         """Show a decision; `verdict_id` names its verdict."""
-    @Listing
+    @listing
     @staticmethod
     def list_audit(
         *,
@@ -861,15 +854,15 @@ class Operations:
         until: Moment | None = None,
     ) -> Request[Page[AuditBody]]:
         """List changes and batches of decisions, newest first."""
-    @Operation
+    @single
     @staticmethod
     def verify_audit(*, head: str | None = None, full: bool | None = None) -> Request[ChainBody]:
         """Recompute the hash chain, and compare the logs, tokens and the matrix with it."""
-    @Listing
+    @listing
     @staticmethod
     def list_tokens(*, active: bool | None = None) -> Request[Page[TokenBody]]:
         """List tokens by name, without secrets."""
-    @Operation
+    @single
     @staticmethod
     def create_token(
         name: str,
@@ -893,55 +886,55 @@ class Operations:
         targets: Sequence[str] | None = None,
     ) -> Request[NewTokenBody]:
         """Create a token."""
-    @Operation
+    @single
     @staticmethod
     def rotate_token(
         name: str, *, overlap: str | None = None, expires: str | None = None
     ) -> Request[NewTokenBody]:
         """Give a token a new secret; name, id, scopes and targets stay the same."""
-    @Operation
+    @single
     @staticmethod
     def revoke_token(name: str) -> Request[TokenBody]:
         """Revoke a token by its name or id."""
-    @Operation
+    @single
     @staticmethod
     def describe_sign_in() -> Request[SignInBody]:
         """Describe how people sign in on the command line."""
-    @Operation
+    @single
     @staticmethod
     def open_session(id_token: str, *, access_token: str | None = None) -> Request[NewSessionBody]:
         """Exchange a fresh ID token of the command line's client for a session."""
-    @Listing
+    @listing
     @staticmethod
     def list_sessions() -> Request[Page[SessionBody]]:
         """List the sessions of people that have not ended, without secrets."""
-    @Operation
+    @single
     @staticmethod
     def end_session(id: str) -> Request[SessionBody]:
         """End the session of a person."""
-    @Operation
+    @single
     @staticmethod
     def end_own_session() -> Request[SessionBody]:
         """End the session of this request."""
-    @Operation
+    @single
     @staticmethod
     def show_caller() -> Request[CallerBody]:
         """Show who the caller is: name, kind and scopes."""
-    @Operation
+    @single
     @staticmethod
     def stack_badge(target: str, stack: str) -> Request[str]:
         """Draw the current verdict on a stack and a target."""
-    @Operation
+    @single
     @staticmethod
     def entry_badge(target: str, entry: str) -> Request[str]:
         """Draw the status of an entry of the matrix on a target."""
-    @Operation
+    @single
     @staticmethod
     def validate_kubernetes(
         review: AdmissionReview | Mapping[str, Any], *, timeout: str | None = None
     ) -> Request[AdmissionReviewAnswer]:
         """Decide about a Kubernetes object, as a validating admission webhook."""
-    @Operation
+    @single
     @staticmethod
     def ask_generic(
         question: DeployQuestion | Mapping[str, Any],
@@ -950,7 +943,7 @@ class Operations:
         timeout: str | None = None,
     ) -> Request[DeployAnswer]:
         """Decide about a deployment, for any tool that can send a request."""
-    @Operation
+    @single
     @staticmethod
     def poll_generic(
         *,
@@ -963,13 +956,13 @@ class Operations:
         set: str | None = None,
     ) -> Request[DeployAnswer]:
         """Decide about a deployment, for a tool that polls; the question is in the query."""
-    @Operation
+    @single
     @staticmethod
     def ask_argo_rollouts(
         question: DeployQuestion | Mapping[str, Any], *, timeout: str | None = None
     ) -> Request[DeployAnswer]:
         """Decide about a rollout, as the web metric of an Argo Rollouts analysis."""
-    @Operation
+    @single
     @staticmethod
     def ask_flagger(
         payload: FlaggerPayload | Mapping[str, Any],
@@ -978,7 +971,7 @@ class Operations:
         timeout: str | None = None,
     ) -> Request[str]:
         """Decide about a canary, as a webhook of Flagger."""
-    @Operation
+    @single
     @staticmethod
     def ask_driver_rollout(
         question: DriverQuestion | Mapping[str, Any],

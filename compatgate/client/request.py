@@ -1,15 +1,10 @@
-"""Describe requests to the gate, and turn operations into methods of both clients, without I/O.
-
-A list is read page by page.
-"""
+"""Describe requests to the gate as plain data, and read lists page by page."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
-from functools import update_wrapper
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -17,6 +12,9 @@ from msgspec import Struct, structs
 
 from compatgate.errors import BadInput
 from compatgate.kit.http.schemas import Page
+
+if TYPE_CHECKING:
+    from compatgate.client.clients import AsyncClient, Client
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -117,128 +115,14 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-P = ParamSpec("P")
-
-
-class SyncSender:
-    """The interface of a client whose methods return answers."""
-
-    @abstractmethod
-    def send(self, request: Request[A]) -> A:
-        """Return the answer to a request."""
-
-    @abstractmethod
-    def items(self, request: Request[Page[T]]) -> Items[T]:
-        """Return a list."""
-
-    @abstractmethod
-    def lines(self, request: Request[str]) -> Iterator[str]:
-        """Return the lines of an answer as they arrive."""
-
-
-class AsyncSender:
-    """The interface of a client whose methods return awaitables."""
-
-    @abstractmethod
-    async def send(self, request: Request[A]) -> A:
-        """Return the answer to a request."""
-
-    @abstractmethod
-    def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
-        """Return a list."""
-
-    @abstractmethod
-    def lines(self, request: Request[str]) -> AsyncIterator[str]:
-        """Return the lines of an answer as they arrive."""
-
-
-class _RequestMaker(Generic[P]):
-    """A function that makes a request of its arguments; also ``Client.show_run.request``."""
-
-    _how = "send"
-
-    def __init__(self, request: Callable[P, Any]) -> None:
-        self.request = request
-        self.__doc__ = request.__doc__
-
-    def _bound(self, client: Any) -> Any:
-        how, make = getattr(client, self._how), self.request
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return how(make(*args, **kwargs))
-
-        return update_wrapper(call, make)
-
-
-class Operation(_RequestMaker[P], Generic[P, A]):
-    """An operation with one answer."""
-
-    request: Callable[P, Request[A]]
-
-    def __init__(self, request: Callable[P, Request[A]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, A]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Coroutine[Any, Any, A]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
-class Listing(_RequestMaker[P], Generic[P, T]):
-    """An operation that returns a list in pages."""
-
-    _how = "items"
-    request: Callable[P, Request[Page[T]]]
-
-    def __init__(self, request: Callable[P, Request[Page[T]]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, Items[T]]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, AsyncItems[T]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
-class TextStream(_RequestMaker[P]):
-    """An operation that streams text by line."""
-
-    _how = "lines"
-    request: Callable[P, Request[str]]
-
-    def __init__(self, request: Callable[P, Request[str]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, Iterator[str]]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, AsyncIterator[str]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
 SIZE = 500
 """Items per page of an iteration."""
 
 
 class Items(Generic[T]):
-    """The items of a list; iteration requests one page at a time.
+    """The items of a list; iteration requests one page at a time."""
 
-    Args:
-        client: the client.
-        request: request for a page, with filters.
-    """
-
-    def __init__(self, client: SyncSender, request: Request[Page[T]]) -> None:
+    def __init__(self, client: Client, request: Request[Page[T]]) -> None:
         self._client = client
         self._request = request
 
@@ -268,7 +152,7 @@ class Items(Generic[T]):
 class AsyncItems(Generic[T]):
     """The items of a list for ``async for``; see `Items`."""
 
-    def __init__(self, client: AsyncSender, request: Request[Page[T]]) -> None:
+    def __init__(self, client: AsyncClient, request: Request[Page[T]]) -> None:
         self._client = client
         self._request = request
 

@@ -65,6 +65,8 @@ class Declared(Struct, frozen=True, omit_defaults=True):
         repeatable: a retry is safe.
         slow: the answer may take minutes.
         refusal: errors have the form of the answer.
+        command: that asks it, ``nodes racks``; empty: none is derived.
+        columns: members of the answer that command and page show.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Declared(Struct, frozen=True, omit_defaults=True):
     repeatable: bool = False
     slow: bool = False
     refusal: bool = False
+    command: str = ""
+    columns: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.service.admission import api as admission
 from compatgate.service.web.call import Call
+from compatgate.service.web.derived_pages import derive_pages
 from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
@@ -97,7 +98,7 @@ ROUTES: tuple[Route, ...] = tuple(
         key=lambda one: [*TAGS].index(one.tag),
     )
 )
-PAGES = tuple(_declared(Page))
+PAGES = (*_declared(Page), *derive_pages(ROUTES))
 
 
 def views(

@@ -29,7 +29,7 @@ def command_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
             for one in action.choices.values():
                 yield from command_lines(one)
             continue
-        names = ", ".join(action.option_strings) or f"<{action.dest}>"
+        names = ", ".join(action.option_strings) or f"<{action.metavar or action.dest}>"
         choices = f" {{{','.join(map(str, action.choices))}}}" if action.choices else ""
         takes = "" if action.nargs is None else f" nargs={action.nargs}"
         needs = " required" if action.required and action.option_strings else ""

@@ -83,7 +83,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/tokens/rotate": ("name", "overlap"),
     "/proposals/new": ("documents", "reason"),
     "/proposals/1/review": ("what", "comment", "digest"),
-    "/proposals/1/discuss": ("what", "comment"),
+    "/proposals/1/act": ("what", "comment"),
     "/proposals/1/merge": ("what", "override", "digest"),
     "/revisions/1/revert": ("reason", "propose"),
     "/entries/torch24-cu124/status": ("status", "replacement", "reason", "revision"),
@@ -105,8 +105,6 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/sign-in": ("token", "next"),
     "/sign-out": (),
     "/theme": ("theme", "next"),
-    "/example-fleet/load": (),
-    "/example-fleet/remove": (),
     "/preferences": ("theme", "zone_choice", "zone"),
     "/nodes/gpu-17/remove": ("cluster", "reason"),
     "/new-upgrade": (
@@ -120,7 +118,7 @@ FORMS: dict[str, tuple[str, ...]] = {
         "reason",
     ),
     "/upgrades/1/act": ("what", "nodes", "wave", "reason"),
-    "/upgrades/1/review": ("what", "comment"),
+    "/upgrades/1/review": ("what",),
     "/freezes/set": ("name", "since", "until", "owner", "targets", "reason"),
     "/freezes/delete": ("name",),
 }

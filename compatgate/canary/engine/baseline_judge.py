@@ -86,11 +86,11 @@ class BaselineJudge:
         ground = self._ground(workload, report)
         if ground is not None:
             doubts = _find_doubts(step)
-            found = [
+            results = [
                 Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
                 for m in report.metrics
             ]
-            known = [samples for samples in found if samples.name in workload.metrics]
+            known = [samples for samples in results if samples.name in workload.metrics]
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
 
     def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:

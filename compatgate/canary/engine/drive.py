@@ -263,11 +263,11 @@ def _begin_binding(
 def _add_content(evidence: Evidence, image: str, context: HostContext) -> Evidence:
     """Return evidence with the GPU content of the image that ran, where it can be read."""
     if context.read_content is None:
-        found = ImageContent(why="this worker reads no images")
+        result = ImageContent(why="this worker reads no images")
     else:
-        found = context.read_content(image)
+        result = context.read_content(image)
     bound = evidence.bound or Binding()
-    bound = replace(bound, content=found.digest, content_why=found.why, images=found.images)
+    bound = replace(bound, content=result.digest, content_why=result.why, images=result.images)
     return replace(evidence, bound=bound)
 
 

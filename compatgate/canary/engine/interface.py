@@ -17,7 +17,7 @@ from compatgate.canary.executors.jobs import Executor, HostObservation, Prepared
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, Report, Run, StepResult
+from compatgate.canary.run import Outcome, OutputReader, Report, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.facts.nvidia import CudaArch, Gpus
 from compatgate.core.matrix import Evidence
@@ -215,18 +215,6 @@ class Baselines(Protocol):
         found: Sequence[Samples],
     ) -> None:
         """Offer the values of a valid run to learn from; a run's values are stored once."""
-        ...
-
-
-class OutputReader(Protocol):
-    """Reader of one execution's output; one per adapter."""
-
-    def feed(self, data: bytes) -> None:
-        """Read the next piece."""
-        ...
-
-    def report(self) -> Report:
-        """Return the report; called once, at the end."""
         ...
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
-from compatgate.canary.engine.interface import HostContext, Lease, OutputReader, Queue, Settings
+from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
@@ -27,7 +27,7 @@ from compatgate.canary.executors.jobs import (
     Progress,
     Status,
 )
-from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
@@ -298,13 +298,13 @@ def _await_start(
     poll: float,
     waits: Callable[[str], None] | None,
 ) -> None:
-    said = ""
+    reason = ""
     while not must_stop() and (status := executor.status(handle)).state == "waiting":
-        if waits and status.reason != said:
+        if waits and status.reason != reason:
             waits(status.reason)
-            said = status.reason
+            reason = status.reason
         time.sleep(poll)
-    if waits and said:
+    if waits and reason:
         waits("")
 
 

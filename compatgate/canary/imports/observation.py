@@ -53,10 +53,10 @@ class Observation(Struct, frozen=True):
     @property
     def outcome(self) -> PartOutcome:
         """Return ``failed`` if a part failed, ``passed`` if all passed, else ``inconclusive``."""
-        found = {part.outcome for part in self.parts}
-        if "failed" in found:
+        results = {part.outcome for part in self.parts}
+        if "failed" in results:
             return "failed"
-        return "passed" if found == {"passed"} else "inconclusive"
+        return "passed" if results == {"passed"} else "inconclusive"
 
     @property
     def reason(self) -> str:

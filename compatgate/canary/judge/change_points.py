@@ -116,11 +116,11 @@ def _pull_in_outliers(values: Sequence[float]) -> list[float]:
     middle = median(steps)
     noise = _MAD_TO_SIGMA * median([abs(step - middle) for step in steps]) / sqrt(2)
     noise = max(noise, _LEAST_SCALE)
-    found = []
+    results = []
     for place, value in enumerate(values):
         near = median(values[max(0, place - _REACH) : place + _REACH + 1])
-        found.append(min(max(value, near - _CLIP * noise), near + _CLIP * noise) / noise)
-    return found
+        results.append(min(max(value, near - _CLIP * noise), near + _CLIP * noise) / noise)
+    return results
 
 
 def _divide(values: Sequence[float]) -> list[int]:

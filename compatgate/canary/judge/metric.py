@@ -138,11 +138,11 @@ def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> D
 def _worse_aspects(aspects: Sequence[Aspect]) -> list[Aspect]:
     """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
-    found = []
+    results = []
     for up, down in zip(aspects[:half], aspects[half:], strict=True):
         chosen = up if find_worst_outcome([up.outcome, down.outcome]) == up.outcome else down
-        found.append(chosen)
-    return found
+        results.append(chosen)
+    return results
 
 
 def _final_reason(

@@ -120,19 +120,19 @@ def judge_samples(
 
 def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:
     """Return a metric's values over executions, in the first one's unit; None without any."""
-    found = [metric for report in reports for metric in report.metrics if metric.name == name]
-    if not found:
+    results = [metric for report in reports for metric in report.metrics if metric.name == name]
+    if not results:
         return None
-    factors = [find_conversion(metric.unit, found[0].unit) for metric in found]
+    factors = [find_conversion(metric.unit, results[0].unit) for metric in results]
     if None in factors:
-        units = ", ".join(dict.fromkeys(metric.unit for metric in found))
-        return Samples(name, units, tuple(metric.values for metric in found))
+        units = ", ".join(dict.fromkeys(metric.unit for metric in results))
+        return Samples(name, units, tuple(metric.values for metric in results))
     return Samples(
         name,
-        found[0].unit,
+        results[0].unit,
         tuple(
             tuple(value * (factor or 1.0) for value in metric.values)
-            for metric, factor in zip(found, factors, strict=True)
+            for metric, factor in zip(results, factors, strict=True)
         ),
     )
 

@@ -116,12 +116,12 @@ def read_number(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        result = math.inf
+    if not math.isfinite(result):
         raise BrokenLine(f"{field} is too large for a number")
-    return found
+    return result
 
 
 def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
@@ -166,11 +166,6 @@ class JsonLines:
             "progress": self._read_progress,
             "lost": self._read_lost,
         }
-
-    @property
-    def progress(self) -> float | None:
-        """Return how far the program says it is, 0 to 1."""
-        return self._progress
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
@@ -245,9 +240,9 @@ class JsonLines:
         if self._room < 0:
             raise BrokenLine(f"the output has more than {MAX_VALUES} values")
         if body.get("conditions") is not None:
-            found = read_conditions(body["conditions"], len(values))
+            result = read_conditions(body["conditions"], len(values))
             kept = self._conditions.get(name)
-            self._conditions[name] = kept.joined(found) if kept else found
+            self._conditions[name] = kept.joined(result) if kept else result
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
@@ -312,8 +307,8 @@ def is_protocol_like(content: bytes) -> bool:
 
 
 def _shorten(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}..."
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def read_conditions(value: object, values: int) -> Conditions:
@@ -323,13 +318,13 @@ def read_conditions(value: object, values: int) -> Conditions:
         values: number of the line's values; each has a condition, or none has.
     """
     try:
-        found = msgspec.convert(value, Conditions)
+        result = msgspec.convert(value, Conditions)
     except msgspec.ValidationError as error:
         raise BrokenLine(f"conditions: {explain_form(error)}") from None
     for name in ("sm_mhz", "watts", "celsius", "limits"):
-        if len(getattr(found, name)) not in (0, values):
+        if len(getattr(result, name)) not in (0, values):
             raise BrokenLine(f"conditions.{name} must have one entry for each of {values} values")
-    return found
+    return result
 
 
 _MAX_GPUS = 256
@@ -358,11 +353,11 @@ def read_env(body: dict[str, Any]) -> Env:
 
 
 def _read_driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     if stated := versions.pop("driver", None):
-        found["driver"] = stated
-    _add_version(found, "driver", body.get("driver"))
-    return found.get("driver")
+        results["driver"] = stated
+    _add_version(results, "driver", body.get("driver"))
+    return results.get("driver")
 
 
 def _add_version(versions: dict[str, str], name: str, value: object) -> None:
@@ -379,10 +374,10 @@ def _add_version(versions: dict[str, str], name: str, value: object) -> None:
 
 
 def _canonical_version(name: str) -> str:
-    found = find_component(name)
-    if found is None:
+    result = find_component(name)
+    if result is None:
         raise BrokenLine(f"{name[:80]!r} is not a component")
-    return found.component.name
+    return result.component.name
 
 
 def _check(component: str, value: str) -> None:

@@ -175,13 +175,13 @@ def _reported(report: Report) -> Iterator[dict[str, Any]]:
     for metric in report.metrics:
         yield {"type": "metric", **msgspec.to_builtins(metric)}
     for check in report.checks:
-        shown = {"skipped": True} if check.skipped else {}
+        skipped = {"skipped": True} if check.skipped else {}
         yield {
             "type": "check",
             "name": check.name,
             "ok": check.ok,
             "message": check.message,
-            **shown,
+            **skipped,
         }
 
 
@@ -217,15 +217,15 @@ def find_sample_files(folder: Path) -> list[Path]:
 
 def find_sources(paths: list[str]) -> list[Source]:
     """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples."""
-    return read_paths([found for path in paths for found in _find_files(Path(path))])
+    return read_paths([result for path in paths for result in _find_files(Path(path))])
 
 
 def list_samples(workload: Workload) -> list[StoredSample]:
     """Return the readable samples of a workload, newest first; lint reports the others."""
     if workload.folder is None:
         return []
-    found = [_stored_sample(source, workload) for source in _sources(workload.folder)]
-    return sorted(filter(None, found), key=lambda one: (one.measured_at, one.file), reverse=True)
+    results = [_stored_sample(source, workload) for source in _sources(workload.folder)]
+    return sorted(filter(None, results), key=lambda one: (one.measured_at, one.file), reverse=True)
 
 
 def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
@@ -250,11 +250,11 @@ def _find_files(path: Path) -> list[str | Path]:
     if str(path) == "-" or not path.is_dir():
         return [path]
     nested = path.glob(f"**/{SAMPLES}/*{SUFFIX}")
-    found = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
-    if not found:
+    result = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
+    if not result:
         hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
         raise BadInput(f"{path} contains no samples", field="FILE", value=str(path), hint=hint)
-    return list(found)
+    return list(result)
 
 
 def _stored_sample(source: Source, workload: Workload) -> StoredSample | None:

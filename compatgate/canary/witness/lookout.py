@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Handle, Job
-from compatgate.canary.run import Env, Report, Witness
+from compatgate.canary.run import Env, OutputReader, Report, Witness
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
 from compatgate.canary.workload import Workload
@@ -20,18 +20,6 @@ from compatgate.errors import CompatgateError
 
 _NO_PROCESSES = "the executor does not show the program's processes to this worker"
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
-
-
-class OutputReader(Protocol):
-    """Reader of one execution's output."""
-
-    def feed(self, data: bytes) -> None:
-        """Read the next piece."""
-        ...
-
-    def report(self) -> Report:
-        """Return the report; called once, at the end."""
-        ...
 
 
 @runtime_checkable
@@ -215,9 +203,9 @@ def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]
         if library.name_version:
             named.setdefault(library.component, {})[library.name_version] = library.path
     for component, stated in env.versions.items():
-        found = named.get(component)
-        if found and not any(_is_same(component, stated, version) for version in found):
-            seen = ", ".join(f"{version} ({path})" for version, path in sorted(found.items()))
+        result = named.get(component)
+        if result and not any(_is_same(component, stated, version) for version in result):
+            seen = ", ".join(f"{version} ({path})" for version, path in sorted(result.items()))
             yield f"it says {component} {stated}, but its processes had mapped {seen}"
 
 

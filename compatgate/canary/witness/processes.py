@@ -218,9 +218,9 @@ def digest_program(path: Path) -> str:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    results: list[int] = []
     with suppress(OSError, ValueError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                found += [int(child) for child in file.read().split()]
-    return found
+                results += [int(child) for child in file.read().split()]
+    return results

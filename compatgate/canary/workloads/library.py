@@ -59,15 +59,15 @@ class Library:
 
     def workload(self, name: str) -> Workload:
         """Return a workload by its name."""
-        if found := self.workloads.get(name):
-            return found
+        if result := self.workloads.get(name):
+            return result
         hint = suggest_name(name, self.workloads)
         raise NotFound(f"workload {name!r} does not exist", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
         """Return a suite by its name."""
-        if found := self.suites.get(name):
-            return found
+        if result := self.suites.get(name):
+            return result
         hint = self.suggest_suite(name)
         raise NotFound(f"suite {name!r} does not exist", field="suite", value=name, hint=hint)
 
@@ -108,19 +108,19 @@ class Library:
             except CompatgateError as error:
                 problems.append(error)
         if suites:
-            for found in read_suites(suites):
-                self._add_suite(found)
+            for result in read_suites(suites):
+                self._add_suite(result)
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
 
     def _add_workload(self, folder: Path) -> None:
-        found = read_library_workload(folder)
-        name = found.workload.name
+        result = read_library_workload(folder)
+        name = result.workload.name
         other = self.workloads.get(name)
-        if other is not None and not found.replaces:
+        if other is not None and not result.replaces:
             raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
-        self.workloads[name] = found.workload
+        self.workloads[name] = result.workload
 
     def _add_suite(self, found: LibrarySuite) -> None:
         name = found.suite.name

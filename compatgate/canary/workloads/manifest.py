@@ -119,36 +119,36 @@ def read_suites(path: Path) -> list[LibrarySuite]:
 
 def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
-    found = []
+    results = []
     image = written.image
     if not (image.inside or image.context or image.reference):
         hint = 'set inside = true, context = "." or reference = "name@sha256:..."'
-        found.append(raw.problem(("image",), "names no image", hint=hint))
+        results.append(raw.problem(("image",), "names no image", hint=hint))
     if image.context and image.reference:
         hint = "remove one of them"
-        found.append(raw.problem(("image",), "has both context and reference", hint=hint))
+        results.append(raw.problem(("image",), "has both context and reference", hint=hint))
     if image.context and (
         os.path.isabs(image.context)
         or os.path.normpath(image.context).split(os.sep)[0] == os.pardir
     ):
         what = f"{image.context!r} is outside the workload's folder"
-        found.append(raw.problem(("image", "context"), what, value=image.context))
+        results.append(raw.problem(("image", "context"), what, value=image.context))
     if image.tool and (image.inside or image.reference or not image.context):
         what = "needs a context, and a workload that cannot run inside"
         hint = 'set context = ".", without inside and reference'
-        found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
+        results.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
     if why := _find_need_problem(written):
-        found.append(raw.problem(("needs",), why, value=list(written.needs)))
+        results.append(raw.problem(("needs",), why, value=list(written.needs)))
     if twice := _find_duplicate(written.seeds):
-        found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
+        results.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if written.interpreter == "worker" and not written.command[0].startswith("python"):
         what = "needs a command that starts with python3"
         hint = "only Python can be the worker's; omit interpreter"
-        found.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
+        results.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
-        found.append(raw.problem((), "no metric and no check is declared", hint=hint))
-    return found + [
+        results.append(raw.problem((), "no metric and no check is declared", hint=hint))
+    return results + [
         raw.problem(("metrics", name, "peak"), why, value=table.peak)
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.nvidia import Driver, NodeVersion, Pair, Source
 from compatgate.core.facts.platforms import Claim
 from compatgate.core.versions import Version
 
@@ -25,10 +25,10 @@ class JetsonRelease(Struct, frozen=True):
         preview: it never became a production release.
     """
 
-    l4t: Version
-    jetpack: Version
+    l4t: NodeVersion
+    jetpack: NodeVersion
     cuda: Pair
-    driver: Version | None
+    driver: Driver | None
     source: Source
     devices: tuple[str, ...] | None = None
     cudnn: str = ""
@@ -103,7 +103,7 @@ class Sbsa(Struct, frozen=True):
     """
 
     device: str
-    since: Version | None
+    since: NodeVersion | None
     text: str
     source: Source
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.versions import format_parts, parse_version
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.config import compat_use_of_path
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import Content, Member
@@ -272,13 +273,6 @@ def _is_version(seen: Observation) -> bool:
 
 LARGEST_LINE = 1024 * 1024
 _LINE_PIECE = 64 * 1024
-
-
-class ByteReader(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.tar import ByteFeed
 from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
@@ -168,13 +169,6 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x2a\x4d\x18"
 _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
-
-
-class ByteReader(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 class Budget:

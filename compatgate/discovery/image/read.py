@@ -65,8 +65,6 @@ DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
 OUTSIDE = "outside of installations"
 """Name of the stack of what belongs to no installation."""
-
-
 _MOST_IMAGES = 4
 """Images of one platform that are read in an index: amd64 has four levels."""
 
@@ -109,143 +107,108 @@ def read_image(
         deadline_s: time limit in seconds.
         options: layers, mirrors, TLS, cache, limits; None: the defaults.
     """
-    options = _canonical_options(options or ImageOptions())
+    options = options or ImageOptions()
+    special = ("arch", CUDA_COMPAT)
+    needs = (n if n in special else resolve_component(n).component.name for n in options.needs)
+    options = replace(options, needs=tuple(dict.fromkeys(needs)))
     name = parse_reference(reference)
     wanted = parse_platform(platform)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        kept = ReadingCache(options, wanted, signals)
-        known = kept.find(name.digest)
+        stored = ReadingCache(options, wanted, signals)
+        known = stored.find(name.digest)
         registries = list_registries(name, transport, options)
         if not known and options.cache and not name.digest:
-            known = kept.find(_digest_of_tag(registries, name))
+            known = stored.find(_digest_of_tag(registries, name))
         if not known:
-            found = resolve_images(registries, name, wanted, deadline)
+            resolved = resolve_images(registries, name, wanted, deadline)
+            work = ImageWork(str(name), wanted, read_signals(signals), options, deadline)
             readings = []
-            for image in found.images:
-                reading = kept.find(image.digest)
+            for image in resolved.images:
+                reading = stored.find(image.digest)
                 if not reading:
-                    reading, lasting = _read_image(name, image, wanted, signals, options, transport)
-                    if lasting:
-                        kept.keep(reading)
+                    config = parse_config(image.registry.config(image.manifest.config), str(name))
+                    reading, verified = work.read(config, image.manifest.layers, image.registry)
+                    read = transport.bytes_read
+                    reading = replace(reading, digest=image.digest, bytes_read=read)
+                    if verified:
+                        stored.keep(reading)
                 readings.append(reading)
-            known = join_readings(readings, found.open)
-            if found.index:
-                known = replace(known, index=found.index)
-                if all(kept.find(image.digest) for image in found.images):
-                    kept.keep_index(known)
+            known = join_readings(readings, resolved.open)
+            if resolved.index:
+                known = replace(known, index=resolved.index)
+                if all(stored.find(image.digest) for image in resolved.images):
+                    stored.keep_index(known)
         return replace(known, reference=str(name), bytes_read=transport.bytes_read)
 
 
-def _read_image(
-    name: Reference,
-    found: ResolvedImage,
-    wanted: Platform,
-    signals: Mapping[str, Any],
-    options: ImageOptions,
-    transport: Transport,
-) -> tuple[ImageReading, bool]:
-    """Return the reading, and whether all its bytes were verified."""
-    config = parse_config(found.registry.config(found.manifest.config), str(name))
-    reading, verified = read_parts(
-        str(name),
-        config,
-        found.manifest.layers,
-        found.registry,
-        wanted=wanted,
-        signals=signals,
-        options=options,
-        deadline=transport.deadline,
-    )
-    read = transport.bytes_read
-    return replace(reading, digest=found.digest, bytes_read=read), verified
+class ImageWork(Struct, frozen=True):
+    """An image to read; ``wanted`` is the platform that it must be for."""
 
+    name: str
+    wanted: Platform
+    signals: Signals
+    options: ImageOptions
+    deadline: Deadline
 
-def read_parts(
-    name: str,
-    config: Config,
-    layers: Sequence[Descriptor],
-    source: LayerSource,
-    *,
-    wanted: Platform,
-    signals: Mapping[str, Any],
-    options: ImageOptions,
-    deadline: Deadline,
-) -> tuple[ImageReading, bool]:
-    """Read an image whose config and layers are known.
+    def read(
+        self, config: Config, layers: Sequence[Descriptor], source: LayerSource
+    ) -> tuple[ImageReading, bool]:
+        """Read layers, the lowest first in the list.
 
-    Args:
-        layers: layers, the lowest first.
-        wanted: platform that the image must be for.
-        signals: the fact file ``image_signals``.
+        Returns:
+            The reading, without digests, and whether all its bytes were verified.
+        """
+        numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
+        accounted = read_config(config, self.signals, len(numbered)).accounted
+        check_platform(config, self.wanted, self.name)
+        scan = LayerScan(self.signals, self.options, self.deadline)
+        scan.watched = watched_folders(config)
+        mode = self.options.layers
+        unread = {"auto": accounted, "all": 0, "none": len(numbered)}[mode]
+        left = ["the layers were not read, as requested"] if mode == "none" and layers else []
+        scan.read(numbered[unread:][::-1], source)
+        skipped = [layer.descriptor.digest for layer in numbered[:unread]]
+        return self.conclude(config, scan, len(numbered), left, skipped), scan.verified
 
-    Returns:
-        The reading, without digests, and whether all its bytes were verified.
-    """
-    published = read_signals(signals)
-    numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
-    accounted = read_config(config, published, len(numbered)).accounted
-    check_platform(config, wanted, name)
-    scan = LayerScan(published, options, deadline)
-    scan.watched = watched_folders(config)
-    unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
-    left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
-    scan.read(numbered[unread:][::-1], source)
-    skipped = [layer.descriptor.digest for layer in numbered[:unread]]
-    reading = conclude_scan(
-        name,
-        config,
-        scan,
-        wanted,
-        published,
-        options,
-        layers=len(numbered),
-        left=left,
-        skipped=skipped,
-    )
-    return reading, scan.verified
-
-
-def conclude_scan(
-    name: str,
-    config: Config,
-    scan: LayerScan,
-    wanted: Platform,
-    signals: Signals,
-    options: ImageOptions,
-    *,
-    layers: int,
-    left: list[str],
-    skipped: Sequence[str] = (),
-) -> ImageReading:
-    """Return the reading of an image from its config and the layers that were read.
-
-    Args:
-        wanted: platform that the image must be for.
-    """
-    check_platform(config, wanted, name)
-    stated = read_config(config, signals, layers)
-    found, names = _conclude_installations(stated, scan.seen, options)
-    open_items = [*left, *found.open]
-    if not found.observations:
-        open_items.append("no component or package that needs a GPU was found in the image")
-    elif not found.stack:
-        open_items.append("no whole version of a component was found in the image")
-    return ImageReading(
-        reference=name,
-        digest="",
-        platform=str(config.platform if config.os else wanted),
-        stack_body=found.stack,
-        observations=found.observations,
-        conflicts=found.conflicts,
-        open=tuple(open_items),
-        layers=layers,
-        layers_read=scan.count,
-        content=_content_of(found.stack, config, scan, options, skipped),
-        installations=names,
-        interpreters=find_interpreters(scan.seen, config)
-        if scan.watched is not None and not skipped
-        else Interpreters(),
-    )
+    def conclude(
+        self,
+        config: Config,
+        scan: LayerScan,
+        layers: int,
+        left: list[str],
+        skipped: Sequence[str] = (),
+    ) -> ImageReading:
+        """Return the reading of an image from its config and the layers that were read."""
+        check_platform(config, self.wanted, self.name)
+        stated = read_config(config, self.signals, layers)
+        found, names = _conclude_installations(stated, scan.seen, self.options)
+        open_items = [*left, *found.open]
+        if not found.observations:
+            open_items.append("no component or package that needs a GPU was found in the image")
+        elif not found.stack:
+            open_items.append("no whole version of a component was found in the image")
+        content = None  # where files were left out by request, or not read to the end
+        if self.options.layers != "none" and scan.verified:
+            distributions = scan.seen.inventory.distributions
+            packages = {folder: one.name for folder, one in distributions.items()}
+            environment = (config.config.env if config.config else None) or ()
+            parts = scan.seen.content
+            content = compute_content(found.stack, parts, packages, environment, skipped)
+        whole = scan.watched is not None and not skipped
+        return ImageReading(
+            reference=self.name,
+            digest="",
+            platform=str(config.platform if config.os else self.wanted),
+            stack_body=found.stack,
+            observations=found.observations,
+            conflicts=found.conflicts,
+            open=tuple(open_items),
+            layers=layers,
+            layers_read=scan.count,
+            content=content,
+            installations=names,
+            interpreters=find_interpreters(scan.seen, config) if whole else Interpreters(),
+        )
 
 
 def _conclude_installations(
@@ -292,22 +255,6 @@ def _disagree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         for first, second in ((one, other), records)
         for name in first.keys() & second.keys() - {"python", "measured"}
     )
-
-
-def _content_of(
-    stack: Mapping[str, Any],
-    config: Config,
-    scan: LayerScan,
-    options: ImageOptions,
-    skipped: Sequence[str],
-) -> str | None:
-    """Return the digest of the GPU content; None where files were left out by request."""
-    if options.layers == "none" or not scan.verified:
-        return None
-    found = scan.seen.inventory.distributions
-    names = {folder: one.name for folder, one in found.items()}
-    environment = (config.config.env if config.config else None) or ()
-    return compute_content(stack, scan.seen.content, names, environment, skipped)
 
 
 def conclude_image(
@@ -397,13 +344,6 @@ def check_platform(config: Config, wanted: Platform, name: str) -> None:
         )
 
 
-def _canonical_options(options: ImageOptions) -> ImageOptions:
-    """Return the options with canonical names of the needed components."""
-    special = ("arch", CUDA_COMPAT)
-    names = (n if n in special else resolve_component(n).component.name for n in options.needs)
-    return replace(options, needs=tuple(dict.fromkeys(names)))
-
-
 class FolderFile(Struct, frozen=True):
     """A file of an image's folder."""
 
@@ -469,7 +409,7 @@ class _FolderReader:
         self._limits = options.limits
         check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
         self._budget = Budget(options.limits, check)
-        self._visibility = Visibility(options.limits, self._refuse)
+        self._visibility = Visibility(options.limits, _refuse_layer)
 
     def read(self, layer: Layer, registry: Registry) -> None:
         """Read a layer to its end, which verifies its digest."""
@@ -504,8 +444,9 @@ class _FolderReader:
             self._left -= len(data)
             self.files[below] = FolderFile(data, member.executable)
 
-    def _refuse(self, what: str) -> None:
-        raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
+
+def _refuse_layer(what: str) -> None:
+    raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
 
 
 def _is_plain(path: str) -> bool:

@@ -115,8 +115,10 @@ class LockFile(Struct, frozen=True):
 class LockFormat(Protocol):
     """One lockfile format."""
 
-    name: str
-    """Name of the format in messages and in `LockReading.format`."""
+    @property
+    def name(self) -> str:
+        """Return the name of the format in messages and in `LockReading.format`."""
+        ...
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""

@@ -13,7 +13,7 @@ compatgate upgrade create prod-580 --target prod-a100 --driver 580.95.05 --soak 
 compatgate upgrade list --state rolling
 compatgate upgrade show prod-580
 compatgate upgrade may-start prod-580 --wave 2 --by ansible
-compatgate upgrade approve prod-580 -m "the soak was quiet"
+compatgate upgrade approve prod-580
 compatgate upgrade retract prod-580 -m "wait for the new report"
 compatgate upgrade stop prod-580 --reason "jobs fail on rack 7"
 compatgate upgrade resume prod-580 --reason "rack 7 is repaired"
@@ -32,9 +32,8 @@ compatgate matrix dependents torch24-cu124
 compatgate matrix approvals --all
 compatgate matrix refuse ap_52f3d1a2b4c6e8f0
 compatgate matrix proposals --state open --target prod-a100
-compatgate matrix approve pr_52f3d1a2b4c6e8f0 -m "checked on staging"
-compatgate matrix retract pr_52f3d1a2b4c6e8f0 -m "the canary failed since"
-compatgate matrix comment pr_52f3d1a2b4c6e8f0 -m "which suite covers L4?"
+compatgate matrix approve pr_52f3d1a2b4c6e8f0
+compatgate matrix retract pr_52f3d1a2b4c6e8f0
 compatgate matrix merge pr_52f3d1a2b4c6e8f0
 compatgate matrix close pr_52f3d1a2b4c6e8f0 -m "replaced by another"
 compatgate matrix revert 42 --reason "jobs fail since"

@@ -9,19 +9,18 @@ from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.judge.baseline import Baseline, describe_distribution
 from compatgate.canary.judge.statistics import median
 from compatgate.kit.http.links import api_link, link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
+from compatgate.service.baselines.api import BaselineFilters
 from compatgate.service.baselines.repository import BaselineRow
-from compatgate.service.baselines.schemas import BaselineState
 from compatgate.service.runs.inspection import format_change
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
@@ -54,18 +53,11 @@ _EMPTY = EmptyNotice(
 _NO_DATA = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class BaselinesQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of baselines."""
-
-    workload: Filter | None = None
-    sku: Filter | None = None
-    family: Filter | None = None
-    metric: Filter | None = None
-    state: BaselineState | None = None
+BaselinesQuery = make_page_query(BaselineFilters)
 
 
 @page("/baselines", nav="baselines", query=BaselinesQuery)
-def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
+def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
     """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
     found = list_rows(ask.gate.baselines.list, query)
@@ -76,7 +68,7 @@ def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
     return HtmlPage("baselines.html", "Baselines", context, table)
 
 
-def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
+def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str]]]:
     """Return the filters, with choices from the newest baselines."""
     query = ask.query
     newest = ask.gate.baselines.list(limit=_CHOICES).items

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
-from compatgate.core.incidents import IncidentKind, IncidentState
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices.schemas import (
@@ -20,19 +14,9 @@ from compatgate.service.notices.schemas import (
     ResolveRequest,
     SnoozeRequest,
 )
+from compatgate.service.notices.service import IncidentFilters
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
-
-
-class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of incidents."""
-
-    kind: IncidentKind | None = None
-    state: IncidentState | None = None
-    snoozed: (
-        Annotated[bool, Meta(description="for open incidents: whether they are snoozed")] | None
-    ) = None
-    owner: Annotated[Filter, Meta(description="owner of an affected object")] | None = None
 
 
 @route(
@@ -45,7 +29,7 @@ class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 )
 def list_incidents(call: Call[IncidentFilters]) -> Reply:
     """List incidents, newest first, grouped by cause."""
-    return page_reply(call.gate.incidents.list(**call.query.filters()), msgspec.to_builtins)
+    return page_reply(call.gate.incidents.list(**call.query.filters()))
 
 
 @route(
@@ -58,7 +42,7 @@ def list_incidents(call: Call[IncidentFilters]) -> Reply:
 )
 def show_incident(call: Call[NoQuery]) -> Reply:
     """Show an incident with every affected object."""
-    return Reply(msgspec.to_builtins(call.gate.incidents.show(call.args["id"])))
+    return Reply(call.gate.incidents.show(call.args["id"]))
 
 
 def _author(call: Call[NoQuery], comment: str) -> Authorship:
@@ -84,8 +68,8 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
         until = clock.now() + parse_duration(body.duration, field="duration")
     if until.tzinfo is None:
         raise BadInput("has no zone", field="until", hint="for example 2026-11-24T08:00:00Z")
-    row = call.gate.incidents.snooze(call.args["id"], until, _author(call, body.comment))
-    return Reply(msgspec.to_builtins(row))
+    by = _author(call, body.comment)
+    return Reply(call.gate.incidents.snooze(call.args["id"], until, by))
 
 
 @route(
@@ -103,8 +87,7 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
     It reopens if it gets worse, affects another object, or happens again.
     """
     body = to_struct(call.document(), ResolveRequest)
-    row = call.gate.incidents.resolve(call.args["id"], _author(call, body.comment))
-    return Reply(msgspec.to_builtins(row))
+    return Reply(call.gate.incidents.resolve(call.args["id"], _author(call, body.comment)))
 
 
 @route(
@@ -119,5 +102,4 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
 def reopen_incident(call: Call[NoQuery]) -> Reply:
     """Reopen a snoozed or resolved incident."""
     body = to_struct(call.document(), ReopenRequest)
-    row = call.gate.incidents.reopen(call.args["id"], _author(call, body.comment))
-    return Reply(msgspec.to_builtins(row))
+    return Reply(call.gate.incidents.reopen(call.args["id"], _author(call, body.comment)))

@@ -1,4 +1,4 @@
-"""Store incidents: findings of surveys and comments of people."""
+"""Store what surveys find, and the marks that say which process surveys or posts."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import (
-    KINDS,
-    LEVELS,
-    Condition,
-    IncidentChange,
-    IncidentKind,
-    IncidentState,
-    KnownIncident,
-)
+from compatgate.core.incidents import KINDS, LEVELS, Condition, IncidentChange, KnownIncident
 from compatgate.errors import NotFound
-from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.service.audit import repository as audit
 from compatgate.service.notices.models import Incident, NoticeMark
 from compatgate.service.notices.schemas import IncidentBody, IncidentMember
 
@@ -166,89 +155,6 @@ def is_active(now: datetime) -> Any:
     return and_(Incident.state == "open", Incident.kind.in_(KINDS), awake)
 
 
-def list_incidents(
-    session: Session,
-    *,
-    kind: IncidentKind | None = None,
-    state: IncidentState | None = None,
-    snoozed: bool | None = None,
-    owner: str | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[IncidentBody]:
-    """Return incidents, the newest first, each with the first of its members.
-
-    ``snoozed`` asks whether open ones are snoozed now, ``owner`` for the owner of a member.
-    """
-    now = clock.now()
-    query = select(Incident, Incident.id).where(Incident.kind.in_((kind,) if kind else KINDS))
-    if state is not None:
-        query = query.where(Incident.state == state)
-    if snoozed is not None:
-        is_snoozed = and_(Incident.state == "open", Incident.snoozed_until > now)
-        query = query.where(is_snoozed if snoozed else is_active(now))
-    if owner is not None:
-        query = query.where(Incident.owner_lines.contains(f"\n{owner}\n", autoescape=True))
-
-    def make(row: Any) -> IncidentBody:
-        return describe(row.Incident)
-
-    return page(session, query, Incident.id, make, cursor=cursor, limit=limit, descending=True)
-
-
-def count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
-    """Return the number of incidents that need attention, by kind and level, in order of kinds."""
-    query = select(Incident.kind, Incident.level, func.count()).where(is_active(clock.now()))
-    counts: dict[IncidentKind, dict[str, int]] = {}
-    for kind, level, number in session.execute(query.group_by(Incident.kind, Incident.level)):
-        counts.setdefault(kind, {})[level] = number
-    return {kind: counts[kind] for kind in KINDS if kind in counts}
-
-
-def count_snoozed(session: Session) -> int:
-    """Return the number of incidents that are snoozed now."""
-    is_snoozed = and_(Incident.state == "open", Incident.snoozed_until > clock.now())
-    return int(session.execute(select(func.count()).where(is_snoozed)).scalar() or 0)
-
-
-def list_leading(session: Session, each: int) -> list[IncidentBody]:
-    """Return the incidents that need attention in the order of kinds, at most so many of a kind.
-
-    Of a kind the worst come first, then those that concern most, then the latest.
-    """
-    order = (
-        Incident.severity,
-        Incident.count.desc(),
-        Incident.first_seen.desc(),
-        Incident.id.desc(),
-    )
-    rank = func.row_number().over(partition_by=Incident.kind, order_by=order).label("rank")
-    ranked = select(Incident.id, rank).where(is_active(clock.now())).subquery()
-    query = select(Incident).join(ranked, ranked.c.id == Incident.id).where(ranked.c.rank <= each)
-    rows = map(describe, session.scalars(query.order_by(ranked.c.rank)))
-    return sorted(rows, key=lambda row: KINDS.index(row.kind))
-
-
-def act(
-    session: Session, number: int, action: str, values: dict[str, Any], *, by: str, reason: str
-) -> IncidentBody:
-    """Change an incident as a person asks, audit that, and return it.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
-    row = find_incident(session, number)
-    key = session.execute(select(Incident.key).where(Incident.id == number)).scalar_one()
-    session.execute(update(Incident).where(Incident.id == number).values(**values))
-    detail = {"id": number, "key": key, "message": row.message, "reason": reason}
-    if (until := values.get("snoozed_until")) is not None:
-        detail["until"] = clock.iso(until)
-    audit.append(
-        session,
-        at=clock.now(),
-        actor=by,
-        action=f"incident.{action}",
-        subject=str(number),
-        detail=detail,
-    )
-    return find_incident(session, number)
+def is_snoozed(now: datetime) -> Any:
+    """Return the condition for incidents that are open and snoozed."""
+    return and_(Incident.state == "open", Incident.snoozed_until > now)

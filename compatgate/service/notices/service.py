@@ -9,20 +9,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import IncidentKind, Subject, reconcile
+from compatgate.core.incidents import KINDS, IncidentKind, IncidentState, Subject, reconcile
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.service.audit import repository as audit
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices import repository as incidents
+from compatgate.service.notices.models import Incident
 from compatgate.service.notices.releases import KnownReleases
 from compatgate.service.notices.schemas import IncidentBody, IncidentMember
 from compatgate.service.notices.survey import Surveyor
@@ -55,12 +60,23 @@ _PATHS: dict[Subject, str] = {
 _log = logging.getLogger("compatgate.notices")
 
 
+class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of incidents."""
+
+    kind: IncidentKind | None = None
+    state: IncidentState | None = None
+    snoozed: (
+        Annotated[bool, Meta(description="for open incidents: whether they are snoozed")] | None
+    ) = None
+    owner: Annotated[Filter, Meta(description="owner of an affected object")] | None = None
+
+
 class Attention(Struct, frozen=True):
     """Conditions that need attention, for the first page.
 
     Attributes:
         leading: a few of each kind, in the order of kinds.
-        counts: number by kind and level, in the order of kinds.
+        counts: number by kind and level.
         surveyed_at: None: there was no survey yet.
     """
 
@@ -156,25 +172,58 @@ class IncidentService:
     def count(self) -> dict[IncidentKind, dict[str, int]]:
         """Return the number of incidents that need attention, by kind and level."""
         with self._database.reading() as session:
-            return incidents.count_active(session)
+            return _count_active(session)
 
     def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind, and all counts."""
+        """Return what needs attention: at most so many incidents of a kind, and all counts.
+
+        Of a kind the worst come first, then those that concern most, then the latest.
+        """
         self.refresh()
+        order = (Incident.severity, Incident.count.desc(), Incident.first_seen.desc())
+        rank = func.row_number().over(
+            partition_by=Incident.kind, order_by=(*order, Incident.id.desc())
+        )
+        now = clock.now()
+        active = incidents.is_active(now)
+        ranked = select(Incident.id, rank.label("rank")).where(active).subquery()
+        query = select(Incident).join(ranked, ranked.c.id == Incident.id)
+        query = query.where(ranked.c.rank <= each).order_by(ranked.c.rank)
+        snoozed = select(func.count()).where(incidents.is_snoozed(now))
         with self._database.reading() as session:
+            rows = map(incidents.describe, session.scalars(query))
             return Attention(
-                incidents.list_leading(session, each),
-                incidents.count_active(session),
-                incidents.count_snoozed(session),
+                sorted(rows, key=lambda row: KINDS.index(row.kind)),
+                _count_active(session),
+                session.execute(snoozed).scalar_one(),
                 incidents.read_mark(session, SURVEY)[1],
             )
 
     def list(self, **filters: Any) -> Page[IncidentBody]:
-        """Return incidents, the newest first; filters of `list_incidents`."""
-        if not self.is_watched and filters.get("cursor") is None:
+        """Return incidents, the newest first, each with the first of its members."""
+        asked, now = IncidentFilters(**filters), clock.now()
+        if not self.is_watched and asked.cursor is None:
             self.refresh()
+        kinds = (asked.kind,) if asked.kind else KINDS
+        query = select(Incident, Incident.id).where(Incident.kind.in_(kinds))
+        if asked.state is not None:
+            query = query.where(Incident.state == asked.state)
+        if asked.snoozed is not None:
+            wanted = incidents.is_snoozed if asked.snoozed else incidents.is_active
+            query = query.where(wanted(now))
+        if asked.owner is not None:
+            line = f"\n{asked.owner}\n"
+            query = query.where(Incident.owner_lines.contains(line, autoescape=True))
         with self._database.reading() as session:
-            return incidents.list_incidents(session, **filters)
+            return page(
+                session,
+                query,
+                Incident.id,
+                lambda row: incidents.describe(row.Incident),
+                cursor=asked.cursor,
+                limit=asked.limit,
+                descending=True,
+            )
 
     def show(self, number: int) -> IncidentBody:
         """Return an incident with all its members.
@@ -197,14 +246,8 @@ class IncidentService:
         if not now < until <= now + LONGEST_SNOOZE:
             hint = f"a time in the next {LONGEST_SNOOZE.days} days"
             raise BadInput("out of range", field="until", value=clock.iso(until), hint=hint)
-        with self._database.writing() as session:
-            _require(incidents.find_incident(session, number), "snoozed", "open")
-            values = {
-                "snoozed_until": until,
-                "snoozed_by": by.author,
-                "comment": by.reason or None,
-            }
-            return incidents.act(session, number, "snooze", values, by=by.author, reason=by.reason)
+        values = {"snoozed_until": until, "snoozed_by": by.author, "comment": by.reason or None}
+        return self._act(number, "snooze", by, values)
 
     def resolve(self, number: int, by: Authorship) -> IncidentBody:
         """Resolve an open incident; it reopens if it happens again.
@@ -215,18 +258,14 @@ class IncidentService:
             NotFound: there is none of that number.
         """
         by.check()
-        with self._database.writing() as session:
-            row = incidents.find_incident(session, number)
-            _require(row, "resolved", "open")
-            values = {
-                "state": "resolved",
-                "resolved_at": clock.now(),
-                "resolved_by": by.author,
-                "comment": by.reason,
-                "settled": {member.name: member.count for member in row.members},
-                "snoozed_until": None,
-            }
-            return incidents.act(session, number, "resolve", values, by=by.author, reason=by.reason)
+        values = {
+            "state": "resolved",
+            "resolved_at": clock.now(),
+            "resolved_by": by.author,
+            "comment": by.reason,
+            "snoozed_until": None,
+        }
+        return self._act(number, "resolve", by, values)
 
     def reopen(self, number: int, by: Authorship) -> IncidentBody:
         """Show a snoozed or resolved incident again.
@@ -235,12 +274,44 @@ class IncidentService:
             Conflict: its condition has ended, or it is shown already.
             NotFound: there is none of that number.
         """
+        return self._act(number, "reopen", by, {"state": "open", **incidents.UNTOUCHED})
+
+    def _act(
+        self, number: int, action: str, by: Authorship, values: dict[str, Any]
+    ) -> IncidentBody:
+        """Change an incident as a person asks, and audit that."""
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
-            if not row.snoozed:
+            if action == "resolve":
+                values["settled"] = {member.name: member.count for member in row.members}
+            if action != "reopen":
+                _require(row, f"{action}d", "open")
+            elif not row.snoozed:
                 _require(row, "reopened", "resolved")
-            values = {"state": "open", **incidents.UNTOUCHED}
-            return incidents.act(session, number, "reopen", values, by=by.author, reason=by.reason)
+            mine = Incident.id == number
+            key = session.execute(select(Incident.key).where(mine)).scalar_one()
+            session.execute(update(Incident).where(mine).values(**values))
+            detail = {"id": number, "key": key, "message": row.message, "reason": by.reason}
+            if until := values.get("snoozed_until"):
+                detail["until"] = clock.iso(until)
+            audit.append(
+                session,
+                at=clock.now(),
+                actor=by.author,
+                action=f"incident.{action}",
+                subject=str(number),
+                detail=detail,
+            )
+            return incidents.find_incident(session, number)
+
+
+def _count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
+    query = select(Incident.kind, Incident.level, func.count())
+    query = query.where(incidents.is_active(clock.now())).group_by(Incident.kind, Incident.level)
+    counts: dict[IncidentKind, dict[str, int]] = {}
+    for kind, level, number in session.execute(query):
+        counts.setdefault(kind, {})[level] = number
+    return counts
 
 
 def _require(row: IncidentBody, done: str, state: str) -> None:

@@ -37,6 +37,7 @@ from compatgate.service.runs.schemas import (
     SuiteBody,
     WorkloadBody,
 )
+from compatgate.service.runs.submission import PRIORITY_HINT
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
@@ -71,7 +72,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 
     A run that no registered staging host can take is refused.
     """
-    asked = to_struct(call.document(), RunRequest)
+    asked = to_struct(call.document(), RunRequest, {"priority": PRIORITY_HINT})
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)

@@ -50,20 +50,20 @@ def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
 def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
     """Compare every requested or measured part; GPU and driver come first."""
     asked = {name: value for name, value in _requested(run).items() if value}
-    found: dict[str, dict[str, None]] = {}
+    results: dict[str, dict[str, None]] = {}
     for env in envs:
         for name, text in env.versions.items():
-            found.setdefault(canonical_name(name), {})[text] = None
+            results.setdefault(canonical_name(name), {})[text] = None
         if env.driver:
-            found.setdefault("driver", {})[env.driver] = None
+            results.setdefault("driver", {})[env.driver] = None
         for device in env.gpus:
             name = f"{device.name} MIG {device.mig}" if device.mig else device.name
-            found.setdefault("gpu", {})[_sku(name, gpus)] = None
-    names = {*asked, *found}
+            results.setdefault("gpu", {})[_sku(name, gpus)] = None
+    names = {*asked, *results}
     order = [*sort_components([name for name in names if name in COMPONENTS])]
     rest = sorted(names - {*order, "gpu"})
     return [
-        _compare_part(name, asked.get(name), tuple(found.get(name, ())))
+        _compare_part(name, asked.get(name), tuple(results.get(name, ())))
         for name in (*(["gpu"] if "gpu" in names else []), *order, *rest)
     ]
 
@@ -198,10 +198,10 @@ def _request_lines(run: RunRow) -> dict[str, str | None]:
 
 
 def _measured_values(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
-    found: list[MeasuredPart] = compare_parts(
+    results: list[MeasuredPart] = compare_parts(
         run.run, envs_of(step.body for step in run.steps), gpus
     )
-    return {one.name: ", ".join(one.measured) or None for one in found}
+    return {one.name: ", ".join(one.measured) or None for one in results}
 
 
 def _outcomes(steps: Mapping[str, StepRow]) -> dict[str, str | None]:

@@ -146,8 +146,8 @@ def latest_state(session: Session) -> StateNumbers:
     """Return the numbers of what answers rest on, in one query."""
     last = (Revision.number, EvidenceRecord.seq, DiscardedRun.seq)
     queries = (select(func.max(column)).scalar_subquery() for column in last)
-    found = session.execute(select(*queries)).one()
-    return found[0] or 0, found[1] or 0, found[2] or 0
+    result = session.execute(select(*queries)).one()
+    return result[0] or 0, result[1] or 0, result[2] or 0
 
 
 def latest_number_at(session: Session, when: datetime) -> int:
@@ -182,17 +182,17 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
 def find_comparisons(session: Session, run_ids: Collection[str]) -> dict[str, Comparison]:
     """Return what pairs found, of those runs that were judged in pairs."""
     query = select(EvidenceRecord.run, EvidenceRecord.bound).where(EvidenceRecord.run.in_(run_ids))
-    found = {}
+    results = {}
     for run_id, text in session.execute(query):
         if text and (compared := _decode_binding(text).compared):
-            found[run_id] = compared
-    return found
+            results[run_id] = compared
+    return results
 
 
 def fingerprint(row: EvidenceRow) -> str:
     """Return the digest by which the audit chain vouches for a row, without its binding."""
-    plain = row.to_json()
-    return audit.digest_rows([{name: plain[name] for name in plain if name not in _BINDING}])
+    body = row.to_json()
+    return audit.digest_rows([{name: body[name] for name in body if name not in _BINDING}])
 
 
 _BINDING = ("content", "bound")
@@ -223,8 +223,8 @@ def load_evidence(
     query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
     query = query.where(EvidenceRecord.sku.in_(skus)) if skus is not None else query
     query = query.order_by(EvidenceRecord.seq)
-    for found in session.execute(query.execution_options(yield_per=5000)):
-        yield to_evidence(_row(found))
+    for result in session.execute(query.execution_options(yield_per=5000)):
+        yield to_evidence(_row(result))
 
 
 def to_evidence(row: EvidenceRow) -> Evidence:
@@ -257,8 +257,8 @@ def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]
 def iter_rows(session: Session) -> Iterator[EvidenceRow]:
     """Yield every row, in order."""
     query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
-    for found in session.execute(query.execution_options(yield_per=1000)):
-        yield _row(found)
+    for result in session.execute(query.execution_options(yield_per=1000)):
+        yield _row(result)
 
 
 def _row(found: Any) -> EvidenceRow:
@@ -290,8 +290,8 @@ def open_warnings(
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query
     query = query.where(EntryWarning.sku == sku) if sku else query
-    for found in session.execute(query.order_by(EntryWarning.id)):
-        yield WarningRow(*found)
+    for result in session.execute(query.order_by(EntryWarning.id)):
+        yield WarningRow(*result)
 
 
 def open_warning(session: Session, **values: Any) -> None:

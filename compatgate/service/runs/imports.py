@@ -49,12 +49,12 @@ def import_report(
 ) -> tuple[str, ...]:
     """Store what a report says, in a writing session, and return the ids of its runs."""
     try:
-        form, found = read_observations(asked.content, asked.format)
+        form, result = read_observations(asked.content, asked.format)
     except BadInput as error:
         raise _in_file(error, asked.file) from None
     pools = _pools(asked, snapshot)
     made = []
-    for number, observation in enumerate(found):
+    for number, observation in enumerate(result):
         settled = _settle(asked, form, observation, pools, facts, by=by, at=at)
         made.append(_store(session, asked, settled, number, facts, by=by, at=at))
     return tuple(made)
@@ -234,13 +234,13 @@ def _store(
     by: str,
     at: datetime,
 ) -> str:
-    about, found = settled.attribution, settled.observation
+    about, match = settled.attribution, settled.observation
     run_id = _id(settled, number)
     if runs.find_runs(session, [run_id]):
         raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
     row = _row(run_id, asked, settled, by=by, at=at)
     runs.add_runs(session, [row])
-    for part in found.parts:
+    for part in match.parts:
         result = StepResult(
             name=part.name,
             workload=about.format,
@@ -261,7 +261,7 @@ def _store(
         "trust": about.trust,
         "outcome": row.state,
     }
-    if found.outcome != "inconclusive":
+    if match.outcome != "inconclusive":
         stored = store.add_evidence(session, _evidence(run_id, settled), at)
         detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
     note_run(session, at, by, "imported", run_id, detail)
@@ -278,35 +278,35 @@ def _id(settled: _Settled, number: int) -> str:
 
 
 def _evidence(run_id: str, settled: _Settled) -> Evidence:
-    about, found = settled.attribution, settled.observation
+    about, result = settled.attribution, settled.observation
     return Evidence(
         run_id,
         f"{about.format}@{about.source}",
         settled.sku,
         parse_version("driver", settled.driver),
         {name: parse_version(name, text) for name, text in settled.components.items()},
-        found.outcome,
+        result.outcome,
         int(about.measured_at.timestamp()),
     )
 
 
 def _row(run_id: str, asked: ImportRequest, settled: _Settled, *, by: str, at: datetime) -> RunRow:
-    about, found = settled.attribution, settled.observation
+    about, result = settled.attribution, settled.observation
     return new_run(
         id=run_id,
         suite=f"{about.format}@{about.source}",
-        state=found.outcome,
+        state=result.outcome,
         stack=settled.components,
         target=asked.target,
         pool=settled.pool,
         gpu=settled.sku,
         driver=settled.driver,
-        gpus=found.gpus,
-        nodes=found.nodes,
+        gpus=result.gpus,
+        nodes=result.nodes,
         purpose="import",
         attempts=1,
         max_attempts=1,
-        reason=f"{found.reason}; {found.tool}, imported from {about.source}",
+        reason=f"{result.reason}; {result.tool}, imported from {about.source}",
         asked_by=by,
         on_host=settled.host,
         created_at=at,

@@ -61,7 +61,7 @@ def load_hosts(session: Session, names: Collection[str] | None = None) -> list[H
     """Return hosts by name; None: all."""
     query = _query()
     query = query.where(Host.name.in_(names)) if names is not None else query
-    return [_row(found) for found in session.execute(query.order_by(Host.name))]
+    return [_row(result) for result in session.execute(query.order_by(Host.name))]
 
 
 def list_hosts(
@@ -107,10 +107,10 @@ def find_unknown_suites(
 
 def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:
     """Return the occupied slots, by host."""
-    found: dict[str, set[int]] = {name: set() for name in names}
+    results: dict[str, set[int]] = {name: set() for name in names}
     for host, slot in session.execute(select(Slot.host, Slot.slot).where(Slot.host.in_(names))):
-        found[host].add(slot)
-    return found
+        results[host].add(slot)
+    return results
 
 
 def slots_of(session: Session, run_id: str) -> tuple[int, ...]:
@@ -205,8 +205,8 @@ def has_driver(run: RunRow, offer: Offer) -> bool:
 
 
 def _first_row(session: Session, query: Any) -> RunRow | None:
-    found = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
-    return runs.to_row(found) if found else None
+    result = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
+    return runs.to_row(result) if result else None
 
 
 def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
@@ -241,8 +241,8 @@ def assign_run(
 
 def lock_run(session: Session, held: LeaseClaim) -> RunRow | None:
     """Return the run, locked; None: the worker has lost it."""
-    found = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
-    return runs.to_row(found) if found else None
+    result = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
+    return runs.to_row(result) if result else None
 
 
 def update_run(session: Session, held: LeaseClaim, **values: Any) -> bool:

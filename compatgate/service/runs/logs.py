@@ -193,10 +193,10 @@ def clean_text(text: str) -> str:
     Escape sequences go, a carriage return ends a line, and every other character that is not
     printed (bells, NUL, marks that turn the direction of writing) is shown as replaced.
     """
-    plain = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    if plain.isprintable():
-        return plain
-    return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in plain)
+    cleaned = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    if cleaned.isprintable():
+        return cleaned
+    return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in cleaned)
 
 
 def read_end(runs: Runs, run_id: str) -> LogPart:

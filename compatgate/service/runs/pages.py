@@ -76,12 +76,12 @@ RunsQuery = make_page_query(RunFilters)
 def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     query = ask.query
-    found = list_rows(ask.gate.runs.list, query)
-    rows = [_run_row(run) for run in found.items]
-    table = make_list_table("runs", _RUN_COLUMNS, rows, found, query, _NO_RUNS, unfit=_NO_MATCHES)
+    result = list_rows(ask.gate.runs.list, query)
+    rows = [_run_row(run) for run in result.items]
+    table = make_list_table("runs", _RUN_COLUMNS, rows, result, query, _NO_RUNS, unfit=_NO_MATCHES)
     context = {
         "filters": _filters(ask),
-        "active": not all(run.has_ended for run in found.items),
+        "active": not all(run.has_ended for run in result.items),
     }
     return HtmlPage("runs.html", "Runs", context, table)
 
@@ -173,13 +173,13 @@ def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = 
 @page("/runs/new", scope="operate", method="POST", nav="runs")
 def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Queue the runs."""
-    given = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
+    values = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
     try:
-        made = ask.gate.runs.submit(_read_form(given), by=ask.principal.name)
+        made = ask.gate.runs.submit(_read_form(values), by=ask.principal.name)
     except CompatgateError as error:
         if error.status >= 500:
             raise
-        return _form(ask, RunForm(**given), error)
+        return _form(ask, RunForm(**values), error)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
@@ -238,14 +238,14 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
 
 def _attribution(detail: RunDetail) -> Attribution | None:
     """Return the source of an imported run."""
-    found = (step.body.get("imported") for step in detail.steps)
-    return msgspec.convert(next((one for one in found if one), None), Attribution | None)
+    result = (step.body.get("imported") for step in detail.steps)
+    return msgspec.convert(next((one for one in result if one), None), Attribution | None)
 
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
     """Return runs to compare with: of the same suite on the same GPU."""
-    found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
-    return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
+    result = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
+    return [one for one in result if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
 
 
 def _stated_stack(stack: dict[str, Any]) -> str:
@@ -368,14 +368,19 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
         except CompatgateError as error:
             context["problem"] = error
         else:
-            found = compare_runs(
+            result = compare_runs(
                 a,
                 b,
                 {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()},
                 ask.gate.facts.gpus,
             )
-            context |= {"a": a, "b": b, "found": found, "overlays": overlay_metrics(found.metrics)}
-            table = _metric_table(found, query.sort)
+            context |= {
+                "a": a,
+                "b": b,
+                "found": result,
+                "overlays": overlay_metrics(result.metrics),
+            }
+            table = _metric_table(result, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items
     context |= {

@@ -115,8 +115,8 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     if row.bound is None:
         return
     same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
-    found = evidence.list_evidence(session, same)
-    for one in found.items[:MAX_POOLED]:
+    result = evidence.list_evidence(session, same)
+    for one in result.items[:MAX_POOLED]:
         if _is_pooled(one, row):
             yield one
 
@@ -144,16 +144,16 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
             "must be one line of text, neither empty nor too long", field="reason", hint=hint
         )
     runs.find_run(session, run_id)
-    found = find_run_evidence(session, run_id)
-    if found is None:
+    result = find_run_evidence(session, run_id)
+    if result is None:
         what = f"the run {run_id} is not evidence, so it counts for nothing"
         raise Conflict(what, field="run", value=run_id)
-    if found.discarded is not None:
-        what = f"{found.discarded.discarded_by} has discarded the run {run_id} already"
+    if result.discarded is not None:
+        what = f"{result.discarded.discarded_by} has discarded the run {run_id} already"
         raise Conflict(what, field="run", value=run_id)
     made = Discard(run_id, by, reason, at)
     number = discards.add_discard(session, made)
-    opened = evidence.open_warnings(session, suite=found.row.suite, sku=found.row.sku)
+    opened = evidence.open_warnings(session, suite=result.row.suite, sku=result.row.sku)
     closed = [warning for warning in opened if warning.run == run_id]
     evidence.close_warnings(session, [w.id for w in closed], f"discarded by {by}", at)
     detail = {
@@ -195,12 +195,12 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
     names = snapshot.targets if every else [t for t in entry.targets if t in snapshot.targets]
     places = find_places(entry, [snapshot.targets[target] for target in names])
     pools = {(p.gpu.sku, p.driver): p for _, p in places if p.gpu is not None}
-    found: dict[tuple[str, str, str, str], list[Evidence]] = {}
+    results: dict[tuple[str, str, str, str], list[Evidence]] = {}
     for run in snapshot.matrix.evidence:
         pool = pools.get((run.sku, run.driver))
         if pool is not None and run.outcome != "inconclusive" and is_run_of_entry(run, entry, pool):
             key = (run.suite, run.sku, run.driver.text, run.content or "")
-            found.setdefault(key, []).append(run)
+            results.setdefault(key, []).append(run)
     return [
         EntryPool(
             suite,
@@ -210,7 +210,7 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
             content in entry.blessed_contents,
             tuple(sorted(pooled, key=lambda run: run.finished, reverse=True)),
         )
-        for (suite, sku, driver, content), pooled in sorted(found.items())
+        for (suite, sku, driver, content), pooled in sorted(results.items())
     ]
 
 

@@ -238,8 +238,8 @@ class DatabaseQueue:
         if is_abandoned:
             detail["abandoned_by"] = run.worker
         note_run(session, now, worker, "leased", run.id, detail)
-        given = to_run(runs.find_run(session, run.id))
-        return Lease(given, worker, host, slots, attempt, is_abandoned)
+        leased = to_run(runs.find_run(session, run.id))
+        return Lease(leased, worker, host, slots, attempt, is_abandoned)
 
     def renew(self, lease: Lease) -> Order:
         """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
@@ -263,8 +263,8 @@ class DatabaseQueue:
     def say(self, lease: Lease, doing: str, progress: float | None) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            told = {"doing": _storable_text(doing), "progress": progress}
-            if not leases.update_run(session, _lease_claim(lease), **told):
+            values = {"doing": _storable_text(doing), "progress": progress}
+            if not leases.update_run(session, _lease_claim(lease), **values):
                 raise LeaseLost(lease.run.id)
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
@@ -284,8 +284,8 @@ class DatabaseQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """Return the last result of each step on this host; see `Queue`."""
         with self._mine(lease) as (session, _):
-            found = runs.list_steps(session, lease.run.id, host=lease.host)
-        return [msgspec.convert(step.body, StepResult) for step in found]
+            result = runs.list_steps(session, lease.run.id, host=lease.host)
+        return [msgspec.convert(step.body, StepResult) for step in result]
 
     def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
         """See `Queue`."""
@@ -303,11 +303,11 @@ class DatabaseQueue:
         """See `Queue`."""
         run = lease.run
         with self._database.reading() as session:
-            found = runs.list_earlier_pairs(
+            result = runs.list_earlier_pairs(
                 session, suite=run.suite, gpu=run.gpu, limit=_MAX_SESSIONS
             )
         states = []
-        for body in found:
+        for body in result:
             with suppress(msgspec.ValidationError):  # written by another version
                 states.append(msgspec.convert(body, PairsState))
         return states
@@ -376,11 +376,11 @@ def _storable_text(text: str) -> str:
 
 def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evidence:
     """Return evidence bound to what its pairs found as well."""
-    found = runs.find_pairs(session, run.id)
-    if found is None or evidence.bound is None:
+    result = runs.find_pairs(session, run.id)
+    if result is None or evidence.bound is None:
         return evidence
     compared = summarize_pairs(
-        msgspec.convert(found, PairsState), run.against.entry if run.against else None
+        msgspec.convert(result, PairsState), run.against.entry if run.against else None
     )
     return replace(evidence, bound=replace(evidence.bound, compared=compared))
 

@@ -86,8 +86,8 @@ def _find_of_entry(
         what = f"the entry {entry.name!r} is not for the target {run.target}"
         raise BadInput(what, field="against", value=entry.name, hint="name a reference image")
     pools = _pools(run, snapshot)
-    if found := _find_image(session, run, entry, pools, now):
-        return AgainstBody(entry.name, found.image, entry.name, found.reason)
+    if result := _find_image(session, run, entry, pools, now):
+        return AgainstBody(entry.name, result.image, entry.name, result.reason)
     raise BadInput(
         f"the entry {entry.name!r} has no known image: none of its runs passed, and it allowed no "
         "image in a decision",
@@ -104,13 +104,13 @@ def _find_automatically(
     entry, why = _find_replaced(run, snapshot, pools)
     if entry is None:
         return AgainstBody(AUTO, None, None, why)
-    found = _find_image(session, run, entry, pools, now)
-    if found is None:
+    result = _find_image(session, run, entry, pools, now)
+    if result is None:
         return AgainstBody(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
-    if found.image == run.image:
+    if result.image == run.image:
         why = f"the image is that of the entry {entry.name}: nothing to compare"
         return AgainstBody(AUTO, None, entry.name, why)
-    return AgainstBody(AUTO, found.image, entry.name, found.reason)
+    return AgainstBody(AUTO, result.image, entry.name, result.reason)
 
 
 def _pools(run: RunRow, snapshot: Snapshot) -> Sequence[Pool]:
@@ -144,8 +144,8 @@ def _find_replaced(
         several = f"{len(blessed)} entries are blessed on {run.target} ({names})"
         return None, f"{several}: state the stack"
     stack = parse_stack(run.stack)
-    ours = FRAMEWORKS.intersection(stack.components)
-    alike = [entry for entry in blessed if FRAMEWORKS.intersection(entry.components) <= ours]
+    frameworks = FRAMEWORKS.intersection(stack.components)
+    alike = [entry for entry in blessed if FRAMEWORKS.intersection(entry.components) <= frameworks]
     if not alike:
         return None, f"no entry for the same framework is blessed on {run.target}"
 

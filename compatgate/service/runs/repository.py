@@ -118,11 +118,11 @@ def list_earlier_pairs(
 
 def find_run(session: Session, run_id: str) -> RunRow:
     """Return a run by its id."""
-    found = session.execute(select_runs().where(Run.id == run_id)).first()
-    if found is None:
+    result = session.execute(select_runs().where(Run.id == run_id)).first()
+    if result is None:
         hint = "compatgate canary list shows every run"
         raise NotFound(f"run {run_id!r} does not exist", field="run", value=run_id, hint=hint)
-    return to_row(found)
+    return to_row(result)
 
 
 def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
@@ -138,19 +138,19 @@ def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
 
 def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
     """Return the existing runs of these ids."""
-    found: dict[str, RunRow] = {}
+    results: dict[str, RunRow] = {}
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
         for each in session.execute(select_runs().where(Run.id.in_(some))):
-            found[each.id] = to_row(each)
-    return found
+            results[each.id] = to_row(each)
+    return results
 
 
 def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
     """Return the runs of a purpose that were submitted since a time, or have not ended."""
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
     query = select_runs().where(Run.purpose == purpose, recent).order_by(Run.seq)
-    return [to_row(found) for found in session.execute(query)]
+    return [to_row(result) for result in session.execute(query)]
 
 
 def list_run_questions(
@@ -166,8 +166,8 @@ def list_run_questions(
     query = select_runs().where(Run.created_at >= since)
     of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
     return [
-        to_row(found)
-        for found in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
+        to_row(result)
+        for result in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
     ]
 
 
@@ -226,10 +226,10 @@ def list_steps(session: Session, run_id: str, *, host: str | None = None) -> lis
     query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
     query = query.where(RunStep.run == run_id)
     query = query.where(RunStep.host == host) if host else query
-    found: dict[str, StepRow] = {}
+    results: dict[str, StepRow] = {}
     for attempt, name, where, body in session.execute(query.order_by(RunStep.position)):
-        found[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
-    return list(found.values())
+        results[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
+    return list(results.values())
 
 
 def append_output(
@@ -243,8 +243,8 @@ def append_output(
 def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
     """Return the note on a run's removed log; None: the log was not removed."""
     query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
-    found = session.execute(query.limit(1)).scalar()
-    return None if found is None else msgspec.json.decode(found, type=PrunedLog)
+    result = session.execute(query.limit(1)).scalar()
+    return None if result is None else msgspec.json.decode(result, type=PrunedLog)
 
 
 def read_output(
@@ -265,7 +265,7 @@ def read_output(
     query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
     query = query.where(RunOutput.step == step) if step else query
     return [
-        OutputRow(*found) for found in session.execute(query.order_by(RunOutput.id).limit(limit))
+        OutputRow(*result) for result in session.execute(query.order_by(RunOutput.id).limit(limit))
     ]
 
 
@@ -280,7 +280,7 @@ def read_last_output(session: Session, run_id: str, *, limit: int) -> list[Outpu
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     query = query.order_by(RunOutput.id.desc()).limit(limit)
-    return [OutputRow(*found) for found in session.execute(query)][::-1]
+    return [OutputRow(*result) for result in session.execute(query)][::-1]
 
 
 def read_queue(session: Session, now: datetime) -> QueueState:
@@ -311,11 +311,11 @@ def list_past_steps(
         .order_by(Run.seq.desc(), RunStep.attempt.desc())
         .limit(limit)
     )
-    found: dict[str, PastStep] = {}
+    results: dict[str, PastStep] = {}
     for run, state, at, body in session.execute(query):
         if at is not None:
-            found.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
-    return list(found.values())
+            results.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+    return list(results.values())
 
 
 DEFAULT_RUNS = 200
@@ -343,8 +343,8 @@ def find_step_in_time(session: Session, *, host: str, step: str, digest: str) ->
         .order_by(Run.seq.desc())
     )
     for run, body in session.execute(query.execution_options(yield_per=50)):
-        found = _decode_ended_step(body)
-        if found.exit_code == 0 and found.origin and found.origin.digest == digest:
+        result = _decode_ended_step(body)
+        if result.exit_code == 0 and result.origin and result.origin.digest == digest:
             return str(run)
     return ""
 
@@ -410,7 +410,7 @@ def list_measured_steps(
         .where(Run.seq.in_(newest), of_workload)
         .order_by(Run.seq.desc(), RunStep.attempt.desc(), RunStep.position)
     )  # fmt: skip
-    found: dict[tuple[str, str], MeasuredStep] = {}
+    results: dict[tuple[str, str], MeasuredStep] = {}
     for run, state, at, sku, image, host, name, text in session.execute(query):
         body = _decode(text)
         if at is None or body.report is None or body.report.problems or body.block is not None:
@@ -418,10 +418,10 @@ def list_measured_steps(
         if workload is None or body.workload == workload:
             digest = body.origin.digest if body.origin else ""
             used = body.image or image
-            said = body.judgement.metrics if body.judgement else ()
+            judged = body.judgement.metrics if body.judgement else ()
             step = MeasuredStep(
                 run, state, at, sku or "", host, used, name, body.workload, digest, body.report,
-                {metric.name: metric.outcome for metric in said},
+                {metric.name: metric.outcome for metric in judged},
             )  # fmt: skip
-            found.setdefault((run, name), step)
-    return list(found.values())
+            results.setdefault((run, name), step)
+    return list(results.values())

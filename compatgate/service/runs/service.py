@@ -116,13 +116,13 @@ def peak_shares(
         workloads = catalogue().workloads
     except CompatgateError:
         return {}
-    found = {}
+    results = {}
     for name, step in reports.items():
         workload = workloads.get(step.body["workload"])
         report = msgspec.convert(step.body["report"], Report)
         if workload is not None:
-            found[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
-    return {name: some for name, some in found.items() if some}
+            results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+    return {name: some for name, some in results.items() if some}
 
 
 def _saw_a_gpu(step: StepRow) -> bool:
@@ -164,10 +164,10 @@ class RunDetail(Struct, frozen=True):
 
 def _outline(block: StepRow) -> dict[str, Any]:
     """Return a block without its report; its log has the values."""
-    shown = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
+    members = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
     times = ("started_at", "finished_at")
-    found = {name: block.body.get(name) for name in (*shown, *times)}
-    return {**found, "attempt": block.attempt, "host": block.host}
+    results = {name: block.body.get(name) for name in (*members, *times)}
+    return {**results, "attempt": block.attempt, "host": block.host}
 
 
 def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
@@ -263,15 +263,15 @@ class Runs:
         snapshot = self._snapshots.refresh()
         with self._database.writing() as session:
             made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
-            found = tuple(runs.find_run(session, run_id) for run_id in made)
+            result = tuple(runs.find_run(session, run_id) for run_id in made)
         self._snapshots.expire()
-        return found
+        return result
 
     def list(self, *, within: TargetPatterns | None = None, **filters: Any) -> Page[RunRow]:
         """Return runs, newest first; ``within`` limits them to targets."""
         with self._database.reading() as session:
-            found = runs.list_runs(session, RunFilters(**filters), within=within)
-            return replace(found, items=self._name_away(session, found.items))
+            result = runs.list_runs(session, RunFilters(**filters), within=within)
+            return replace(result, items=self._name_away(session, result.items))
 
     def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
         """Return the ids of runs that begin with a text."""
@@ -315,8 +315,8 @@ class Runs:
     ) -> tuple[RunRow, Sequence[OutputRow]]:
         """Return a run, and pieces of its log after one; both as of one moment."""
         with self._database.reading() as session:
-            found = self._find(session, run_id)
-            return found, runs.read_output(session, run_id, after=after, step=step, limit=limit)
+            result = self._find(session, run_id)
+            return result, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
         """Return a run, and the last pieces of its log; both as of one moment."""
@@ -400,8 +400,8 @@ class Runs:
     def ended(self, run_ids: Collection[str]) -> set[str]:
         """Return the known runs of some ids that have ended."""
         with self._database.reading() as session:
-            found = runs.find_runs(session, sorted(run_ids))
-        return {name for name, run in found.items() if run.has_ended}
+            result = runs.find_runs(session, sorted(run_ids))
+        return {name for name, run in result.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
         """Requeue the runs that blessed entries depend on, where verification is due.
@@ -409,16 +409,16 @@ class Runs:
         Args:
             every_s: seconds after which a blessed stack is to have been run again.
         """
-        found = list(blessed_evidence(self._snapshots.refresh()))
+        result = list(blessed_evidence(self._snapshots.refresh()))
         now = clock.now()
         with self._database.reading() as session:
-            rested_on = runs.find_runs(session, [run.id for _, run in found])
+            rested_on = runs.find_runs(session, [run.id for _, run in result])
             since = now - timedelta(seconds=every_s)
             tried = runs.list_by_purpose(session, "verification", since)
         queued: Sequence[RunRow] = ()
         asked: set[bytes] = set()
         for item in select_due(
-            verification_candidates(found, rested_on, last_verifications(tried)),
+            verification_candidates(result, rested_on, last_verifications(tried)),
             int(now.timestamp()),
             every_s=every_s,
         ):
@@ -443,8 +443,8 @@ class Runs:
         Args:
             metric: None: all.
         """
-        found = follow_metrics(*self._measured(filters))
-        return [one for one in found if metric in (None, one.metric)]
+        result = follow_metrics(*self._measured(filters))
+        return [one for one in result if metric in (None, one.metric)]
 
     def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
         """Return the values of each metric, newest first, without looking for changes."""

@@ -84,24 +84,24 @@ def find_destinations(
 def _host(name: str | None, hosts: Sequence[HostRow]) -> HostRow | None:
     if name is None:
         return None
-    found = {host.name: host for host in hosts}
-    if name not in found:
-        hint = suggest_name(name, found) if found else NO_HOSTS_HINT
+    results = {host.name: host for host in hosts}
+    if name not in results:
+        hint = suggest_name(name, results) if results else NO_HOSTS_HINT
         what = f"no worker has registered the host {name!r}"
         raise NotFound(what, field="host", value=name, hint=hint)
-    return found[name]
+    return results[name]
 
 
 def _pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
     pools = list(snapshot.target(target).pools)
     if name is None:
         return pools
-    found = [pool for pool in pools if pool.name == name]
-    if not found:
+    results = [pool for pool in pools if pool.name == name]
+    if not results:
         hint = suggest_name(name, [pool.name for pool in pools])
         what = f"the target {target!r} has no pool {name!r}"
         raise NotFound(what, field="pool", value=name, hint=hint)
-    return found
+    return results
 
 
 NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
@@ -124,10 +124,10 @@ def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -
 def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
     """Return the error for workloads that have no image on any suitable host."""
     several = len(workloads) > 1
-    shown = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
+    names = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
     where = ", ".join(host.name for host in hosts[:_NAMED])
     return BadInput(
-        f"no image for the workload{'s' if several else ''} {shown} on {where}: "
+        f"no image for the workload{'s' if several else ''} {names} on {where}: "
         f"{'they run' if several else 'it runs'} in the image under test",
         field="image",
         hint="name the image under test",
@@ -162,6 +162,7 @@ def _describe_host(host: HostRow) -> str:
 
 
 PRIORITIES = 1000
+PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
 MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
 
@@ -195,8 +196,8 @@ def plan_runs(
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
-    found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
-    _refuse_unfit(found, _needs_of_gpus(asked, catalogue, snapshot), facts)
+    result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    _refuse_unfit(result, _needs_of_gpus(asked, catalogue, snapshot), facts)
     made = [
         new_run(
             id=f"run_{secrets.token_hex(8)}",
@@ -218,7 +219,7 @@ def plan_runs(
             asked_by=by,
             created_at=at,
         )
-        for place in found
+        for place in result
     ]
     return [check_run(run, hosts, needs.imageless) for run in made]
 
@@ -230,12 +231,12 @@ def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
 
 def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
     """Return what is needed of each GPU, by who states it."""
-    found = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
+    results = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
     if asked.entry in snapshot.entries:
-        found[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
+        results[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
     if asked.stack:
-        found["the stack"] = parse_stack(asked.stack).needs
-    return {who: needs for who, needs in found.items() if needs}
+        results["the stack"] = parse_stack(asked.stack).needs
+    return {who: needs for who, needs in results.items() if needs}
 
 
 def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], facts: Facts) -> None:
@@ -286,8 +287,8 @@ def _stack(asked: RunRequest) -> dict[str, Any]:
 
 def _check(asked: RunRequest, snapshot: Snapshot) -> None:
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
-        hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
-        raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
+        what = "out of range"
+        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
     if asked.entry is not None and asked.entry not in snapshot.entries:
         hint = suggest_name(asked.entry, snapshot.entries)
         what = f"entry {asked.entry!r} does not exist"
@@ -311,14 +312,14 @@ class LastVerification(Struct, frozen=True):
 
 def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
     """Return the last verification of each key, from verification runs in any order."""
-    found: dict[bytes, LastVerification] = {}
+    results: dict[bytes, LastVerification] = {}
     for run in runs:
         like = verification_key(run)
-        before = found.get(like)
+        before = results.get(like)
         at = int(run.created_at.timestamp())
         underway = not run.has_ended or (before is not None and before.underway)
-        found[like] = LastVerification(max(at, before.at) if before else at, underway)
-    return found
+        results[like] = LastVerification(max(at, before.at) if before else at, underway)
+    return results
 
 
 def verification_key(run: RunRow) -> bytes:

@@ -106,8 +106,8 @@ class Trends(Struct, frozen=True):
         what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
         line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
         href = link("workloads", workload, "history", gpu=gpu, metric=metric)
-        plain = "" if unit in ("", "1") else f" in {unit}"
-        return Cell(points[-1].value, href, note=f"{metric}{plain}", spark=line)
+        suffix = "" if unit in ("", "1") else f" in {unit}"
+        return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
 
 
 def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
@@ -116,8 +116,8 @@ def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None 
     Args:
         workload: None: all.
     """
-    found = runs.points(workload=workload, runs=_RUNS, within=within)
-    newest = sorted(found.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
+    result = runs.points(workload=workload, runs=_RUNS, within=within)
+    newest = sorted(result.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
     units = {
         (name, metric): spec.unit
         for name, one in runs.catalogue().workloads.items()

@@ -78,12 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action.
-
-    Raises:
-        NotFound: the target does not exist.
-        Conflict: entries or waivers name the target to delete.
-    """
+    """Run an action."""
     if args.action == "what-if":
         return run_what_if(args)
     if args.action == "from":
@@ -173,12 +168,7 @@ def add_from_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_from(args: argparse.Namespace) -> int:
-    """Print the drafted target, with notes as comments (JSON: on standard error).
-
-    Raises:
-        BadInput: a file is of no known kind, or names a GPU that the facts do not know.
-        Inconclusive: no file and no option names the GPU or the driver of a pool.
-    """
+    """Print the drafted target, with notes as comments (JSON: on standard error)."""
     from compatgate.catalog import load_facts
     from compatgate.discovery.integrations.drafts import draft_target, read_drafts
     from compatgate.discovery.node_labels import LARGEST
@@ -261,11 +251,6 @@ def run_what_if(args: argparse.Namespace) -> int:
 
     Returns:
         0: no entry breaks; 1: an entry breaks; 3: unknown.
-
-    Raises:
-        BadInput: an option or a label of the node is malformed.
-        NotFound: the target or pool does not exist, or no target fits the node.
-        Unavailable: the server or the database does not answer.
     """
     body = _read_question(args)
     found = _ask_gate(args, body)

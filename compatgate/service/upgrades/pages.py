@@ -14,19 +14,19 @@ from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import api_link, link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
+from compatgate.service.upgrades.api import UpgradeFilters
 from compatgate.service.upgrades.models import OPEN_STATES
 from compatgate.service.upgrades.schemas import (
     FreezeBody,
@@ -77,15 +77,11 @@ _SEPARATORS = re.compile(r"[\s,]+")
 _Text = Annotated[str, Meta(max_length=256)]
 
 
-class UpgradesQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of upgrades."""
-
-    state: State | None = None
-    target: Filter | None = None
+UpgradesQuery = make_page_query(UpgradeFilters)
 
 
 @page("/upgrades", nav="upgrades", query=UpgradesQuery)
-def show_upgrades(ask: PageRequest[UpgradesQuery]) -> HtmlPage:
+def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
     found = list_rows(ask.gate.upgrades.list, query)

@@ -30,8 +30,6 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
-from compatgate.service.finder.service import Hit
-from compatgate.service.finder.suggestions import suggest_places
 from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
@@ -113,7 +111,8 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
-_NOT_FOUND = 404
+_MAX_WORD = 200
+"""Of an address that leads nowhere, to search for."""
 _YEAR = 365 * 86400
 
 
@@ -205,7 +204,7 @@ def refuse_page(
         {
             "error": error,
             "problem": replies.to_problem(error),
-            "places": _suggest(error, principal, service),
+            "word": request.path.rpartition("/")[2][:_MAX_WORD],
         },
         status=error.status,
     )
@@ -213,14 +212,6 @@ def refuse_page(
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
-
-
-def _suggest(error: CompatgateError, viewer: Principal, service: Service) -> tuple[Hit, ...]:
-    """Return pages that a mistyped address may have meant."""
-    if error.status != _NOT_FOUND or request.method != "GET":
-        return ()
-    path = request.path.removeprefix(f"{UI_PREFIX}/")
-    return suggest_places(service.gate, path, viewer)
 
 
 JWKS = "/.well-known/jwks.json"

@@ -45,7 +45,7 @@ NEEDS = {
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",
     "/proposals/<id>/review": "approve",
-    "/proposals/<id>/discuss": "propose",
+    "/proposals/<id>/act": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
     "/incidents/<id>/act": "operate",
@@ -67,8 +67,6 @@ NEEDS = {
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,
-    "/example-fleet/load": "bless",
-    "/example-fleet/remove": "bless",
     "/preferences": None,
 }
 """The scope of every form: what decides what the gate lets through takes ``bless``."""

@@ -173,12 +173,12 @@ def remove_run(api: Any, run: str) -> int:
 def list_runs(api: Any) -> set[str]:
     """Return the ids of the runs that labels on the engine name."""
     labelled = {"label": RUN}
-    found = [
+    results = [
         *api.containers(all=True, filters=labelled),
         *(api.volumes(filters=labelled)["Volumes"] or []),
         *api.images(all=True, filters=labelled),
     ]
-    return {thing["Labels"][RUN] for thing in found}
+    return {thing["Labels"][RUN] for thing in results}
 
 
 def _find_objects(api: Any, run: str) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ from compatgate.canary.executors.kubernetes.objects import (
 from compatgate.canary.executors.kubernetes.pairs import PairPods
 from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
+from compatgate.canary.workloads.contents import PackedFile
 from compatgate.errors import BadInput, Conflict, InfrastructureError
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 
@@ -84,18 +85,35 @@ class KubernetesExecutor:
     def start_on(self, prepared: PreparedJob, node: str) -> Handle:
         """Create the Job on a node, or on any for ""; see `start`."""
         job = prepared.job
+
+        def make(files: list[PackedFile], start: str) -> dict[str, Any]:
+            body = make_job(job, prepared.image, self._cluster.settings, files, start)
+            return objects.pin_to_node(body, node) if node else body
+
+        self.create_job(job, make)
+        return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
+
+    def create_job(self, job: Job, make: Callable[[list[PackedFile], str], dict[str, Any]]) -> None:
+        """Create the objects of a job; ``make`` returns the Job for its files and its start."""
         packed = objects.read_job_files(job)
         if packed:
             self.create("core", "config_map", objects.make_config_map(job, packed))
         if job.workload.nodes > 1:
             self.create("core", "service", make_service(job))
         start = uuid.uuid4().hex
-        body = make_job(job, prepared.image, self._cluster.settings, packed, start)
-        if node:
-            body = objects.pin_to_node(body, node)
-        if not self.create("batch", "job", body) and not self.is_of(job_name(job), start):
+        if self.create("batch", "job", make(packed, start)):
+            return
+        # The Job is of this start if only the answer was lost.
+        result = self._cluster.ask("batch", "read_namespaced_job", job_name(job))
+        if (result["metadata"].get("annotations") or {}).get(START) != start:
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
-        return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job with its pods; do nothing if it is gone."""
+        with suppress(ObjectMissing):
+            self._cluster.ask(
+                "batch", "delete_namespaced_job", name, propagation_policy="Foreground"
+            )
 
     def status(self, handle: Handle) -> Status:
         """Return the status of the Job."""
@@ -114,10 +132,7 @@ class KubernetesExecutor:
             if view.known() not in ("waiting", "running"):
                 return
             self._killed.add(handle.id)
-            with suppress(ObjectMissing):
-                self._cluster.ask(
-                    "batch", "delete_namespaced_job", handle.id, propagation_policy="Foreground"
-                )
+            self.delete_job(handle.id)
         finally:
             view.close()
             with self._lock:
@@ -146,11 +161,6 @@ class KubernetesExecutor:
         except ObjectExists:
             return False
         return True
-
-    def is_of(self, name: str, start: str) -> bool:
-        """Return whether this start created the Job, so that only the answer was lost."""
-        found = self._cluster.ask("batch", "read_namespaced_job", name)
-        return bool((found["metadata"].get("annotations") or {}).get(START) == start)
 
     def _view(self, handle: Handle) -> JobView:
         with self._lock:

@@ -119,15 +119,15 @@ class JobView:
         return (int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S) // self._blocks
 
     def _refuse_what_lasts(self, seen: JobStatus) -> None:
-        found, now = seen.obstacle, time.monotonic()
-        if found is None:
+        result, now = seen.obstacle, time.monotonic()
+        if result is None:
             self._obstacle = None
             self._refuse_to_wait_for_ever(seen.status)
             return
-        known, since = self._obstacle or (found, now)
-        self._obstacle = (found if found.telling or not known.telling else known, since)
+        known, since = self._obstacle or (result, now)
+        self._obstacle = (result if result.telling or not known.telling else known, since)
         # The second block of a pair begins with an obstacle: its ConfigMap has only just been made.
-        if now - since >= found.grace_s * self._blocks:
+        if now - since >= result.grace_s * self._blocks:
             raise self._obstacle[0].error
 
     def _refuse_to_wait_for_ever(self, status: Status) -> None:
@@ -155,11 +155,11 @@ class JobView:
         self._job, self._job_read, self._heard = job, now, now
 
     def _list(self) -> str:
-        found = self._cluster.ask("core", "list_namespaced_pod", label_selector=self._selector)
+        result = self._cluster.ask("core", "list_namespaced_pod", label_selector=self._selector)
         with self._lock:
-            self._pods = {pod["metadata"]["uid"]: pod for pod in found["items"]}
+            self._pods = {pod["metadata"]["uid"]: pod for pod in result["items"]}
             self._heard = time.monotonic()
-        return str(found["metadata"]["resourceVersion"])
+        return str(result["metadata"]["resourceVersion"])
 
     def _follow(self) -> None:
         pause = _PAUSE_S
@@ -241,7 +241,7 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     be missing.
     """
     mark = LogPosition()
-    heard = time.monotonic()
+    answered = time.monotonic()
     while not stop() and (pod := find_first_pod(view.pods())):
         ended, response = _has_ended(view), None
         try:
@@ -256,9 +256,9 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
             # 400 is what a container answers that has not begun, or that is not there any more.
             if ended and isinstance(error, BadInput):
                 return
-            if response is None and time.monotonic() - heard > PATIENCE_S:
+            if response is None and time.monotonic() - answered > PATIENCE_S:
                 raise
-        heard = heard if response is None else time.monotonic()
+        answered = answered if response is None else time.monotonic()
         time.sleep(_TICK_S)
 
 

@@ -138,8 +138,8 @@ class Allocations:
         whole = max(self._seconds, seconds + _GRACE_S)
         script = held / "hold.sh"
         script.write_text(make_hold_script(str(held), whole - _GRACE_S))
-        found = self._commands.submit(arguments(str(held), whole), str(script))
-        (held / _NUMBER).write_text(found)
+        result = self._commands.submit(arguments(str(held), whole), str(script))
+        (held / _NUMBER).write_text(result)
         return held
 
 

@@ -78,9 +78,9 @@ class JobHealth:
         if job is None:
             return HostObservation("unknown", "no job was started")
         folder, nodes, gpus = job
-        found = [_observe(_read(folder / FOLDER, n, gpus, table), table) for n in range(nodes)]
-        worst = max(found, key=lambda one: _RANK.index(one.state))
-        reasons = "; ".join(dict.fromkeys(one.reason for one in found if one.reason))
+        results = [_observe(_read(folder / FOLDER, n, gpus, table), table) for n in range(nodes)]
+        worst = max(results, key=lambda one: _RANK.index(one.state))
+        reasons = "; ".join(dict.fromkeys(one.reason for one in results if one.reason))
         return HostObservation(worst.state, reasons, worst.body)
 
 

@@ -21,7 +21,7 @@ from compatgate.canary.executors.jobs import Handle, Job, check_name
 from compatgate.canary.executors.slurm.commands import job_name
 from compatgate.canary.executors.slurm.states import Stage, read_stage
 from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.workloads.contents import list_container_files
+from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
 
 
@@ -265,7 +265,10 @@ class WorkFolder:
             )
         try:
             folder.mkdir(parents=True, mode=0o700)
-            _write_files(folder, job)
+            write_files(job.workload, folder / "files")
+            (folder / "tmp").mkdir()
+            for name in (STAGE, OUTPUT, ERRORS, LOG):
+                (folder / name).touch(0o600)
         except FileExistsError:
             raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
@@ -347,18 +350,6 @@ def find_last_line(log: str) -> str:
     lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
     telling = [line for line in lines if not line.startswith("srun: ")]
     return (telling or lines or [""])[-1]
-
-
-def _write_files(folder: Path, job: Job) -> None:
-    for file in list_container_files(job.workload):
-        path = folder / "files" / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
-        path.chmod(0o755 if file.executable else 0o644)
-    (folder / "files").mkdir(exist_ok=True)
-    (folder / "tmp").mkdir()
-    for name in (STAGE, OUTPUT, ERRORS, LOG):
-        (folder / name).touch(0o600)
 
 
 def _read_piece(path: Path, most: int, start: int = 0) -> bytes:

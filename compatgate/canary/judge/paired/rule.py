@@ -79,8 +79,8 @@ class Rule:
         return self.courses[name].settles(pairs, self.estimate_noise(name, pairs))
 
     def _find_typical(self, pairs: int) -> float | None:
-        found = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]
-        spreads = [spread for spread in found if spread]
+        results = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]
+        spreads = [spread for spread in results if spread]
         return find_typical_variance(spreads) if spreads else None
 
     def _is_confirmed(self, course: Course, last: int) -> bool:

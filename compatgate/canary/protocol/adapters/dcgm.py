@@ -102,9 +102,9 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
     for result in results:
         _measure(name, result, found)
     if statuses & _FAILED:
-        said = [line for r in results if r.status in _FAILED for line in _lines(r)]
-        found.check(name, False, "; ".join(said) or "failed")
-        found.check("diagnostics", False, f"{name}: {'; '.join(said) or 'failed'}")
+        reasons = [line for r in results if r.status in _FAILED for line in _lines(r)]
+        found.check(name, False, "; ".join(reasons) or "failed")
+        found.check("diagnostics", False, f"{name}: {'; '.join(reasons) or 'failed'}")
         return "failed"
     if statuses & _SKIPPED or not statuses:
         skipped: list[str] = found.other.setdefault("skipped", [])
@@ -156,7 +156,7 @@ def _measure(test: str, result: _Result, found: ToolResults) -> None:
 
 
 def _name(text: str) -> str:
-    found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if not found:
+    result = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if not result:
         raise BrokenLine("a test has no name")
-    return found[:128]
+    return result[:128]

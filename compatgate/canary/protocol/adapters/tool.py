@@ -181,21 +181,21 @@ class ToolResults:
 
     def _whole_env(self) -> Env | None:
         """Return the env line completed by the tool's statements; a difference is a problem."""
-        said = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
+        stated = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
         if self.env is None:
-            return said if said.driver or said.gpus or said.versions else None
+            return stated if stated.driver or stated.gpus or stated.versions else None
         versions = dict(self.env.versions)
-        for component, text in said.versions.items():
+        for component, text in stated.versions.items():
             versions[component] = self._agreed(component, versions.get(component), text)
         driver = self.env.driver
-        if said.driver:
-            driver = self._agreed("driver", driver, said.driver)
+        if stated.driver:
+            driver = self._agreed("driver", driver, stated.driver)
         return replace(
             self.env,
             driver=driver,
-            gpus=self.env.gpus or said.gpus,
+            gpus=self.env.gpus or stated.gpus,
             versions=versions,
-            other={**self.env.other, **said.other},
+            other={**self.env.other, **stated.other},
         )
 
 
@@ -219,11 +219,6 @@ class ToolOutput:
         self._data = bytearray()
         self._dropped = 0
 
-    @property
-    def progress(self) -> float | None:
-        """Return None: tools do not state their progress."""
-        return None
-
     def feed(self, data: bytes) -> None:
         """Take the next piece of output."""
         room = self._most - len(self._data)
@@ -232,13 +227,13 @@ class ToolOutput:
 
     def report(self) -> Report:
         """Read the whole output, and return the report."""
-        found = self._found
-        text = _tool_text(bytes(self._data), found)
+        result = self._found
+        text = _tool_text(bytes(self._data), result)
         try:
-            self._read(text, found)
+            self._read(text, result)
         except BrokenLine as broken:
-            found.problem(str(broken))
-        return found.report(lines=text.count("\n"), dropped=self._dropped)
+            result.problem(str(broken))
+        return result.report(lines=text.count("\n"), dropped=self._dropped)
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:

@@ -33,7 +33,6 @@ CHANGES = {
     "POST /matrix/import": "bless",
     "POST /proposals": "propose",
     "PUT /proposals/{id}": "propose",
-    "POST /proposals/{id}/comments": "propose",
     "POST /proposals/{id}/approve": "approve",
     "POST /proposals/{id}/retract": "approve",
     "POST /proposals/{id}/merge": "bless",

@@ -158,7 +158,6 @@ CHECKED: dict[str, Make] = {
     "import_matrix": lambda at: Ask("/matrix/import?reason=x", imported(at)),
     "create_proposal": lambda at: Ask("/proposals", proposed(at)),
     "show_proposal": lambda at: Ask(f"/proposals/{at.approval}"),
-    "comment_proposal": lambda at: Ask(f"/proposals/{at.approval}/comments", {"comment": "x"}),
     "change_proposal": lambda at: Ask(f"/proposals/{at.mine}", proposed(at)),
     "approve_proposal": lambda at: Ask(f"/proposals/{at.proposal}/approve", {}),
     "retract_approval": lambda at: Ask(f"/proposals/{at.proposal}/retract", {}),
