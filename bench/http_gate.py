@@ -139,9 +139,8 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     """Return the product's application, with an empty endpoint of Flask alone beside it."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.kit.http.wsgi import WsgiLane
+    from compatgate.kit.http.wsgi import WsgiLane, receive_body
     from compatgate.service.web.app import create_front
-    from compatgate.service.web.asgi import receive_body
     from compatgate.service.web.call import Settings
 
     bare = Flask("bare")
@@ -157,7 +156,7 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     async def both(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" or scope["path"] != EMPTY:
             await product(scope, receive, send)
-        elif body := await receive_body(receive, 0, 1.0):
+        elif body := await receive_body(receive, 0):
             await lane.answer(scope, body, receive, send)
 
     return both

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -272,6 +272,25 @@ def natural_path(document: Any, path: list[Any], schema: Schema) -> str:
             text += f".{step}" if text else str(step)
             described = property_schema(described, str(step))
         node = node[step]
+    return text
+
+
+def step_path(source: str, steps: Sequence[str | int | Mapping[str, Any]]) -> str:
+    """Return a path through a fact file with natural keys: ``releases[cuda=12.4.1].driver``.
+
+    Args:
+        source: the fact file.
+        steps: fields, records, and numbers of values in a list.
+    """
+    text, described = "", read_schema(source)
+    for step in steps:
+        if isinstance(step, str):
+            text += f".{step}" if text else step
+            described = property_schema(described, step)
+            continue
+        label = step if isinstance(step, int) else record_label(step, natural_key(described))
+        text += f"[{label}]"
+        described = item_schema(described)
     return text
 
 

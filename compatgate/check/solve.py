@@ -93,11 +93,6 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         0: a stack passes; 1: none does; 3: not every stack was tried, or a part is not known.
-
-    Raises:
-        BadInput: an option is malformed.
-        NotFound: the target does not exist.
-        Unavailable: the server or the database does not answer.
     """
     from compatgate.check.deciders import choose_decider
 
@@ -130,11 +125,7 @@ def solve_exit(found: Mapping[str, Any]) -> int:
 
 
 def read_solve_pools(args: argparse.Namespace) -> list[Json]:
-    """Return the described pools.
-
-    Raises:
-        BadInput: neither targets nor pools are named, or both are.
-    """
+    """Return the described pools."""
     from compatgate.check.question import name_pools, read_pool
 
     if bool(args.target) == bool(args.pool):
@@ -171,14 +162,9 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
 
     Args:
         text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
-        decider: knows the packages that have GPU code.
         pools: described pools; their platform selects a part of the lockfile.
-
-    Raises:
-        BadInput: the file cannot be read, or the stack is malformed.
     """
-    from compatgate.core.stack import parse_stack_text
-    from compatgate.core.stack_values import SPECIAL_KEYS
+    from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 
     if "=" in text and not os.path.exists(text):
         return parse_stack_text(text)

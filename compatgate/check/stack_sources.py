@@ -38,7 +38,6 @@ class Platforms(Struct, frozen=True):
 
     Attributes:
         os: system to read a lockfile for; ``wsl`` counts as Linux.
-        cpu: processor to read a lockfile for, and to select from an image index.
         all: every system and processor of the pools, the one to read first.
         known: whether the gate reported the target's pools.
     """
@@ -75,14 +74,8 @@ def read_platforms(
     """Return the platforms of a question.
 
     Args:
-        pools: described pools.
         target_pools: function that reads the target's pools; None without a target.
         changes: changes of ``--set``, which win.
-        gpus: the GPU table.
-
-    Raises:
-        BadInput: a system or processor is unknown.
-        NotFound: the target does not exist.
     """
     known = True
     if target_pools is not None:
@@ -110,9 +103,6 @@ def read_image_stack(
     """Return the stack in an image, and the pinned ``image``.
 
     An image index has one image per processor; processors that were not read become unknowns.
-
-    Raises:
-        See `read_image_reference`.
     """
     from compatgate.discovery.stated_stack import merge_bodies
 
@@ -124,13 +114,7 @@ def read_image_stack(
 
 
 def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry or in a file, with the environment's settings.
-
-    Raises:
-        BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry lacks the image, or the file does not exist.
-        Unavailable: the registry does not answer in time.
-    """
+    """Read an image in a registry or in a file, with the environment's settings."""
     from compatgate.discovery.image.local import is_local_image, read_local_image
 
     read = read_local_image if is_local_image(reference) else None
@@ -138,13 +122,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
 
 
 def read_registry_image(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry, with the settings of the environment and the user's cache.
-
-    Raises:
-        BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry has no such image.
-        Unavailable: the registry does not answer in time.
-    """
+    """Read an image in a registry, with the settings of the environment and the user's cache."""
     return _read_image(reference, cpu, facts, None)
 
 
@@ -176,9 +154,6 @@ def places_of(
     """Return the place of each component.
 
     Args:
-        path: path of the lockfile.
-        name: name of the file, as origins write it.
-        data: content of the file.
         observations: observations with origins like ``requirements.txt:3`` or ``uv.lock: torch``.
 
     Returns:
@@ -235,8 +210,6 @@ class FileStack(Struct, frozen=True):
     """The stack of a lockfile and a bill of materials.
 
     Attributes:
-        stack: stack in request form.
-        places: component to its place in the file.
         unrelated: whether the lockfile has no GPU components.
         origins: origins of its GPU packages, by name.
     """
@@ -258,13 +231,6 @@ def read_files(
     Args:
         lock: file of ``--lock``; ``-``: standard input.
         sbom: file of ``--sbom``; ``-``: standard input.
-        platforms: platforms of the question.
-        stated: stack of the options.
-        known: packages that have GPU code.
-
-    Raises:
-        BadInput: a file cannot be read, or is malformed.
-        Inconclusive: a file has no content (empty, a template).
     """
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.stated_stack import merge_bodies, prefer_stated

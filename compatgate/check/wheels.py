@@ -27,8 +27,6 @@ class WheelReading(Struct, frozen=True):
     """Results for packages without a record.
 
     Attributes:
-        stack: stack in request form, with the reasons of failed measurements.
-        records: records of measured wheels, new or cached.
         notes: one sentence per package.
     """
 
@@ -48,14 +46,8 @@ def read_wheels(
     """Find or measure the records that a stack lacks; report failures.
 
     Args:
-        stack: stack in request form.
         origins: origins of packages in a lockfile or bill of materials, by name.
-        platforms: platforms of the pools.
-        facts: facts with the known records.
         network: whether to ask indexes; otherwise only cached measurements count.
-
-    Raises:
-        BadInput: the stack is malformed; ``field`` names the key.
     """
     from compatgate.core.package_finder import open_packages, release_of
     from compatgate.core.stack import parse_stack

@@ -21,12 +21,7 @@ def serve_metrics(worker: Worker, host: str, port: int) -> int:
     """Serve the metrics of a worker in a thread, and return the port.
 
     Args:
-        worker: whose.
-        host: address to listen on.
         port: 0: a free one.
-
-    Raises:
-        BadInput: the address or the port cannot be used.
     """
     registry = CollectorRegistry()
     registry.register(WorkerCollector(worker))

@@ -11,12 +11,7 @@ from compatgate.service.admission.schemas import AdmissionReview, AdmissionRevie
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.backtests.schemas import BacktestBody, BacktestRequest
-from compatgate.service.baselines.schemas import (
-    BaselineBody,
-    BaselineDetailBody,
-    BaselineFile,
-    BaselinesImported,
-)
+from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.schemas import (
@@ -57,15 +52,7 @@ from compatgate.service.nodes.schemas import (
     NodeReport,
     NodesReported,
 )
-from compatgate.service.notices.schemas import (
-    ChannelBody,
-    ChannelMade,
-    ChannelRequest,
-    IncidentBody,
-    NoticeDeliveryBody,
-    SubscriptionBody,
-    SubscriptionRequest,
-)
+from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.plans.schemas import PlanBody, PlanRequest
 from compatgate.service.proposals.schemas import (
     ProposalBody,
@@ -428,17 +415,11 @@ class Operations:
         """Replace the edits of your own proposal, based on the current matrix."""
     @single
     @staticmethod
-    def comment_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
-        """Comment on a proposal."""
-    @single
-    @staticmethod
-    def approve_proposal(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ProposalBody]:
+    def approve_proposal(id: str, *, digest: str | None = None) -> Request[ProposalBody]:
         """Approve the edits of another person's proposal."""
     @single
     @staticmethod
-    def retract_approval(id: str, *, comment: str | None = None) -> Request[ProposalBody]:
+    def retract_approval(id: str) -> Request[ProposalBody]:
         """Withdraw your approval of an open proposal."""
     @single
     @staticmethod
@@ -470,9 +451,7 @@ class Operations:
         """Show a change that waits or waited for a second person."""
     @single
     @staticmethod
-    def approve_change(
-        id: str, *, digest: str | None = None, comment: str | None = None
-    ) -> Request[ApprovalBody]:
+    def approve_change(id: str, *, digest: str | None = None) -> Request[ApprovalBody]:
         """Approve a change as the second person, and apply it."""
     @single
     @staticmethod
@@ -542,9 +521,7 @@ class Operations:
         content: str,
         source: str,
         *,
-        format: Literal["dcgm", "nccl-tests", "reframe", "superbench", "nvcre"]
-        | Literal["auto"]
-        | None = None,
+        format: Literal["dcgm", "nccl-tests", "jsonl"] | Literal["auto"] | None = None,
         file: str | None = None,
         target: str | None = None,
         pool: str | None = None,
@@ -557,7 +534,7 @@ class Operations:
         | None = None,
         measured_at: Moment | None = None,
     ) -> Request[RunsMade]:
-        """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source."""
+        """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source."""
     @single
     @staticmethod
     def show_run(id: str) -> Request[RunDetailBody]:
@@ -621,18 +598,6 @@ class Operations:
     @staticmethod
     def refuse_baseline(id: int) -> Request[BaselineDetailBody]:
         """Refuse a proposed baseline, or retire an approved one."""
-    @single
-    @staticmethod
-    def export_baselines(
-        *, workload: str | None = None, sku: str | None = None
-    ) -> Request[list[dict[str, Any]]]:
-        """Export the approved baselines, for another gate to propose."""
-    @single
-    @staticmethod
-    def import_baselines(
-        files: Sequence[BaselineFile | Mapping[str, Any]],
-    ) -> Request[BaselinesImported]:
-        """Propose baselines from samples, or from another gate's export."""
     @listing
     @staticmethod
     def list_evidence(
@@ -755,11 +720,11 @@ class Operations:
         """Start a wave if allowed, and hold it for the caller."""
     @single
     @staticmethod
-    def approve_upgrade(name: str, *, comment: str | None = None) -> Request[UpgradeBody]:
+    def approve_upgrade(name: str) -> Request[UpgradeBody]:
         """Approve another person's upgrade. The target's policy says how many people must agree."""
     @single
     @staticmethod
-    def retract_upgrade(name: str, *, comment: str | None = None) -> Request[UpgradeBody]:
+    def retract_upgrade(name: str) -> Request[UpgradeBody]:
         """Withdraw your approval of an upgrade. A wave that has started waits, too."""
     @single
     @staticmethod
@@ -822,7 +787,6 @@ class Operations:
             "verdict-flipped",
             "evidence",
             "run-failed",
-            "channel-failing",
             "evidence-ending",
             "waiver-ending",
             "driver-branch",
@@ -848,7 +812,7 @@ class Operations:
         until: Moment | None = None,
         comment: str | None = None,
     ) -> Request[IncidentBody]:
-        """Hide an open incident for a while; notices of it wait until then."""
+        """Hide an open incident for a while; metrics and webhook leave it out until then."""
     @single
     @staticmethod
     def resolve_incident(id: int, comment: str) -> Request[IncidentBody]:
@@ -857,50 +821,6 @@ class Operations:
     @staticmethod
     def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentBody]:
         """Reopen a snoozed or resolved incident."""
-    @listing
-    @staticmethod
-    def list_channels() -> Request[Page[ChannelBody]]:
-        """List channels by name, without URLs and keys."""
-    @single
-    @staticmethod
-    def show_channel(name: str) -> Request[ChannelBody]:
-        """Show a channel, without its URL and key."""
-    @single
-    @staticmethod
-    def set_channel(name: str, channel: ChannelRequest | Mapping[str, Any]) -> Request[ChannelMade]:
-        """Create or replace a channel. Its URL and key are never shown again."""
-    @single
-    @staticmethod
-    def delete_channel(name: str) -> Request[ChannelBody]:
-        """Delete a channel that no subscription uses, and its deliveries."""
-    @single
-    @staticmethod
-    def test_channel(name: str) -> Request[NoticeDeliveryBody]:
-        """Send a test message to a channel now, once."""
-    @listing
-    @staticmethod
-    def list_subscriptions() -> Request[Page[SubscriptionBody]]:
-        """List subscriptions by name."""
-    @single
-    @staticmethod
-    def show_subscription(name: str) -> Request[SubscriptionBody]:
-        """Show a subscription."""
-    @single
-    @staticmethod
-    def set_subscription(
-        name: str, subscription: SubscriptionRequest | Mapping[str, Any]
-    ) -> Request[SubscriptionBody]:
-        """Create or replace a subscription. It receives only later incidents."""
-    @single
-    @staticmethod
-    def delete_subscription(name: str) -> Request[SubscriptionBody]:
-        """Delete a subscription and its pending messages."""
-    @listing
-    @staticmethod
-    def list_deliveries(
-        *, channel: str | None = None, state: Literal["waiting", "sent", "failed"] | None = None
-    ) -> Request[Page[NoticeDeliveryBody]]:
-        """List messages to channels with their delivery state, newest first."""
     @single
     @staticmethod
     def deliver_decisions(body: DeliveryRequest | Mapping[str, Any]) -> Request[DeliveryBody]:

@@ -98,7 +98,6 @@ def respond(method: str, path: str, report: Callable[[], dict[str, Any]]) -> Res
     """Answer a request.
 
     Args:
-        method: HTTP method.
         path: path below the mount point, ``""`` or ``/``.
         report: function that makes the document.
     """

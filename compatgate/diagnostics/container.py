@@ -41,14 +41,7 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
     """Return the probe document of a running container.
 
     Args:
-        reference: name or id of the container.
-        facts: facts to name GPUs and compare GPU code.
         signals: parsed fact file ``image_signals``.
-
-    Raises:
-        NotFound: no container has this name or id.
-        BadInput: the container is not running.
-        Unavailable: the engine does not answer, or takes too long.
     """
     host = Host.here()
     with connect_engine() as engine:
@@ -194,15 +187,8 @@ def inspect_files(
     """Inspect a container's config and files.
 
     Args:
-        engine: engine of the container.
-        container: the container.
         signals: parsed fact file ``image_signals``.
-        facts: facts on GPU code and packages.
         deadline_s: time limit in seconds.
-
-    Raises:
-        Unavailable: the engine stops answering, or takes too long.
-        TooLarge: the container has too many files.
     """
     published = read_signals(signals)
     config = Config(config=Settings(container.environment, labels=container.labels))

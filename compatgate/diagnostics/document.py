@@ -67,7 +67,6 @@ def visible_devices(
 
     Args:
         devices: GPUs of the host in PCI order, as NVML and nvidia-smi number them.
-        environment: environment of the process.
         container: the process is in a container and the devices are the host's: the container
             runtime selects before CUDA does. Inside the container NVML shows only selected GPUs.
     """
@@ -160,7 +159,6 @@ class Process(Struct, frozen=True):
     Attributes:
         executable: path of the program; arguments are omitted, since they may hold secrets.
         container: whether it has another root or mount namespace than the observer.
-        environment: variables that are set and listed in `compatgate.diagnostics.document`.
         devices: GPUs that the process may use; None: unknown.
     """
 
@@ -273,8 +271,6 @@ class UserDriver(Struct, frozen=True):
 
     Attributes:
         compat: forward-compatibility package; None when the host's libcuda is loaded.
-        conflicts: mismatches between libcuda and the kernel driver.
-        open: unknowns: forward compatibility is in use, but its CUDA is unknown.
     """
 
     compat: Observation | None = None
@@ -286,7 +282,6 @@ def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver
     """Compare the loaded libcuda with the kernel driver.
 
     Args:
-        libraries: libraries of the process.
         kernel: version of the kernel driver; None: unknown.
     """
     library = next((lib for lib in libraries if lib.component == DRIVER_CUDA), None)

@@ -30,8 +30,6 @@ class Statement(NamedTuple):
     """A version that a module states.
 
     Attributes:
-        component: canonical name.
-        version: version as the module states it.
         origin: variable, ``torch.version.cuda``.
         built: the framework was built for this version; another one may be loaded.
     """

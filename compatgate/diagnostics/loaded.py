@@ -47,9 +47,7 @@ class MappedFile(NamedTuple):
     """A file whose code is mapped into a process.
 
     Attributes:
-        path: path as the process names it.
         span: address range of the first mapping, its name under ``/proc/PID/map_files``.
-        deleted: the file was replaced or removed since.
     """
 
     path: str
@@ -62,7 +60,6 @@ class Library(NamedTuple):
 
     Attributes:
         component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
-        path: path of the file, symbolic links resolved.
         name_version: full version in the file name (``12.4.127``); for libcuda the version of its
             driver. None if the name states at most the major version.
         major: major version in the file name; None without a number.

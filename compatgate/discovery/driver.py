@@ -33,7 +33,6 @@ class KernelDriver(Struct, frozen=True):
 
     Attributes:
         open: whether these are the open kernel modules; None where the source does not tell.
-        origin: file that names the version.
     """
 
     version: str
@@ -145,9 +144,10 @@ def _device(nvml: Any, handle: Any) -> Device:
     capability = query_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     mode = query_nvml(nvml, "nvmlDeviceGetMigMode", handle)
     mig = bool(mode and mode[0])
+    info = query_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
     return Device(
         nvml_text(nvml.nvmlDeviceGetName(handle)) or "",
-        bus=_bus_id(nvml, handle),
+        bus=((nvml_text(info.busId) or "").lower() if info else ""),
         memory_mib=memory.total // 2**20 if memory else None,
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
         mig=mig,
@@ -166,11 +166,6 @@ def _node_parts(nvml: Any, handle: Any) -> dict[str, str]:
     if vbios := nvml_text(query_nvml(nvml, "nvmlDeviceGetVbiosVersion", handle)):
         stated["vbios"] = vbios
     return keep_valid(stated)
-
-
-def _bus_id(nvml: Any, handle: Any) -> str:
-    info = query_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
-    return (nvml_text(info.busId) or "").lower() if info else ""
 
 
 def _mig_slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:

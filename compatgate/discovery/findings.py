@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.facts.records import Record
-from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_code import Arch
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.discovery.gpucode import GpuCode, in_order
 from compatgate.discovery.libraries import observe_library, observe_major
 from compatgate.discovery.observations import Conflict, Observation, settle
@@ -37,10 +38,7 @@ class CodeFile(Struct, frozen=True):
     """A file with GPU code.
 
     Attributes:
-        origin: the file, as shown to people.
         owner: distribution that owns the file, ``""`` where none is known.
-        arch: architectures that a driver runs.
-        linked: names of link-time code, which no driver runs.
         ptx_isa: newest PTX ISA version, None without PTX.
         cuda: toolkit that compiled the code, None where none is recorded.
     """
@@ -71,7 +69,6 @@ def find_common_code(
     """Return the code that runs where every distribution's code runs; ignore embedded libraries.
 
     Args:
-        files: files with GPU code.
         facts: where code runs; without them return the union of all code.
     """
     groups: dict[str, set[Arch]] = {}
@@ -132,10 +129,6 @@ class Findings(Struct):
     Attributes:
         observations: versions of components, the deciding witness first.
         majors: components of which only the major version is known, from a library's name.
-        files: files with GPU code.
-        measured: records of packages' files, by the name of the package.
-        owned: origins of the files in those records, with the name of the package.
-        open: sentences about files that could not be read.
     """
 
     observations: list[Observation] = []
@@ -168,7 +161,6 @@ class Findings(Struct):
         Args:
             packages: normalised name to version.
             origin: where the metadata was read.
-            conda: names of packages that conda installed.
         """
         answer = read_answer({"packages": packages, "conda": conda}, origin, NO_KNOWN_PACKAGES)
         self.observations += (o for o in answer.observations if o.component != "python")
@@ -197,9 +189,7 @@ class Inspection(Struct, frozen=True):
 
     Attributes:
         stack: in the form of requests.
-        observations: all observations.
         conflicts: where witnesses disagree, and which decides.
-        open: sentences about what could not be read or decided.
     """
 
     stack: dict[str, Any]
@@ -228,7 +218,6 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     files.
 
     Args:
-        found: all findings.
         facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)

@@ -52,10 +52,7 @@ class InstalledFile(Struct, frozen=True):
 
     Attributes:
         path: below the root, without leading slash.
-        origin: the file, as shown to people.
         library: content of the file; None where it could not be read, or holds nothing.
-        unread: the file or its tables could not be read.
-        torch: symbols that the file needs from torch, and symbols of torch that it defines.
     """
 
     path: str
@@ -66,13 +63,7 @@ class InstalledFile(Struct, frozen=True):
 
 
 class InstalledPackages(Struct, frozen=True):
-    """The installed GPU packages.
-
-    Attributes:
-        observations: one for each package that is no component.
-        measured: records of the files of packages and frameworks, by their name in a stack.
-        owned: origins of the files in a record, with the name of the package.
-    """
+    """The installed GPU packages."""
 
     observations: tuple[Observation, ...] = ()
     measured: dict[str, Record] = {}
@@ -111,7 +102,6 @@ class Inventory(Struct):
         """Assemble the packages from distributions and files.
 
         Args:
-            known: facts about packages and names.
             toolkits: PTX version to the first toolkit that supports it.
         """
         measured: dict[str, Record] = {}
@@ -130,7 +120,13 @@ class Inventory(Struct):
                 )
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
-                observations.append(_observation(part))
+                one = part.distribution
+                version = (
+                    f"{one.version}+{CONDA}"
+                    if one.is_conda and "+" not in one.version
+                    else one.version
+                )
+                observations.append(Observation(part.name, version, one.origin, "metadata"))
             if record is None or not (named or part.files) or _is_irrelevant(record, known):
                 continue
             before = measured.get(part.name)
@@ -139,7 +135,9 @@ class Inventory(Struct):
             elif before.version != record.version:
                 continue  # another distribution decides; these files belong to no package
             else:
-                measured[part.name] = _join_records(before, record)
+                paths = {library.path for library in before.libraries}
+                more = tuple(library for library in record.libraries if library.path not in paths)
+                measured[part.name] = replace(before, libraries=(*before.libraries, *more))
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
@@ -199,7 +197,9 @@ class _Owners:
             for folder in one.folders:
                 self._below.setdefault(folder, one)
             if one.files is None and one.name:
-                for module in _modules(one.name):
+                name = one.name
+                stem = name.replace("-", "_")
+                for module in (stem, name, f"{stem}.libs"):
                     self._below.setdefault(posixpath.join(one.root, module), one)
 
     def of(self, path: str) -> Distribution | None:
@@ -214,11 +214,6 @@ class _Owners:
                 return found
             folder = posixpath.dirname(folder)
         return None
-
-
-def _modules(name: str) -> tuple[str, ...]:
-    stem = name.replace("-", "_")
-    return (stem, name, f"{stem}.libs")
 
 
 def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
@@ -285,19 +280,6 @@ def _is_irrelevant(record: Record, known: Packages) -> bool:
     )
 
 
-def _join_records(one: Record, other: Record) -> Record:
-    """Join the records of a release that is installed twice."""
-    paths = {library.path for library in one.libraries}
-    more = tuple(library for library in other.libraries if library.path not in paths)
-    return replace(one, libraries=(*one.libraries, *more))
-
-
-def _observation(part: _InstalledPart) -> Observation:
-    one = part.distribution
-    version = f"{one.version}+{CONDA}" if one.is_conda and "+" not in one.version else one.version
-    return Observation(part.name, version, one.origin, "metadata")
-
-
 def _is_version(name: str, version: str) -> bool:
     try:
         parse_version(name, version)
@@ -337,13 +319,7 @@ class PackageFile(Protocol):
 
 
 class InstalledTorch(Struct, frozen=True):
-    """An installed torch.
-
-    Attributes:
-        root: folder of the installation.
-        version: public.
-        defines: hashes of its symbols.
-    """
+    """An installed torch."""
 
     root: str
     version: str
@@ -374,11 +350,7 @@ def add_missing_symbols(
     """Return a record with the symbols that its libraries need and the installed torch lacks.
 
     Args:
-        record: record of the package.
-        files: files of the package.
-        root: folder that the package is installed in.
         torches: installed torches; the one in the same folder counts, otherwise the only one.
-        others: hashes of the symbols that extensions define for each other.
     """
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)

@@ -97,7 +97,6 @@ def find_libraries(
 
     Args:
         environment: for ``LD_LIBRARY_PATH``; None: this process's.
-        prefix: folder of installed toolkits.
     """
     environment = os.environ if environment is None else environment
     searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -121,12 +120,7 @@ def _find_compat(searched: Iterable[str], cache: str) -> Observation | None:
 
 
 def note_unused_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
-    """Return notes on installed forward-compatibility packages that the linker does not find.
-
-    Args:
-        found: libraries that the linker would load.
-        prefix: folder of installed toolkits.
-    """
+    """Return notes on installed forward-compatibility packages that the linker does not find."""
     loaded = {o.version for o in found if o.component == "cuda-compat"}
     paths = [p for folder in _toolkits(prefix) for p in _compat_in(os.path.join(folder, "compat"))]
     seen = dict.fromkeys(observe_library(os.path.realpath(path)) for path in paths)

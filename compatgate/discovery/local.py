@@ -50,14 +50,7 @@ def inspect_path(
     """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
 
     Args:
-        path: the file or folder.
         facts: where code runs, to compare the code of several distributions.
-        known: facts about packages.
-
-    Raises:
-        BadInput: the path is none of these, or is damaged; ``field`` is the path.
-        NotFound: the path does not exist.
-        Unavailable: the path holds an ELF file, and pyelftools is not installed.
     """
     return conclude(find_in_path(path, known, facts), facts)
 
@@ -97,9 +90,6 @@ def find_in_wheel(path: str) -> Findings:
     """Return the name, version, CUDA libraries and GPU code of a wheel.
 
     Memory is bounded as `read_gpu_code` says, plus the wheel's table of contents.
-
-    Raises:
-        BadInput: the file cannot be read, is damaged, or is not a wheel.
     """
     found = Findings()
     label = os.path.basename(path)
@@ -190,14 +180,6 @@ def find_in_folder(
     Symbolic links to folders are not followed, those to files only within the folder. A library
     that cannot be read leaves its package open, or becomes a conflict where it belongs to none, and
     the others are still read.
-
-    Args:
-        path: the folder.
-        known: facts about packages.
-        facts: toolkits and their PTX.
-
-    Raises:
-        BadInput: the folder cannot be read, or holds more than the limit.
     """
     found = Findings()
     root = os.path.realpath(path)
@@ -228,12 +210,7 @@ def find_in_folder(
 
 
 def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findings:
-    """Return GPU code, name and needs of one library, object, fatbinary, cubin or PTX file.
-
-    Raises:
-        BadInput: the file is damaged, or of no kind that may hold GPU code.
-        NotFound: the file does not exist.
-    """
+    """Return GPU code, name and needs of one library, object, fatbinary, cubin or PTX file."""
     found = Findings()
     origin = origin or path
     code = read_gpu_code(path, name=origin)
@@ -252,12 +229,7 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
 
 
 class _FolderContents(Struct):
-    """Files below a folder by their real paths, without duplicates.
-
-    Attributes:
-        metadata: metadata folders of distributions.
-        conda: records of conda.
-    """
+    """Files below a folder by their real paths, without duplicates."""
 
     metadata: list[str] = []
     conda: list[str] = []
@@ -355,13 +327,10 @@ def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> No
         if data := _read_bytes(os.path.join(folder, name), largest):
             one.take(name, data, path)
     if one.files is not None:
-        one.files = frozenset(_real_path(root, file) for file in one.files)
+        one.files = frozenset(
+            os.path.relpath(os.path.realpath(os.path.join(root, file)), root) for file in one.files
+        )
     one.folders = tuple(_folder_below(root, folder) for folder in one.folders)
-
-
-def _real_path(root: str, file: str) -> str:
-    """Return the real path of a listed file, which links may lead to."""
-    return os.path.relpath(os.path.realpath(os.path.join(root, file)), root)
 
 
 def _folder_below(root: str, folder: str) -> str:

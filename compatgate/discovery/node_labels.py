@@ -81,10 +81,6 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     Args:
         text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
             a mapping, or ``key=value`` separated by lines or commas.
-        origin: name of the text in errors.
-
-    Raises:
-        BadInput: the text is empty, damaged or something else, or names no node.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:
@@ -111,11 +107,7 @@ def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
-    """Return the nodes of a typed document.
-
-    Raises:
-        msgspec.ValidationError: the document is neither a node nor a list.
-    """
+    """Return the nodes of a typed document."""
     if found.items is not None:
         return tuple(node for item in found.items for node in _nodes(item, origin))
     if found.kind not in (None, "Node"):
@@ -141,13 +133,7 @@ def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
 
 
 def load_plain_yaml(text: str) -> list[Any]:
-    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1.
-
-    Raises:
-        yaml.YAMLError: the text is not YAML.
-        ValueError: it is nested too deeply, or has aliases, which tools do not write and which can
-            stand for millions of values.
-    """
+    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -182,15 +168,17 @@ def _parse_document(document: Any, origin: str) -> Iterator[Node]:
     labels = document.get("labels", document)
     if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
         raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
-    yield Node("", {str(key): _value_text(value) for key, value in labels.items()})
+    yield Node(
+        "",
+        {
+            str(key): (str(value).lower() if isinstance(value, bool) else str(value))
+            for key, value in labels.items()
+        },
+    )
 
 
 def _is_value(value: Any) -> bool:
     return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
-
-
-def _value_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _parse_pairs(text: str) -> tuple[Node, ...]:
@@ -255,13 +243,7 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
 
 
 def label_platform(labels: Mapping[str, str], report: Report | None, facts: Facts) -> str | None:
-    """Return the platform of a node by its labels; None where the facts do not know it.
-
-    Args:
-        labels: of the node.
-        report: its GPUs, which tell machine series of some clouds apart.
-        facts: the table of machines.
-    """
+    """Return the platform of a node by its labels; None where the facts do not know it."""
     gpus = [device.name for device in report.devices] if report else []
     return recognise_platform(read_label_texts(labels), gpus, facts)
 
@@ -289,7 +271,13 @@ def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     if not product and not capability:
         return ()
     name = product.removesuffix("-SHARED") or str(capability)
-    device = Device(name, memory_mib=_count_or_none(labels, "memory"), capability=capability)
+    part = "memory"
+    text = labels.get(f"{_GPU}.{part}")
+    device = Device(
+        name,
+        memory_mib=(int(text) if text and _number(text) and int(text) else None),
+        capability=capability,
+    )
     return (device,) * count
 
 
@@ -340,11 +328,6 @@ def _count(text: str | None) -> int:
     return min(int(text), _MAX_GPUS) if text and _number(text) else 1
 
 
-def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
-    text = labels.get(f"{_GPU}.{part}")
-    return int(text) if text and _number(text) and int(text) else None
-
-
 _MAX_NAMES = 5
 
 
@@ -354,7 +337,6 @@ class NodePools(Struct, frozen=True):
     Attributes:
         pools: one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
         notes: sentences about nodes without a pool and about missing labels.
-        conflicts: labels that contradict each other.
     """
 
     pools: tuple[ObservedPool, ...]
@@ -363,11 +345,7 @@ class NodePools(Struct, frozen=True):
 
 
 def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels") -> NodePools:
-    """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution.
-
-    Raises:
-        BadInput: no node is labelled with a GPU.
-    """
+    """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution."""
     pools: dict[ObservedPool, int] = {}
     without: list[str] = []
     notes: dict[str, list[str]] = {}

@@ -30,8 +30,6 @@ class Observation(Struct, frozen=True):
 
     Attributes:
         component: canonical name of a component, ``driver-cuda``, or a part of a node.
-        version: as the witness writes it.
-        origin: source of the observation: a file, a command, an environment variable.
     """
 
     component: str
@@ -53,8 +51,6 @@ class Conflict(Struct, frozen=True):
     """A disagreement between witnesses, and the value that decides.
 
     Attributes:
-        component: the component in question.
-        message: one sentence with both values.
         decided: the deciding value; None: undecided.
     """
 
@@ -72,9 +68,7 @@ class ObservedPool(Struct, frozen=True):
 
     Attributes:
         name: short name for messages, ``a100-sxm4-80gb``.
-        gpu: product as reported, with its MIG profile, in a form that `resolve_gpu` reads.
         driver: kernel driver; None where the witness does not say.
-        devices: GPUs, or MIG slices, of this kind.
         nodes: number of nodes; None for a single host.
         platform: kind of machine; None where no witness tells.
         node: parts and settings of the nodes, in the order of `NODE_COMPONENTS`.
@@ -116,7 +110,6 @@ def settle(
 
     Args:
         observations: observations of one host, the deciding witness first.
-        arch: GPU code that the frameworks carry.
     """
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
@@ -130,7 +123,11 @@ def settle(
             stack[component] = best.version
         for other in witnesses[1:]:
             if not _agree(best, other):
-                conflicts.append(_describe_conflict(best, other))
+                message = (
+                    f"{best.origin} says {best.component} {best.version}, "
+                    f"{other.origin} says {other.version}; the first decides"
+                )
+                conflicts.append(Conflict(best.component, message, best.version))
     if arch:
         stack["arch"] = list(arch)
     return stack, tuple(conflicts)
@@ -152,14 +149,6 @@ def _observed_version(observation: Observation) -> Version | None:
         return None
 
 
-def _describe_conflict(best: Observation, other: Observation) -> Conflict:
-    message = (
-        f"{best.origin} says {best.component} {best.version}, {other.origin} says {other.version}; "
-        "the first decides"
-    )
-    return Conflict(best.component, message, best.version)
-
-
 def find_unknown_cuda(
     observations: Sequence[Observation], of_index: Collection[str], file: str
 ) -> list[str]:
@@ -167,11 +156,6 @@ def find_unknown_cuda(
 
     The package index has one wheel of a version for a platform: a framework from the index is
     evaluated as that wheel, and the answer lists this as an assumption.
-
-    Args:
-        observations: observations of the file.
-        of_index: components that come from the package index.
-        file: name of the file.
     """
     if any(observation.component == "cuda" for observation in observations):
         return []

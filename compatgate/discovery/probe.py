@@ -36,7 +36,6 @@ from compatgate.discovery.observations import (
 )
 from compatgate.discovery.python_env import ask_python
 from compatgate.discovery.tegra import (
-    TegraBoard,
     add_board,
     explain_tegrastats,
     observe_board,
@@ -83,12 +82,7 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
     """Probe this machine.
 
     Args:
-        facts: to complete product names and to compare versions.
-        python: an interpreter that is asked for its frameworks too.
         root: root folder of the machine, where this process runs in a container.
-
-    Raises:
-        BadInput: the interpreter does not answer.
     """
     notes: list[str] = []
     report, kernel = probe_gpus(notes)
@@ -137,12 +131,10 @@ def probe_nvml(nvml: Any) -> Report | None:
 def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """Return the pools of a report of this machine; the loaded driver decides.
-
-    Raises:
-        BadInput: a product name is truncated and fits different products.
-    """
-    found = group_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
+    """Return the pools of a report of this machine; the loaded driver decides."""
+    found = group_pools(
+        replace(report, driver=(kernel.version if kernel else report.driver)), facts.gpus
+    )
     notes += found.notes
     return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
 
@@ -183,10 +175,6 @@ def driver_observations(report: Report | None, kernel: KernelDriver | None) -> l
     if report and report.cuda:
         found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
     return found
-
-
-def _driver(report: Report, kernel: KernelDriver | None) -> str | None:
-    return kernel.version if kernel else report.driver
 
 
 def _system(report: Report) -> str:
@@ -239,9 +227,6 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
     Returns:
         The document; ``pools`` (bodies of pools) and ``stack`` exist and have their type.
-
-    Raises:
-        BadInput: the text is empty, not JSON, or not a probe document.
     """
     if not text.strip():
         raise BadInput(
@@ -263,17 +248,14 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
 
 def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:
-    """Return a probe of a host from the output of nvidia-smi.
-
-    Raises:
-        BadInput: as `parse_nvidia_smi`.
-    """
+    """Return a probe of a host from the output of nvidia-smi."""
     board = parse_board(text)
     try:
         report = parse_nvidia_smi(text, origin=origin)
     except BadInput as error:
         if board and (pools := add_board((), board, facts)):
-            return _probe_board(pools, board)
+            seen = tuple(observe_board(board))
+            return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
         raise explain_tegrastats(text, origin) or error from None
     found = group_pools(report, facts.gpus)
     if board:
@@ -288,18 +270,8 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
     )
 
 
-def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
-    """Return a probe of a Jetson without nvidia-smi."""
-    seen = tuple(observe_board(board))
-    return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
-
-
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
-    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node.
-
-    Raises:
-        BadInput: the text holds no nodes, or none with a GPU.
-    """
+    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node."""
     found = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
     systems = {pool.os for pool in found.pools}
     drivers = {pool.driver for pool in found.pools}

@@ -46,7 +46,6 @@ class Environment(Struct, frozen=True):
     Attributes:
         observations: versions of loaded libraries first, then those of package metadata.
         arch: GPU code of its PyTorch; None without PyTorch, or where the files show the code.
-        measured: records of packages' files, by the name of the package.
         notes: sentences about questions without an answer.
     """
 
@@ -66,13 +65,8 @@ def ask_python(
     """Ask an interpreter for its frameworks, and read the files of its packages.
 
     Args:
-        known: which packages carry GPU code.
-        facts: toolkits and their PTX.
         python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
         timeout_s: time limit in seconds; importing torch takes several.
-
-    Raises:
-        BadInput: the interpreter cannot be run, fails, takes too long or gives another answer.
     """
     answer = _run(_interpreter(python), timeout_s)
     try:
@@ -126,8 +120,6 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
             names normalised; ``conda`` lists packages that conda installed.
-        python: name of the interpreter in origins.
-        known: which packages carry GPU code.
     """
     origin = f"{python}: torch"
     torch: dict[str, Any] = document.get("torch") or {}

@@ -40,7 +40,6 @@ class Signal(Struct, frozen=True):
     Attributes:
         component: canonical name, or ``cuda-compat``, ``compat-driver``, ``arch``, ``require``.
         confidence: None when the value is not reliable.
-        families: families of images that carry the variable or label.
         vendors: only NVIDIA's own builds set a variable of this name.
     """
 
@@ -59,12 +58,7 @@ class PackagePattern(Struct, frozen=True):
 
 
 class Signals(Struct, frozen=True):
-    """The published variables, labels and package names of images.
-
-    Attributes:
-        conda: package name to component.
-        ignored: variables that look like a requirement but are not one.
-    """
+    """The published variables, labels and package names of images."""
 
     environment: tuple[Signal, ...]
     labels: tuple[Signal, ...]
@@ -155,11 +149,7 @@ def observe_package(
     """Return the component in a package; None for most packages.
 
     Args:
-        name: name of the package.
-        version: version with revision, as the package manager writes it.
         origin: where the package was found.
-        signals: names of packages and their components.
-        left: receives sentences about versions that cannot be read.
     """
     name = name.lower()
     component = signals.package(name)
@@ -196,7 +186,6 @@ def tidy_version(component: str, text: str, package: str = "") -> str | None:
     """Return a version without the distribution's additions; None when the component has none.
 
     Args:
-        component: canonical name.
         text: ``12.4.127-1``, ``"12.4.1-1"``, ``8.9.6.50-1+cuda11.8``, ``13.0.2.006``,
             ``8.2.1.8+cuda11.4.2.006``.
         package: name of the package; ``libcudnn9-cuda-12`` names the CUDA of the build.

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compatgate.core.components import COMPONENTS, MAX_REMARKS
-from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import SPECIAL_KEYS, Wheel
+from compatgate.core.stack import SPECIAL_KEYS, Stack, canonical_key, parse_stack
+from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, CompatgateError
@@ -27,11 +27,6 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     """Return a stack in the form of requests, with open questions and conflicts.
 
     Unreadable parts, and parts above the limits of a question, become open questions.
-
-    Args:
-        stack: component to version as the witness writes it.
-        left: open questions, in sentences.
-        said: conflicts between witnesses.
     """
     body: Body = {}
     sentences = list(left)
@@ -85,12 +80,7 @@ def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
     """Join two stacks: the detected one wins, and a contradiction is a finding.
 
     Args:
-        shown: stack of an image, with canonical names.
-        stated: stack of a person or a file.
         by: source of the detected stack, ``the image``.
-
-    Raises:
-        BadInput: a stated version is malformed; ``field`` names it.
     """
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
@@ -99,16 +89,7 @@ def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Join two stacks: the stated one wins and closes questions; a contradiction is a finding.
-
-    Args:
-        written: stack of a lockfile or bill of materials, with canonical names.
-        stated: stack of a person.
-        by: name of the file.
-
-    Raises:
-        BadInput: a stated version is malformed; ``field`` names it.
-    """
+    """Join two stacks: the stated one wins and closes questions; a contradiction is a finding."""
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
             for name in _find_contradictions(written, stated)]  # fmt: skip
@@ -147,11 +128,7 @@ def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable
 
 
 def _canonical_stack(stated: Mapping[str, Any]) -> Body:
-    """Return the stated stack under canonical names.
-
-    Raises:
-        BadInput: a version is malformed.
-    """
+    """Return the stated stack under canonical names."""
     for name, value in stated.items():
         if name not in _REMARKS:
             try:

@@ -43,7 +43,7 @@ TAGS: dict[str, str] = {
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
     "upgrades": "Driver upgrades in waves, freezes, and known-good states.",
-    "notices": "Incidents, and notices about them: channels, subscriptions, deliveries.",
+    "notices": "Incidents: what needs attention, grouped by cause.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",

@@ -46,8 +46,6 @@ class Check(Struct, frozen=True):
 
     Attributes:
         id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
-        found: what was seen, on one line.
-        more: command that shows more.
     """
 
     id: str
@@ -61,9 +59,7 @@ class Observation(Struct, frozen=True):
     """The input of the checks.
 
     Attributes:
-        answers: NVML or nvidia-smi at the begin and the end of the interval.
         log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
-        counters: what feeds the GPUs, at the begin and the end of the interval.
     """
 
     host: Host
@@ -104,12 +100,9 @@ def observe(
     """Look at a host at the begin and the end of an interval.
 
     Args:
-        facts: codes and signatures.
-        seconds: length of the interval.
         root: folder with the host's ``/proc``, ``/sys`` and ``/dev``.
         program: nvidia-smi, which is asked where NVML is not installed.
         log: errors of another log; None: the kernel log of the host is read.
-        sleep: waits for the interval.
     """
     this_machine = root.is_here
     first = ask_gpus(program, this_machine)
@@ -182,16 +175,12 @@ def check_gpus(seen: Observation) -> Check:
     faults = [f"does not answer: {', '.join(lost)}"] if lost else []
     if len(gpus) < max(given, 1):
         faults += [f"not NVIDIA's driver: {', '.join(strange)}"] if strange else []
-        faults += [_one_line(seen.said)] if seen.said else []
+        faults += [" ".join(seen.said.split())[:160]] if seen.said else []
         return Check(*name, "not-ok", "; ".join([found, *faults]), more)
     if lost:
         return Check(*name, "not-ok", "; ".join([found, *faults]), more)
     products = sorted({gpu.name for gpu in gpus if gpu.name})
     return Check(*name, "ok", f"{found}: {', '.join(products)}" if products else found, more)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:160]
 
 
 # --- 2: recent errors ---------------------------------------------------------------------------
@@ -232,7 +221,11 @@ def check_work(seen: Observation) -> Check:
             _NO_DRIVER if seen.blind else "the GPUs report nothing (no NVML, no nvidia-smi, or MIG)"
         )
         return Check(*name, "could-not-look", why, more)
-    busy = [gpu for gpu in known if _least(gpu, samples) >= BUSY_PERCENT]
+    busy = [
+        gpu
+        for gpu in known
+        if min(one.utilisation or 0 for one in _of(gpu, samples)) >= BUSY_PERCENT
+    ]
     stuck = [gpu for gpu in busy if _is_slow(gpu)]
     hung = [g for g in known if busy and g.processes and _most(g, samples) == 0]
     states = [
@@ -252,10 +245,6 @@ def check_work(seen: Observation) -> Check:
 def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
     """Return a GPU in each sample."""
     return [one for gpus in samples for one in gpus if one.index == gpu.index]
-
-
-def _least(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:
-    return min(one.utilisation or 0 for one in _of(gpu, samples))
 
 
 def _most(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:

@@ -56,11 +56,8 @@ class Host(Struct, frozen=True):
 
     Attributes:
         gpus: display devices and 3D controllers.
-        switches: NVSwitches.
-        module: the loaded kernel module.
         other: a platform whose driver is another one, ``Jetson`` or ``WSL``.
         nodes: names of GPU device files, ``nvidia0``.
-        libraries: versions of the driver's libraries in the system's folders.
         fabric_manager: whether its process runs, as far as processes are visible.
         fabric_manager_version: of the installed program, where the host has NVSwitches.
     """
@@ -80,12 +77,7 @@ class Host(Struct, frozen=True):
         return self.module is not None or self.other is not None or bool(self.nodes)
 
     def explain_absence(self, said: str | None, errors: bool) -> str | None:
-        """Return why no GPU could be judged, and what to do; None where a log says enough.
-
-        Args:
-            said: the failure of nvidia-smi.
-            errors: the log has errors.
-        """
+        """Return why no GPU could be judged, and what to do; None where a log says enough."""
         if said:
             return f"nvidia-smi lists no GPU: {said[:300]} (compatgate triage explains its words)"
         if self.has_driver or errors:
@@ -178,10 +170,12 @@ def read_input_counters(root: Root = HERE) -> InputCounters:
     """Return the counters now."""
     cpu, iowait = _cpu_times(root.read("/proc/stat"))
     network = root.read("/proc/net/dev")
+    text = root.read("/proc/pressure/io")
+    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
     return InputCounters(
         cpu,
         iowait,
-        _pressure(root.read("/proc/pressure/io")),
+        (float(match[1]) if match else None),
         _traffic(network) if network else None,
     )
 
@@ -194,11 +188,6 @@ def _cpu_times(text: str) -> tuple[int | None, int | None]:
             ticks = [int(value) for value in values[:8]]
             return sum(ticks), ticks[4]
     return None, None
-
-
-def _pressure(text: str) -> float | None:
-    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
-    return float(match[1]) if match else None
 
 
 def _traffic(text: str) -> dict[str, Traffic]:

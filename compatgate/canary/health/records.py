@@ -29,7 +29,6 @@ class Record(NamedTuple):
     Attributes:
         text: from ``NVRM:`` (or ``nvidia``) on.
         at: times of the message, one per clock that the line shows.
-        quoted: a program, not the kernel, wrote the message.
     """
 
     text: str
@@ -101,11 +100,7 @@ class RecordReader:
         self._binary: str | None = None
 
     def read(self, stream: Stream) -> Iterator[Record]:
-        """Yield every record that may concern a GPU.
-
-        Raises:
-            BadInput: the log is compressed.
-        """
+        """Yield every record that may concern a GPU."""
         for line in read_lines(stream):
             yield from self.feed(line)
         yield from self._end()
@@ -337,17 +332,20 @@ _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
 def read_lines(stream: Stream) -> Iterator[bytes]:
-    """Yield the lines, without their ends.
-
-    Raises:
-        BadInput: the file is compressed; otherwise it would look like a log without errors.
-    """
+    """Yield the lines, without their ends."""
     rest = b""
     first = True
     while chunk := stream.read(CHUNK_BYTES):
         if first:
             first = False
-            _refuse_compressed(chunk)
+            for magic, name in _COMPRESSION_MAGIC.items():
+                if chunk.startswith(magic):
+                    raise BadInput(
+                        f"the log is compressed ({name})",
+                        field="--dmesg",
+                        hint="unpack it first, for example: zcat FILE"
+                        " | compatgate health --dmesg -",
+                    )
         rest += chunk
         *whole, rest = rest.split(b"\n")
         yield from whole
@@ -366,13 +364,3 @@ def _find_cut(line: bytes) -> int:
         if found > 0:
             return found if mark == b"NVRM:" else found + len(mark)
     return MAX_LINE
-
-
-def _refuse_compressed(head: bytes) -> None:
-    for magic, name in _COMPRESSION_MAGIC.items():
-        if head.startswith(magic):
-            raise BadInput(
-                f"the log is compressed ({name})",
-                field="--dmesg",
-                hint="unpack it first, for example: zcat FILE | compatgate health --dmesg -",
-            )

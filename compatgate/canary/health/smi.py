@@ -41,11 +41,7 @@ class SmiAnswer(NamedTuple):
 
 
 def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
-    """Run ``nvidia-smi -q -x`` and return its answer.
-
-    Args:
-        program: name on the path, or a path.
-    """
+    """Run ``nvidia-smi -q -x`` and return its answer."""
     try:
         done = subprocess.run(  # noqa: S603 - the program is the driver's own
             [program, "-q", "-x"], capture_output=True, timeout=_PATIENCE_S, check=False

@@ -24,19 +24,13 @@ class Gpu(Struct, frozen=True):
 
     Attributes:
         pci: ``0000:9b:00``, as events name it.
-        lost: NVML lists the GPU but cannot reach it.
-        ecc_*: errors since the driver was loaded (volatile), and ever (aggregate).
-        sram_threshold_exceeded: the SRAM has had as many different uncorrectable errors as NVIDIA
-            tolerates.
         retired_pages: for double-bit errors (before Ampere); ``retired_pages_total``: for any
             errors; ``retirement_pending``: they take effect after a reboot.
         remapped_uncorrected: rows remapped for uncorrected errors (Ampere and newer);
             ``remap_pending``: they take effect after a reset; ``remap_failed``: no spare row was
             left.
-        sm_clock_max_mhz: highest clock of the GPU.
         fabric: state of the NVSwitch fabric: ``not_started``, ``in_progress``, ``completed``; None
             where the GPU is on none.
-        gsp: version of the GSP firmware that runs.
         throttle: reasons for lower clocks than requested, by NVML's names (``hw_slowdown``).
         recovery: recovery that the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
         utilisation: percent of the last sample period in which a kernel ran.
@@ -76,11 +70,7 @@ class Gpu(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """State of every GPU of the host at a moment.
-
-    Attributes:
-        cuda: highest CUDA that the driver runs.
-    """
+    """State of every GPU of the host at a moment."""
 
     at: datetime
     driver: str | None

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
-    from compatgate.core.package_finder import PackageFinder
 
 __all__ = [
     "Branch",
@@ -127,8 +126,8 @@ class Facts:
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._recorded: dict[str, PackageRecords] = {}
-        self.finders: dict[Any, PackageFinder] = {}
-        """Finders of packages, by platform (`compatgate.core.package_finder.package_finder`)."""
+        self.memory: dict[Any, Any] = {}
+        """Values derived from these facts alone, for whoever derives them."""
 
     def _table(self, name: str, kind: type[T]) -> T:
         table: T = self._load(name, kind)
@@ -357,7 +356,7 @@ class Facts:
         """
         new = object.__new__(Facts)
         new.__dict__.update(self.__dict__)
-        new.finders = {}
+        new.memory = {}
         new._measured = dict(self._measured)
         for record in records:
             known = new._measured.pop(record.package, ())

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.plan.frontier import FactsEvaluator
 from compatgate.core.plan.result import FrameworkChange
 from compatgate.core.request import Pool

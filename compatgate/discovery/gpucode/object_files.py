@@ -101,17 +101,12 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
     """Return the sections of an ELF file.
 
     Args:
-        source: source of the file.
         base: offset of the ELF file's first byte.
         size: size in bytes.
         head: first bytes, which a stream no longer has.
 
     Returns:
         None when the file has no section headers, or the stream has not kept them.
-
-    Raises:
-        BadInput: the file is damaged, or ends before its section headers.
-        Unavailable: pyelftools is not installed.
     """
     view = SectionView(source, base, size, head)
     try:
@@ -156,7 +151,9 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
         if header.type in _SECTION_WITHOUT_BYTES:
             continue
         end = header.offset + header.size
-        name = _section_name(view, names + header.name)
+        view.seek(names + header.name)
+        data = view.read(_SECTION_NAME)
+        name = data.partition(b"\0")[0].decode("latin-1") if data else None
         if end > size and name in (CODE, RELOCATABLE):
             what = f"section {name} should reach to byte {base + end}"
             raise damaged_error(source.name, base + size, what)
@@ -164,12 +161,7 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
 
 
 def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
-    """Open an ELF file.
-
-    Raises:
-        BadInput: the file cannot be read.
-        Unavailable: pyelftools is not installed.
-    """
+    """Open an ELF file."""
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:
@@ -206,12 +198,6 @@ def _call_elftools(
         raise damaged_error(source.name, base, what) from None
 
 
-def _section_name(view: SectionView, offset: int) -> str | None:
-    view.seek(offset)
-    data = view.read(_SECTION_NAME)
-    return data.partition(b"\0")[0].decode("latin-1") if data else None
-
-
 _NEEDED, _SONAME = 1, 14
 _LARGEST_DYNAMIC = 4 * 1024 * 1024
 _LONGEST_NAME = 256
@@ -225,11 +211,7 @@ class DynamicNames(Struct, frozen=True):
 
 
 def read_dynamic(source: Source) -> DynamicNames:
-    """Read the dynamic section of a seekable ELF file; return an empty one where it has none.
-
-    Raises:
-        BadInput: the ELF file is damaged.
-    """
+    """Read the dynamic section of a seekable ELF file; return an empty one where it has none."""
     head = source.peek(64)
     if head[:6] != ELF_MAGIC + b"\2\1" or source.size is None:
         return DynamicNames()
@@ -337,9 +319,6 @@ def read_pe_file(source: Source, size: int | None = None) -> PeFile:
     Args:
         source: source at the first byte.
         size: size of the file in bytes; None: not known.
-
-    Raises:
-        BadInput: the headers are damaged, or sections of GPU code overlap or exceed the file.
     """
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
@@ -361,11 +340,7 @@ def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
 
     Args:
         head: first bytes, `LARGEST_PE_HEADERS` or the whole file.
-        name: name of the file in messages.
         base: offset of the file's first byte, for messages.
-
-    Raises:
-        BadInput: the headers are damaged or incomplete.
     """
     try:
         return _parse_pe(head, name, base)

@@ -45,10 +45,7 @@ class ConfigReading(Struct, frozen=True):
     Attributes:
         observations: observations of components, the deciding one first.
         require: expressions that the container runtime checks, all of which must hold.
-        disable_require: the runtime does not check them.
         arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
-        accounted: number of layers, from the lowest, that are NVIDIA's own and that the variables
-            describe.
     """
 
     observations: tuple[Observation, ...]
@@ -59,13 +56,7 @@ class ConfigReading(Struct, frozen=True):
 
 
 def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
-    """Read a config by the published signals.
-
-    Args:
-        config: config of the image.
-        signals: variables and labels, and their components.
-        layers: number of layers in the manifest.
-    """
+    """Read a config by the published signals."""
     env = read_environment(config)
     labels = (config.config.labels if config.config else None) or {}
     values = [(s, env.get(s.name, ""), f"env {s.name}") for s in signals.environment]
@@ -73,10 +64,17 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     observations = [
         seen for signal, value, origin in values if (seen := _observation(signal, value, origin))
     ]
-    ngc = any(value and _ngc_only(signal) for signal, value, _ in values)
+    ngc = any(
+        value and (bool(signal.families) and all(f.startswith("ngc") for f in signal.families))
+        for signal, value, _ in values
+    )
     history = config.history or []
     observations += _compat(values, observations, history, ngc)
-    observations += _compat_use(env)
+    # NGC's start script tests the package before the library path names it
+    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
+    if not found and env.get("_CUDA_COMPAT_PATH"):
+        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
+    observations += found
     # A package that names the CUDA of its build is a better witness than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
     return ConfigReading(
@@ -103,10 +101,6 @@ def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
     if version is None:
         return None
     return Observation(signal.component, version, origin, signal.confidence)
-
-
-def _ngc_only(signal: Signal) -> bool:
-    return bool(signal.families) and all(f.startswith("ngc") for f in signal.families)
 
 
 def _compat(
@@ -137,14 +131,6 @@ def _compat(
             version = ".".join(cuda.version.split(".")[:2])
             how = f"{origin}={value}, with {cuda.origin}"
             found.append(Observation(CUDA_COMPAT, version, how, "derived"))
-    return found
-
-
-def _compat_use(env: Mapping[str, str]) -> list[Observation]:
-    """Return whether the library path names the package; NGC's start script tests it."""
-    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
-    if not found and env.get("_CUDA_COMPAT_PATH"):
-        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
     return found
 
 
@@ -210,7 +196,6 @@ def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]
 
     Args:
         folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
-        origin: origin of the path.
     """
     found = []
     for folder in folders:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.versions import format_parts, parse_version
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.config import compat_use_of_path
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import Content, Member
@@ -87,7 +88,14 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
         return None
     if ".so" in name:
-        return _kind_of_library(member, path, name)
+        if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
+            return "library"
+        shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
+        if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
+            return None
+        if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
+            return None
+        return "code"
     if name in METADATA_FILES:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
@@ -110,17 +118,6 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
         return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None
-
-
-def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
-    if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
-        return "library"
-    shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
-    if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
-        return None
-    if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
-        return None
-    return "code"
 
 
 def is_nvidia_library(name: str) -> bool:
@@ -252,11 +249,7 @@ def read_library_path(content: Content, origin: str) -> list[Observation]:
 def read_package_database(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """Return the components in a distribution's package database, and sentences about unread ones.
-
-    Raises:
-        ValueError: the database cannot be read; the message says why.
-    """
+    """Return the components in a package database, and sentences about unread ones."""
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
         if data is None:
@@ -280,13 +273,6 @@ def _is_version(seen: Observation) -> bool:
 
 LARGEST_LINE = 1024 * 1024
 _LINE_PIECE = 64 * 1024
-
-
-class ByteReader(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:

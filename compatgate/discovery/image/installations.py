@@ -41,11 +41,7 @@ _OUTSIDE = (WitnessKind.LIBRARY, WitnessKind.TOOLKIT, WitnessKind.PACKAGE)
 
 
 class Places:
-    """Maps paths to installations.
-
-    Args:
-        paths: of the files that were read.
-    """
+    """Maps paths to installations."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._roots: dict[str, str] = {}

@@ -42,14 +42,8 @@ class LayerFindings(Struct):
     Attributes:
         observations: observations with the kind of their witness, in reading order.
         majors: components of which a library's name states only the major version.
-        codes: files with GPU code.
-        open: sentences about files that could not be read.
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
-        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
-        content: digests of files that belong to the GPU content.
-        paths: origin of what was read to the path of its file.
-        links: symbolic links among the folders that the scan was asked to watch.
         interpreters: path of a Python interpreter to its link, ``""`` for a file.
         venvs: virtual environments by their folder, and whether each has only its own packages.
     """
@@ -89,7 +83,6 @@ class LayerFindings(Struct):
         """Return all findings, the deciding witness first.
 
         Args:
-            known: facts about packages.
             toolkits: PTX version to the first toolkit that supports it.
         """
         installed = self.inventory.installed(known, toolkits or {})

@@ -37,7 +37,6 @@ class Visibility:
         full: the limit on remembered paths was reached; further paths hide nothing.
 
     Args:
-        limits: limits on remembered paths.
         doubt: called with a sentence where runtimes do not agree about a file.
     """
 

@@ -1,4 +1,4 @@
-"""Read objects of other projects' tools, and the drivers that the GPU Operator's objects declare.
+"""Read objects of Kubernetes, and the drivers that the GPU Operator's objects declare.
 
 Objects are YAML or JSON, bounded, with scalars as text.
 
@@ -23,23 +23,15 @@ from compatgate.strict_json import DECODE_ERRORS
 
 Body = dict[str, Any]
 LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
-"""Bytes of the largest accepted YAML file; snapshots of large clusters reach some MB."""
+"""Bytes of the largest accepted YAML file."""
 _OBJECTS_HINT = (
-    "give an AICR snapshot or recipe, ClusterPolicy and NVIDIADriver objects, or nodes, as"
-    " kubectl get -o yaml or -o json prints them"
+    "give ClusterPolicy and NVIDIADriver objects, or nodes, as kubectl get -o yaml or -o json"
+    " prints them"
 )
 
 
 def read_objects(text: str, origin: str) -> tuple[Body, ...]:
-    """Return the objects of a text; each item of a list is one object.
-
-    Args:
-        text: YAML (several documents too) or JSON.
-        origin: name of the text in errors.
-
-    Raises:
-        BadInput: the text is empty, neither YAML nor JSON, or holds other values than objects.
-    """
+    """Return the objects of a text; each item of a list is one object."""
     clean = text.lstrip("\ufeff").strip()
     if not clean:
         raise BadInput("is empty", field=origin, hint=_OBJECTS_HINT)
@@ -128,8 +120,6 @@ class DeclaredDriver(Struct, frozen=True):
     Attributes:
         origin: the object, ``NVIDIADriver h100``.
         version: None where it is not known; ``why`` says why.
-        selector: labels of the driver's nodes.
-        affinity: required node affinity, as Kubernetes writes it.
         note: a remark on the driver; may be empty.
     """
 

@@ -50,16 +50,9 @@ def read_lockfile(
     Args:
         path_or_name: a `Path` if included files may be read from its folder; text is the name of a
             file from a client, whose includes stay open.
-        data: content of the file.
         platform: platform of the installation.
         known: packages with and without GPU code.
-        extras: selected optional parts of the project.
         groups: selected dependency groups (pixi: environments; conda-lock: categories).
-
-    Raises:
-        BadInput: the file is not a lockfile, malformed or too large; the field names the file and,
-            where possible, the line.
-        Inconclusive: the file is empty, a template, without packages, or not for this platform.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
@@ -76,11 +69,7 @@ def read_lockfile(
 
 
 def recognise(file: LockFile) -> LockFormat:
-    """Return the format of a file, by name and content.
-
-    Raises:
-        BadInput: the format is unknown; the hint lists the known ones.
-    """
+    """Return the format of a file, by name and content."""
     for known in FORMATS:
         if known.recognises(file):
             return known

@@ -141,7 +141,6 @@ class LockedWheel(Struct, frozen=True):
     """A wheel that a lock names.
 
     Attributes:
-        url: URL or path.
         label: label of the variant, ``""`` without one.
         sha256: hexadecimal digest, ``""`` where the lock does not state it.
     """
@@ -163,7 +162,10 @@ def select_wheels(value: Any, platform: Platform) -> list[LockedWheel]:
         url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")
         name, label = split_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
         if name.endswith(".whl") and _fits(name, platform):
-            found.append(LockedWheel(url, label, _sha256(item)))
+            hashes = item.get("hashes")
+            stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
+            digest = str(stated or "").removeprefix("sha256:").lower()
+            found.append(LockedWheel(url, label, (digest if _DIGEST.fullmatch(digest) else "")))
     return found
 
 
@@ -174,14 +176,6 @@ def read_files(value: Any) -> list[dict[str, Any]]:
         {"url": str(item.get("url", item.get("file", ""))), "hash": item.get("hash")}
         for item in rows
     ]
-
-
-def _sha256(item: Mapping[str, Any]) -> str:
-    """Return the digest that uv (``hash``) or a pylock (``hashes``) states."""
-    hashes = item.get("hashes")
-    stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
-    digest = str(stated or "").removeprefix("sha256:").lower()
-    return digest if _DIGEST.fullmatch(digest) else ""
 
 
 def describe_missing_wheel(

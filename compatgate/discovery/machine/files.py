@@ -74,12 +74,7 @@ _VIDEO_BIOS = re.compile(r"^Video BIOS:\s*([0-9a-fA-F][0-9a-fA-F.]+)\s*$", re.MU
 
 
 def observe_files(root: Root, notes: list[str]) -> Iterator[Observation]:
-    """Yield the parts that files tell, the better witness of a part first.
-
-    Args:
-        root: of the machine.
-        notes: receives sentences about what cannot be told.
-    """
+    """Yield the parts that files tell, the better witness of a part first."""
     yield from _kernel_modules(root, notes)
     yield from _texts(root)
     yield from _distribution(root, notes)

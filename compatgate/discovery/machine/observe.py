@@ -29,7 +29,6 @@ class ObservedMachine(Struct, frozen=True):
         node: parts by name, in the order of `NODE_COMPONENTS`.
         platform: None where the facts do not know the machine.
         observations: each part with its witness; the first witness of a part decides.
-        notes: sentences about what cannot be told.
     """
 
     node: dict[str, str] = {}
@@ -44,8 +43,6 @@ def observe_machine(
     """Observe the machine whose root folder is given.
 
     Args:
-        facts: the table of machines.
-        gpus: its GPUs, in any spelling.
         root: its root folder; another than ``/`` is only read, no program of it is run.
         run: runs a program; None: on this machine, if ``root`` is its root folder.
     """
@@ -156,18 +153,15 @@ def observe_packages(root: Root, notes: list[str]) -> Iterator[Observation]:
     for name, version, origin in (*_dpkg(root), *_rpm(root, notes)):
         for part, pattern in _PACKAGES:
             if pattern.fullmatch(name):
-                found.setdefault(part, {})[_upstream(version)] = f"{origin}: {name}"
+                found.setdefault(part, {})[version.rpartition(":")[2].split("-", 1)[0]] = (
+                    f"{origin}: {name}"
+                )
     for part, versions in found.items():
         if len(versions) == 1:
             ((version, origin),) = versions.items()
             yield Observation(part, version, origin, "metadata")
         else:
             notes.append(f"several versions of {part} are installed: {', '.join(sorted(versions))}")
-
-
-def _upstream(version: str) -> str:
-    """Return a package's version without its epoch and release: ``1:4.2.3-1`` is 4.2.3."""
-    return version.rpartition(":")[2].split("-", 1)[0]
 
 
 def _dpkg(root: Root) -> Iterator[tuple[str, str, str]]:

@@ -28,9 +28,6 @@ class MachineTexts(Struct, frozen=True):
     """The statements of a machine about itself; empty: not stated.
 
     Attributes:
-        vendor: DMI system vendor.
-        product: DMI product name, or the model of the device tree.
-        asset_tag: DMI chassis asset tag, by which some clouds mark their machines.
         instance_type: label ``node.kubernetes.io/instance-type``.
     """
 
@@ -46,17 +43,14 @@ class MachineTexts(Struct, frozen=True):
 
 
 def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
-    """Return the platform of a machine; None where no record of the facts fits.
-
-    Args:
-        texts: what the machine says of itself.
-        gpus: its GPUs in any spelling.
-        facts: the table of machines, and GPUs.
-    """
+    """Return the platform of a machine; None where no record of the facts fits."""
     if texts.is_empty:
         return None
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
-    said = {name: _clean(getattr(texts, name)) for name in texts.__struct_fields__}
+    said = {
+        name: re.sub(r"[\s_]+", "-", getattr(texts, name).strip()).lower()
+        for name in texts.__struct_fields__
+    }
     for machine in facts.platform_machines.machines:
         if any(_fits(condition, said, names) for condition in machine.recognise):
             return machine.platform
@@ -70,10 +64,6 @@ def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> 
         for name, wanted in patterns.items()
         if wanted
     )
-
-
-def _clean(text: str) -> str:
-    return re.sub(r"[\s_]+", "-", text.strip()).lower()
 
 
 def _gpu_name(gpu: str, facts: Facts) -> str | None:

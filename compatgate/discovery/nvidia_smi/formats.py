@@ -24,11 +24,7 @@ _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def parse_xml(text: str) -> Report | None:
-    """Read the XML document; return None when the text has none.
-
-    Raises:
-        BadInput: the document is truncated or not well-formed.
-    """
+    """Read the XML document; return None when the text has none."""
     start = text.find(_XML_START)
     if start < 0:
         return None
@@ -360,7 +356,15 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             and _TABLE_BUS.match(cells[1])
         ):
             indexes[match["index"]] = len(devices)
-            device = _table_device(match["name"], cells, rows[position + 1 : position + 3])
+            bus = _TABLE_BUS.match(cells[1])
+            below = [row for row in rows[position + 1 : position + 3] if len(row) == 3]
+            memory = _TABLE_MEMORY.search(below[0][1]) if below else None
+            device = Device(
+                match["name"],
+                bus=bus["bus"].lower() if bus else "",
+                memory_mib=parse_mib(memory[1]) if memory else None,
+                mig=len(below) > 1 and below[1][2] == "Enabled",
+            )
             devices.append(replace(device, node=read_part("persistence_mode", match["mode"])))
         elif (
             len(cells) == 4
@@ -370,18 +374,6 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             at = indexes[match["gpu"]]
             devices[at] = replace(devices[at], slices=(*devices[at].slices, _table_slice(cells)))
     return tuple(devices)
-
-
-def _table_device(name: str, cells: list[str], following: list[list[str]]) -> Device:
-    bus = _TABLE_BUS.match(cells[1])
-    below = [row for row in following if len(row) == 3]
-    memory = _TABLE_MEMORY.search(below[0][1]) if below else None
-    return Device(
-        name,
-        bus=bus["bus"].lower() if bus else "",
-        memory_mib=parse_mib(memory[1]) if memory else None,
-        mig=len(below) > 1 and below[1][2] == "Enabled",
-    )
 
 
 def _table_slice(cells: list[str]) -> Slice:

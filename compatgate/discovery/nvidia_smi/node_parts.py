@@ -82,13 +82,7 @@ def _kernel_modules(text: str) -> dict[str, str]:
 
 
 def join_parts(stated: Sequence[Mapping[str, str]], what: str, notes: list[str]) -> NodeParts:
-    """Return the parts that all devices state alike; what differs is not stated, but noted.
-
-    Args:
-        stated: parts by device.
-        what: subject of the notes, the product.
-        notes: receives a sentence for each part that differs.
-    """
+    """Return the parts that all devices state alike; what differs is not stated, but noted."""
     found: list[tuple[str, str]] = []
     for name, component in NODE_COMPONENTS.items():
         values = list(dict.fromkeys(one[name] for one in stated if name in one))

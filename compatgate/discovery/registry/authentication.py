@@ -35,11 +35,7 @@ _TOKEN_USER = "<token>"  # noqa: S105 - the protocol's name for "the secret is a
 
 
 class Credentials(Struct, frozen=True):
-    """Credentials for a registry or its token service.
-
-    Attributes:
-        identity_token: a refresh token, instead of name and password.
-    """
+    """Credentials for a registry or its token service."""
 
     username: str = ""
     password: str = ""
@@ -66,15 +62,9 @@ def find_credentials(
     """Return the credentials of the user's files and helpers for a registry; None without any.
 
     Args:
-        reference: reference of the image.
-        deadline: time limit for helpers.
         folder: folder of ``config.json``; None: the usual places, in their order.
         helpers: whether helper programs may be run.
         environment: None: this process's.
-
-    Raises:
-        BadInput: a file is not JSON, or an entry is malformed.
-        Unavailable: a configured helper cannot be run or fails.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
@@ -210,11 +200,7 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
 class Challenge(Struct, frozen=True):
-    """One challenge of a ``WWW-Authenticate`` header.
-
-    Attributes:
-        scheme: scheme in lower case.
-    """
+    """One challenge of a ``WWW-Authenticate`` header."""
 
     scheme: str
     parameters: dict[str, str] = {}
@@ -255,16 +241,12 @@ def authorize(
 
     Args:
         header: ``WWW-Authenticate`` of the refusal.
-        repository: repository to pull from.
         credentials: credentials for the registry; None: anonymous.
         fetch: function that asks the token service.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
 
     Returns:
         The value of an ``Authorization`` header.
-
-    Raises:
-        Unavailable: credentials are missing or refused, or the challenge is of no known kind.
     """
     challenges = {challenge.scheme: challenge for challenge in parse_challenges(header)}
     if bearer := challenges.get("bearer"):

@@ -45,15 +45,12 @@ class IndexFile(Struct, frozen=True):
     """A wheel in the listing of an index.
 
     Attributes:
-        name: file name.
         url: ``https``, ``http`` or ``file``; without credentials.
-        sha256: digest by the index.
         size: size in bytes.
         metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
             states no digest; None where the index has no metadata file.
         credentials: ``user:password`` for the server.
         uploaded: ISO time of the upload; ``""`` where not stated.
-        yanked: the publisher has withdrawn the wheel.
     """
 
     name: str
@@ -135,7 +132,6 @@ class PackageIndex:
 
     Args:
         urls: URLs of simple indexes; ``file:`` too.
-        transport: transport of the requests.
     """
 
     def __init__(self, urls: Sequence[str], transport: Transport) -> None:
@@ -146,11 +142,6 @@ class PackageIndex:
         """List the wheels of a release on the first index that has any.
 
         A version without a label also matches the only labelled one, as in pip.
-
-        Raises:
-            NotFound: no index has a wheel of the release.
-            BadInput: ``version`` is not a version, or several labelled builds match.
-            Unavailable: an index does not answer.
         """
         wanted = _version(version)
         known = False
@@ -175,17 +166,14 @@ class PackageIndex:
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
     def files(self, url: str, package: str) -> list[IndexFile]:
-        """List all wheels of a package on one index; return none for unknown packages.
-
-        Raises:
-            Unavailable: the index does not answer, or not like an index.
-        """
+        """List all wheels of a package on one index; return none for unknown packages."""
         base, credentials = _split_credentials(url)
         page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
             data, kind = _local_page(page)
         else:
-            data, kind, page = self._page(page, credentials)
+            headers = IndexFile("", page, credentials=credentials).headers | {"Accept": _ACCEPT}
+            data, kind, page = self._get(page, headers, LARGEST_PAGE)
         if data is None:
             return []
         raw = (
@@ -194,12 +182,7 @@ class PackageIndex:
         return list(_listed_file(raw, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
-        """Return the metadata file of a wheel; None where the index has none.
-
-        Raises:
-            Damaged: the file has another digest than the index states.
-            Unavailable: the index does not answer.
-        """
+        """Return the metadata file of a wheel; None where the index has none."""
         if file.metadata is None:
             return None
         if file.url.startswith("file:"):
@@ -212,10 +195,6 @@ class PackageIndex:
                 what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
                 raise DamagedContent(what, field=file.name, hint="no record was made")
         return data
-
-    def _page(self, url: str, credentials: str) -> tuple[bytes | None, str, str]:
-        headers = IndexFile("", url, credentials=credentials).headers | {"Accept": _ACCEPT}
-        return self._get(url, headers, LARGEST_PAGE)
 
     def _get(
         self, url: str, headers: dict[str, str], largest: int

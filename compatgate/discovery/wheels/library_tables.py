@@ -60,10 +60,6 @@ def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
 
     Args:
         stream: bytes of the file.
-        label: name of the file in messages.
-
-    Raises:
-        BadInput: the tables are damaged.
     """
     if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
         return LibraryTables()  # 32-bit or big-endian: CUDA supports neither
@@ -96,11 +92,7 @@ def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
 def _read_dynamic_tables(
     stream: TableBytes, places: Mapping[str | None, tuple[int, int]]
 ) -> LibraryTables:
-    """Read the tables.
-
-    Raises:
-        Missed: bytes of the tables were not kept.
-    """
+    """Read the tables."""
     data = {name: _read_bytes(stream, *places[name]) for name in _ELF_TABLES if name in places}
     names = data.get(".dynstr", b"")
     dynamic = [
@@ -209,10 +201,6 @@ def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
 
     Args:
         stream: bytes of the file.
-        label: name of the file in messages.
-
-    Raises:
-        BadInput: the tables are damaged.
     """
     file = object_files.parse_pe_file(
         stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
@@ -247,9 +235,6 @@ class _PeImage:
 
     Attributes:
         missing: places of bytes that the tables point to and that were not kept.
-
-    Raises:
-        Missed: bytes of the places were not kept.
     """
 
     def __init__(
@@ -266,12 +251,7 @@ class _PeImage:
         self.missing: set[tuple[int, int]] = set()
 
     def tables(self) -> LibraryTables:
-        """Read the tables.
-
-        Raises:
-            BadInput: the tables are damaged.
-            Missed: some bytes are `missing`.
-        """
+        """Read the tables."""
         soname, exported = self._exports()
         libraries = list(self._imports())
         torch: list[bytes] = []
@@ -364,11 +344,7 @@ class _PeImage:
         raise self._missed(address, count)
 
     def _missed(self, address: int, count: int) -> MissedBytes:
-        """Add the missing bytes at an address to `missing`, to the end of the section or window.
-
-        Raises:
-            BadInput: the file has no bytes at the address.
-        """
+        """Add the missing bytes at an address to `missing`, to the end of the section or window."""
         part = self._file.part_at(address)
         start = part.start + address - part.address if part else 0
         if part is None or start + count > part.end:

@@ -85,9 +85,6 @@ class MeasureOptions(Struct, frozen=True):
     Attributes:
         toolkits: PTX version, as ``8.7``, to the first toolkit that supports it.
         cache: folder of earlier measurements; None disables the cache.
-        limits: limits on the wheel's content.
-        patience: retry policy for broken connections.
-        whole: read the whole wheel, and verify its digest, whatever its size.
     """
 
     toolkits: Mapping[str, str] = {}
@@ -107,12 +104,7 @@ def list_ptx_toolkits(facts: CudaArch) -> dict[str, str]:
 
 
 def measure_path(path: str, options: MeasureOptions, progress: Progress | None = None) -> Record:
-    """Measure a wheel in a file, offline.
-
-    Raises:
-        BadInput: the file is not a wheel, or damaged.
-        NotFound: the file does not exist.
-    """
+    """Measure a wheel in a file, offline."""
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
         return _Measurement(wheel, options, progress or SilentProgress()).of_file(HashedFile(file))
@@ -125,14 +117,7 @@ def measure_file(
     options: MeasureOptions,
     progress: Progress | None = None,
 ) -> Record:
-    """Measure a wheel that an index lists, or that only a URL names.
-
-    Raises:
-        BadInput: the file is not a wheel, or damaged.
-        Damaged: the wheel does not match the index or the server.
-        NotFound: the server does not have the wheel.
-        Unavailable: the server does not answer.
-    """
+    """Measure a wheel that an index lists, or that only a URL names."""
     memory = WheelCache(options.cache, wheel.sha256)
     known = memory.record()
     if known is not None and (known.verified == "whole" or not options.whole):
@@ -164,11 +149,7 @@ def read_record(digest: str, options: MeasureOptions) -> Record | None:
 
 
 def describe_url(url: str) -> IndexFile:
-    """Describe a wheel by its URL, which may end in ``#sha256=...``.
-
-    Raises:
-        BadInput: the URL does not end in the name of a wheel.
-    """
+    """Describe a wheel by its URL, which may end in ``#sha256=...``."""
     address, fragment = urldefrag(url)
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")
@@ -203,7 +184,13 @@ class _Measurement:
     def of_file(self, file: HashedFile) -> Record:
         """Measure an open wheel."""
         archive = Archive(file, self._wheel.name, self._options.limits)
-        identity = self._identified(archive)
+        # the name, the metadata and the index have to agree
+        name, version = parse_wheel_name(self._wheel.name)
+        for said in filter(None, (archive.identity, self._stated)):
+            if said.package != name or Version(said.version) != Version(version):
+                what = f"its metadata is of {said.package} {said.version}"
+                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
+        identity = self._stated or archive.identity
         left = [m for m in _choose_members(archive.members) if not self._remembered(m)]
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
@@ -217,15 +204,6 @@ class _Measurement:
         record = self._record(archive, identity, digest, whole=whole)
         WheelCache(self._options.cache, digest).keep_record(record)
         return _add_record_toolkits(record, self._options)
-
-    def _identified(self, archive: Archive) -> WheelIdentity:
-        """Return the wheel's identity; its name, its metadata and the index have to agree."""
-        name, version = parse_wheel_name(self._wheel.name)
-        for said in filter(None, (archive.identity, self._stated)):
-            if said.package != name or Version(said.version) != Version(version):
-                what = f"its metadata is of {said.package} {said.version}"
-                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
-        return self._stated or archive.identity
 
     def _remembered(self, member: ZipInfo) -> bool:
         found = self._memory.member(member.filename, member.CRC, member.file_size)

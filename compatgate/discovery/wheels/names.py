@@ -165,12 +165,7 @@ def uses_gpu_libraries(library: Library) -> bool:
 
 
 def drop_package_links(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
-    """Return the listed libraries without needed libraries of the same package.
-
-    Args:
-        shared: all shared objects of the package.
-        listed: shared objects in the package's record.
-    """
+    """Return the listed libraries without needed libraries of the same package."""
     paths = {library.path for library in listed}
     others = [library for library in shared if library.path not in paths]
     brought = {name for one in others for name in (one.soname, file_name(one.path)) if name}
@@ -220,7 +215,6 @@ def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]])
     """Find torch's symbols in a library of Linux.
 
     Args:
-        names: the whole table of names, for a quick test.
         symbols: name, whether it is undefined, and its binding.
     """
     if not _TORCH.search(names) and not _TORCH_C.search(names):
@@ -240,12 +234,7 @@ def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]])
 
 
 def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
-    """Find torch's symbols in the tables of a Windows library.
-
-    Args:
-        imported: names that the library imports from torch.
-        exported: names that the library defines.
-    """
+    """Find torch's symbols in the tables of a Windows library."""
     asks, stable = set(), False
     for name in imported:
         if _WINDOWS_TORCH.match(name):
@@ -278,11 +267,7 @@ VERSIONED_SYMBOL = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
 
 
 class LibraryTables(Struct):
-    """The dynamic tables of an ELF file, or the import and export tables of a PE file.
-
-    Attributes:
-        complete: all tables could be read.
-    """
+    """The dynamic tables of an ELF file, or the import and export tables of a PE file."""
 
     soname: str | None = None
     needed: tuple[str, ...] = ()

@@ -10,12 +10,9 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
-from compatgate.kit.http.links import link
-from compatgate.service.home.examples import example_state, load_example, remove_example
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices.models import IncidentRow
+from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
-from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _DAYS = 14
 _WEEK = 7
@@ -36,7 +33,7 @@ class KindSection(Struct, frozen=True):
 
     kind: IncidentKind
     title: str
-    shown: tuple[IncidentRow, ...]
+    shown: tuple[IncidentBody, ...]
     number: int
     more: int
 
@@ -49,7 +46,6 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
-        "example": example_state(ask.gate),
         "sections": arrange_incidents(found),
         "attention": found,
         "levels": {
@@ -124,20 +120,3 @@ def show_keys(ask: PageRequest[Any]) -> HtmlPage:
 def show_not_found(ask: PageRequest[Any]) -> HtmlPage:
     """Report that the page does not exist."""
     raise NotFound(f"unknown page: {request.path}", hint="choose a page from the menu")
-
-
-@page("/example-fleet/load", scope="bless", method="POST")
-def load_example_fleet(ask: PageRequest[Any]) -> Redirect:
-    """Load the example fleet into an empty gate."""
-    by = Authorship(ask.principal.name, "load the example fleet", ask.principal)
-    documents = load_example(ask.gate, by)
-    return Redirect(link(), f"Loaded the example fleet: {documents} documents and its nodes.")
-
-
-@page("/example-fleet/remove", scope="bless", method="POST")
-def remove_example_fleet(ask: PageRequest[Any]) -> Redirect:
-    """Remove the example fleet, and nothing else."""
-    by = Authorship(ask.principal.name, "remove the example fleet", ask.principal)
-    documents, nodes = remove_example(ask.gate, by)
-    done = f"Removed the example fleet: {documents} documents and {nodes} nodes."
-    return Redirect(link(), done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.kit.http.replies import Reply
@@ -39,5 +38,4 @@ def report(call: Call[ReportOptions]) -> Reply:
     """
     name = call.args["name"]
     call.principal.require_targets([name])
-    found = make_report(call.gate, name, call.query.since, call.query.until)
-    return Reply(msgspec.to_builtins(found))
+    return Reply(make_report(call.gate, name, call.query.since, call.query.until))

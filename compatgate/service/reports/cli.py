@@ -39,13 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report.
-
-    Raises:
-        BadInput: a time is malformed, or the period ends before it begins.
-        NotFound: the target does not exist, and never did.
-        Unavailable: the server or the database does not answer.
-    """
+    """Print the report."""
     from compatgate.kit.clock import parse_moment
 
     since = args.since and parse_moment(args.since, field="--from")

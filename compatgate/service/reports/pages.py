@@ -26,11 +26,7 @@ class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     until: _Text = ""
 
     def period(self) -> tuple[datetime | None, datetime | None]:
-        """Return both ends; None where none is stated.
-
-        Raises:
-            BadInput: one is not a time.
-        """
+        """Return both ends; None where none is stated."""
         since, until = self.since.strip(), self.until.strip()
         return (
             parse_moment(since, field="since") if since else None,

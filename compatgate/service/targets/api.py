@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
+from compatgate.kit.database.tables import Page
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
 from compatgate.service.matrix.document_api import document_routes
+from compatgate.service.matrix.models import Pool
 from compatgate.service.matrix.schemas import TARGET, PoolRowBody, TargetBody, TargetChange
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
@@ -65,8 +67,11 @@ def list_target_pools(call: Call[ListQuery]) -> Reply:
     """List the pools of a target."""
     call.principal.require_targets([call.args["name"]])
     name = call.gate.matrix.get("Target", call.args["name"]).name
-    found = call.gate.matrix.list_pools(target=name, **call.query.filters())
-    return page_reply(found, lambda row: row.to_json())
+    return _pools_reply(call.gate.matrix.list_pools(target=name, **call.query.filters()))
+
+
+def _pools_reply(found: Page[Pool]) -> Reply:
+    return page_reply(found, lambda row: convert(row, PoolRowBody, from_attributes=True))
 
 
 class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,5 +93,4 @@ class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_pools(call: Call[PoolFilters]) -> Reply:
     """List the pools of all targets by target and name."""
-    found = call.gate.matrix.list_pools(**call.filters())
-    return page_reply(found, lambda row: row.to_json())
+    return _pools_reply(call.gate.matrix.list_pools(**call.filters()))

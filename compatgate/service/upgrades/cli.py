@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    found = [*_add_upgrades(actions), *_add_calendar(actions)]
+    found = [*_add_upgrades(actions), *_add_freezes(actions)]
     add_place(*found)
     add_format(*found)
 
@@ -114,8 +114,6 @@ def _add_decisions(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
     asked.add_argument("--dry-run", action="store_true", help="report only; do not start the wave")
     agreed = actions.add_parser("approve", help="approve another person's upgrade")
     taken = actions.add_parser("retract", help="withdraw your approval")
-    for one in (agreed, taken):
-        one.add_argument("-m", "--comment", help="comment, shown in the history")
     for one in (asked, agreed, taken):
         one.add_argument(
             "--author", metavar="NAME", help="author of the change (default: your user name)"
@@ -123,7 +121,7 @@ def _add_decisions(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
     return asked, agreed, taken
 
 
-def _add_calendar(actions: Any) -> list[argparse.ArgumentParser]:
+def _add_freezes(actions: Any) -> list[argparse.ArgumentParser]:
     frozen = actions.add_parser(
         "freeze", help="create or replace a freeze: a period in which no wave starts"
     )
@@ -163,14 +161,11 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         0; of ``may-start`` the status of `EXIT`.
-
-    Raises:
-        CompatgateError: bad input, an unknown upgrade or wave, or a conflict.
     """
     actions = {
         "create": _create,
         "list": _list,
-        "show": _show,
+        "show": lambda args, gate: _print(args, ask(gate, Operations.show_upgrade, args.name)),
         "may-start": _may_start,
         "approve": _act,
         "retract": _act,
@@ -268,10 +263,6 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
     return print_list(found, args.format, head, rows, empty="no upgrades")
 
 
-def _show(args: argparse.Namespace, gate: Client) -> int:
-    return _print(args, ask(gate, Operations.show_upgrade, args.name))
-
-
 def _may_start(args: argparse.Namespace, gate: Client) -> int:
     found = ask(
         gate,
@@ -302,7 +293,7 @@ def _may_start(args: argparse.Namespace, gate: Client) -> int:
 def _act(args: argparse.Namespace, gate: Client) -> int:
     if args.action in ("approve", "retract"):
         one = {"approve": Operations.approve_upgrade, "retract": Operations.retract_upgrade}
-        return _print(args, ask(gate, one[args.action], args.name, comment=args.comment))
+        return _print(args, ask(gate, one[args.action], args.name))
     reason = reason_of(args, f"upgrade {args.action} {args.name}")
     if args.action == "leave-out":
         return _print(

@@ -10,16 +10,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client.core import Metric
 
 from compatgate import version
+from compatgate.core.incidents import KINDS, LEVELS, IncidentKind
 from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock, logs
-from compatgate.kit.http.connection import certificate_end
+from compatgate.kit.http.certificates import certificate_end
 from compatgate.service.runs.evidence import assess_freshness
 from compatgate.service.web.metric_table import SPECS
 
@@ -88,10 +90,12 @@ class StoredFigures(Struct, frozen=True):
 
     Attributes:
         drifted: number of nodes that differ from a target, by target and property.
+        incidents: number that need attention, by kind and level.
     """
 
     queue: QueueState
     drifted: dict[tuple[str, DriftKind], int]
+    incidents: dict[IncidentKind, dict[str, int]]
 
 
 class StateCollector:
@@ -125,7 +129,7 @@ class StateCollector:
         for group in self._gate.nodes.lately.drifted():
             key = group.target, group.what
             drifted[key] = drifted.get(key, 0) + group.nodes
-        return StoredFigures(queue, drifted)
+        return StoredFigures(queue, drifted, self._gate.incidents.count())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
@@ -178,6 +182,7 @@ def _of_stored(
 ) -> Iterator[Metric]:
     found, age = stored or (None, None)
     runs, drift = SPECS["canary_runs"].gauge(), SPECS["drifted_nodes"].gauge()
+    incidents = SPECS["incidents"].gauge()
     if found is not None:
         runs.add_metric(["waiting"], found.queue.waiting)
         runs.add_metric(["running"], found.queue.running)
@@ -185,7 +190,10 @@ def _of_stored(
             numbers = {target: n for (target, one), n in found.drifted.items() if one == what}
             for name, number in _bounded(numbers, targets).items():
                 drift.add_metric([name, what], number)
-    yield from (runs, drift)
+        for kind, level in product(KINDS, LEVELS):
+            number = found.incidents.get(kind, {}).get(level, 0)
+            incidents.add_metric([kind, level], number)
+    yield from (runs, drift, incidents)
     oldest = found.queue.oldest_s if found else None
     yield SPECS["canary_oldest_waiting_seconds"].gauge(oldest)
     yield SPECS["stored_figures_age_seconds"].gauge(age)

@@ -188,6 +188,13 @@ GATE = (
         stored=True,
     ),
     MetricSpec(
+        "incidents",
+        "gauge",
+        ("kind", "level"),
+        "Incidents that are open and not snoozed; level: `fail`, `warn` or `info`.",
+        stored=True,
+    ),
+    MetricSpec(
         "stored_figures_age_seconds", "gauge", (), "Age of the metrics that the database keeps."
     ),
     MetricSpec(

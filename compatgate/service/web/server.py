@@ -14,12 +14,12 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
-from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,12 +33,7 @@ from compatgate.kit import clock, logs
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.opening import Upgrade, prepare_to_serve
 from compatgate.kit.database.tables import SchemaMismatch
-from compatgate.kit.http.connection import (
-    PEER_CONNECTIONS,
-    CertificatePair,
-    Connection,
-    ReloadingCertificate,
-)
+from compatgate.kit.http.certificates import CertificatePair, ReloadingCertificate
 from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.computing import ComputingProcess, preload
@@ -58,6 +53,8 @@ if TYPE_CHECKING:
     from compatgate.kit.http.wsgi import Application
 
 BACKLOG = 2048
+_UNREAD_MS = 60_000
+"""The kernel ends the connection of a client that reads nothing of its answer for so long."""
 AUTHOR = "serve"
 
 
@@ -147,6 +144,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":  # connections inherit it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
         listener.bind(address)
         listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
@@ -325,7 +324,6 @@ class ServerOptions(Struct, frozen=True):
         log_level: as gunicorn names it.
         tls: None: plain HTTP.
         proxies: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.
-        peer_connections: connections that one address may have to a process.
     """
 
     listener: socket.socket
@@ -333,7 +331,6 @@ class ServerOptions(Struct, frozen=True):
     log_level: str
     tls: CertificatePair | None = None
     proxies: Sequence[str] = ("127.0.0.1", "::1")
-    peer_connections: int = PEER_CONNECTIONS
 
 
 def serve(
@@ -360,7 +357,7 @@ def serve(
     gc.freeze()  # what is loaded now stays shared between the processes
     parent = os.getpid()
     try:
-        Arbiter(server).run()
+        server.run()
     except SystemExit as stop:
         status = int(stop.code or 0)
         if os.getpid() != parent:  # a worker ends here; what follows is its parent's to do
@@ -444,11 +441,10 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def _worker(options: ServerOptions) -> type[UvicornWorker]:
     """Return the class of worker processes; uvicorn's settings are an attribute of it."""
-    limited = {"peer_connections": options.peer_connections}
     settings: dict[str, Any] = {
         "interface": "asgi3",
         "lifespan": "on",
-        "http": type("Connection", (Connection,), limited),
+        "http": "httptools",
         "loop": "uvloop",
         "ws": "none",
         "access_log": False,

@@ -11,15 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.backtest import AskedQuestion, Backtest, QuestionDecider, run_backtest
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import (
-    Entry,
-    EntryIndex,
-    EntryStatus,
-    Matrix,
-    Waiver,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix, Waiver
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.stack import parse_stack
 

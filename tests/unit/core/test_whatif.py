@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import (
-    Entry,
-    EntryIndex,
-    EntryStatus,
-    Evidence,
-    Matrix,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Evidence, Matrix
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.core.whatif import what_if

@@ -250,7 +250,11 @@ class PixiLock:
         if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
             hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
             raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
-        known = _known_pixi_version(read_tables(document.get("packages"), "packages", file.name))
+        # Python's packages have their name and version here, not in the URL
+        known = {
+            str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p
+            for p in read_tables(document.get("packages"), "packages", file.name)
+        }
         chosen = selection.extras | selection.groups
         places = _pixi_platforms(document, platform, chosen, file.name)
         wanted = chosen - set(places) or {_PIXI_DEFAULT}
@@ -301,13 +305,6 @@ def _pixi_items(
         (item, "" if len(names) == len(have) else f"platform is {' or '.join(names)}")
         for item, names in found.values()
     ]
-
-
-def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the described packages by their URL; Python's have their name and version there."""
-    return {
-        str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p for p in packages
-    }
 
 
 def _pixi_package(

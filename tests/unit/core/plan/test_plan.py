@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver
 from compatgate.core.plan.effects import Question, make_plan
 from compatgate.core.plan.frontier import FactsEvaluator, Placed, find_frontier
 from compatgate.core.plan.ranges import edit_entry
