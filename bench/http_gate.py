@@ -174,7 +174,7 @@ def serve(
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
     from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server
+    from compatgate.service.web import server, startup
 
     with tempfile.TemporaryDirectory() as folder:
         if lines == "all":
@@ -187,8 +187,8 @@ def serve(
             tables.migrate_schema(opened)
             opened.close()
         used = database or str(Path(folder, "bench.db"))
-        prepared = server.prepare(
-            server.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
+        prepared = startup.prepare(
+            startup.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
         )
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]

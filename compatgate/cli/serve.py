@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.verdict_links import VerdictLinks
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.web.call import Settings
-    from compatgate.service.web.server import Prepared
+    from compatgate.service.web.startup import Prepared
 
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
@@ -296,7 +296,7 @@ def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages
 
 def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Gate]:
     """Prepare the gate, and return the function that opens it in each process."""
-    from compatgate.service.web.server import StartOptions, prepare
+    from compatgate.service.web.startup import StartOptions, prepare
 
     images, wheels = read_images(settings), read_wheels(settings)
     under_test = read_canary_images(settings, local=local)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ _COMPUTING = frozenset(
     for name in ("what-if", "solve", "backtests")
 )
 _ORPHAN_SECONDS = 0.25
+_PARTING_SECONDS = 0.3
 _RAW_JSON = JSON.encode()
 
 
@@ -54,6 +57,9 @@ class Front:
         service: shared objects of its requests.
         threads: number of threads of each lane.
         parent: process id without which this process ends; None: its present parent.
+
+    Attributes:
+        listeners: descriptors of the sockets that the server accepts connections from.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class Front:
         }
         self._access = AccessLog(service.settings.access_log, service.metrics)
         self._parent = parent or os.getppid()
+        self.listeners: Sequence[int] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or follow the life of the process."""
@@ -139,7 +146,7 @@ class Front:
         """Begin and end with the server."""
         await receive()
         tracing.start("compatgate")
-        self._end_streams_at_stop()
+        self._prepare_to_stop()
         watch = asyncio.create_task(self._end_without_parent())
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -149,23 +156,43 @@ class Front:
         await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _end_streams_at_stop(self) -> None:
-        """End followed logs as soon as the server begins to stop."""
+    def _prepare_to_stop(self) -> None:
+        """Before the server begins to stop, end followed logs and accept no connection.
+
+        The server closes connections that have no request yet. So those that it has accepted get a
+        moment for theirs; the next ones are another process's.
+        """
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
 
             def stop(number: int, frame: Any, before: Any = before) -> None:
+                seconds = 0.0 if self._service.listeners.ending else _PARTING_SECONDS
                 self._service.listeners.ending = True
-                if callable(before):
-                    before(number, frame)
+                _stop_accepting(self.listeners)
+                loop.call_soon_threadsafe(loop.call_later, seconds, before, number, None)
 
-            signal.signal(number, stop)
+            if callable(before):
+                signal.signal(number, stop)
 
     async def _end_without_parent(self) -> None:
         """Stop when the process that would replace this one is gone."""
         while os.getppid() == self._parent:
             await asyncio.sleep(_ORPHAN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop_accepting(listeners: Sequence[int]) -> None:
+    """Put a socket that nobody connects to in the place of each listener, in this process alone.
+
+    Closing or shutting down the listener would end it in all processes, or surprise the server.
+    """
+    for descriptor in listeners:
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.setblocking(False)
+            silent.bind("")
+            silent.listen()
+            os.dup2(silent.fileno(), descriptor)
 
 
 async def _receive(fields: Fields, receive: Receive, most: int, *, drains: bool) -> Body | None:
