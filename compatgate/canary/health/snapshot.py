@@ -146,11 +146,8 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     mask = ask("nvmlDeviceGetCurrentClocksEventReasons")
     if mask is None:
         mask = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-    used, power, mode = (
-        ask("nvmlDeviceGetUtilizationRates"),
-        ask("nvmlDeviceGetPowerUsage"),
-        ask("nvmlDeviceGetMigMode"),
-    )
+    used, power = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetPowerUsage")
+    mode = ask("nvmlDeviceGetMigMode")
     info = ask("nvmlDeviceGetPciInfo")
     return Gpu(
         index=index,
