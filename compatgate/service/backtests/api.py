@@ -25,7 +25,8 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     scope="plan",
     tag="matrix",
     targets="checked",
-    body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES),
+    body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES, argument="body"),
+    slow=True,
     returns=Returns(BacktestBody, "The answers that differ"),
     errors=(404,),
 )

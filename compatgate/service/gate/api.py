@@ -37,7 +37,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.question_app import answer_here
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES)
+_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
 _VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
 
@@ -149,7 +149,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     scope="plan",
     tag="gate",
     targets="checked",
-    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),
+    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES, argument="body"),
     returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )

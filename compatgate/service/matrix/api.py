@@ -114,6 +114,7 @@ _DOCUMENTS = Body(
     Annotated[list[dict[str, Any]], Meta(min_length=1)],
     media=(JSON, *_YAML_TYPES),
     examples={"matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]},
+    argument="documents",
 )
 _FileName = Annotated[
     str, Meta(min_length=1, max_length=200, description="name of the file in errors")
@@ -143,6 +144,7 @@ class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
     query=ImportOptions,
     reason="query",
     body=_DOCUMENTS,
+    slow=True,
     returns=Returns(ImportBody, "The changes, made or planned"),
     errors=(409,),
 )
@@ -198,6 +200,7 @@ class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     query=SyncQuery,
     reason="query",
     body=_DOCUMENTS,
+    slow=True,
     returns=Returns(SyncBody, "The changes, made or planned"),
     errors=(409,),
 )
@@ -260,6 +263,7 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     scope="read",
     tag="matrix",
     query=PackagesReportOptions,
+    slow=True,
     returns=Returns(
         PackagesReportBody, "Decisions and entries that `packages: enforce` would stop"
     ),

@@ -108,7 +108,7 @@ def document_routes(
         example: body of a create request.
         remarks: returns additional members of a document in an answer.
     """
-    reads = Body(body, examples={kind.lower(): example})
+    reads = Body(body, examples={kind.lower(): example}, argument=kind.lower())
     of = _DocumentKind(kind, plural, scope, part, reads, shown, remarks)
     return (_create_route(of), _show_route(of), _change_route(of), _delete_route(of))
 
@@ -274,6 +274,7 @@ ENTRY_ROUTES = document_routes(
     scope="read",
     tag="entries",
     targets="checked",
+    slow=True,
     returns=Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     errors=(404,),
 )

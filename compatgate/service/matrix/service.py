@@ -28,7 +28,7 @@ from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
-from compatgate.service.proposals.agreement import Consent, require_consent, write_or_propose
+from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
 
 T = TypeVar("T")
@@ -391,7 +391,8 @@ class MatrixService(MatrixReader):
         return packages_report.make_packages_report(snapshot, names, asked, since, now)
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        result = write_or_propose(self._database, change)
+        with propose_refused(self._database) as session:
+            result = change(session)
         self._snapshots.refresh()
         return result
 

@@ -15,7 +15,8 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     scope="plan",
     tag="targets",
     targets="checked",
-    body=Body(PlanRequest, examples=PLAN_EXAMPLES),
+    body=Body(PlanRequest, examples=PLAN_EXAMPLES, argument="body"),
+    slow=True,
     returns=Returns(PlanBody, "The plan; denials also return 200"),
     errors=(404,),
 )

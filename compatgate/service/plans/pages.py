@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from compatgate.core.request import parse_changes_text
-from compatgate.core.upgrade_state import Freeze, Upgrade, Wave
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.plans.sections import arrange
 from compatgate.service.plans.service import plan_upgrade
-from compatgate.service.upgrades.picture import Picture, draw_upgrade
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _Text = Annotated[str, Meta(max_length=256)]
-_SOAK = timedelta(days=1)
-"""That the picture assumes: the default of an upgrade."""
 
 
 class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,31 +69,9 @@ def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
         ],
         "sections": arrange(plan) if plan else [],
         "upgrade": _upgrade_link(ask, name, plan) if plan else None,
-        "picture": _draw(ask, name, plan) if plan and plan["order"]["waves"] else None,
-        "soak": _SOAK.total_seconds(),
     }
     status = problem.status if problem else 200
     return HtmlPage("plan.html", f"{name}: plan an upgrade", context, None, status)
-
-
-def _draw(ask: PageRequest[PlanQuery], target: str, plan: dict[str, Any]) -> Picture:
-    """Return the waves of a plan in time, past the freezes of the target."""
-    waves = tuple(
-        Wave(
-            wave["number"],
-            tuple(wave["pools"]),
-            tuple(node for domain in wave["domains"] for node in domain["nodes"]),
-        )
-        for wave in plan["order"]["waves"]
-    )
-    upgrade = Upgrade(
-        "", target, plan["set"].get("driver", ""), int(_SOAK.total_seconds()), "proposed", waves
-    )
-    freezes = [
-        Freeze(one.name, one.since, one.until, one.owner, one.reason)
-        for one in ask.gate.freezes.list(target=target)
-    ]
-    return draw_upgrade(upgrade, freezes, clock.now())
 
 
 def _upgrade_link(ask: PageRequest[PlanQuery], target: str, plan: dict[str, Any]) -> str | None:
