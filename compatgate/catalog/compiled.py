@@ -76,9 +76,10 @@ def compile_table(
         table = build.adapt(name, document)
     except build.Misfit as misfit:
         error, source = misfit.error, build.table(name).source
+        schema = sources.read_schema(source)
         raise CatalogError(
             error.problem,
-            field=".".join(filter(None, (source, sources.step_path(source, misfit.path)))),
+            field=f"{source}.{sources.natural_path(schema, misfit.path)}".rstrip("."),
             value=error.value,
             hint=error.hint or "run: compatgate facts verify",
         ) from error

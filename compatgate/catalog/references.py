@@ -24,10 +24,6 @@ from compatgate.core.gpus import normalise
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import format_parts, make_version, parse_version
-from compatgate.core.vgpus import compact
-
-_SLACK = 1.03
-"""Sizes of vGPU types as a share of the product's nominal memory, at most."""
 
 
 class Problem(Struct, frozen=True, order=True):
@@ -225,35 +221,6 @@ def xid_actions(context: Context) -> Iterator[Problem]:
             yield Problem("xid-actions", f"xid {subject}", f"no advice for {action}")
 
 
-def vgpu_types(context: Context) -> Iterator[Problem]:
-    """Check that types are of products, no larger than these, and named by branches of vGPU."""
-    gpus, named = context.facts.gpus, dict[str, str]()
-    for row in context.documents["vgpu"]["types"]:
-        subject = f"vgpu types[prefix={row['prefix']}]"
-        for spelling in (row["prefix"], *row.get("also_written", ())):
-            first = named.setdefault(compact(spelling), row["prefix"])
-            if first != row["prefix"]:
-                yield Problem("vgpu-types", subject, f"{spelling} names {first}, too")
-        gpu = gpus.gpus.get(row["product"] or "")
-        if row["product"] and gpu is None:
-            yield Problem("vgpu-types", subject, f"no product {row['product']}")
-        elif gpu is None and "compute_capability" not in row:
-            yield Problem("vgpu-types", subject, "neither a product nor a capability")
-        elif gpu and gpu.memory_gb and _largest(row) > gpu.memory_gb * _SLACK:
-            message = f"{_largest(row)} GB are more than {gpu.name} has ({gpu.memory_gb} GB)"
-            yield Problem("vgpu-types", subject, message)
-        for branch in row["branches"]:
-            if branch not in context.facts.vgpu.of_branch:
-                yield Problem("vgpu-types", subject, f"branch {branch} has no vGPU release")
-        for branch, driver in row.get("since", {}).items():
-            if int(branch) not in row["branches"] or not driver.startswith(f"{branch}."):
-                yield Problem("vgpu-types", subject, f"{driver} is not of branch {branch}")
-
-
-def _largest(row: dict[str, Any]) -> int:
-    return max(int(size) for sizes in row["memory_gb"].values() for size in sizes)
-
-
 def node_references(context: Context) -> Iterator[Problem]:
     """Check that GPUs, parts of nodes and their values that a record names exist."""
     parts, modules = context.facts.node_parts, context.facts.kernel_modules
@@ -401,7 +368,6 @@ REFERENCES: tuple[Check, ...] = (
     cause_rules,
     cause_consequences,
     machine_gpus,
-    vgpu_types,
     platform_gpus,
     platform_names,
     platform_limits,

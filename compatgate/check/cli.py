@@ -267,11 +267,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]) -> int:
-    """Return the exit status of a command with ``--fail-open``, and report errors to GitHub.
-
-    Args:
-        answer: prints the answers; returns the exit status.
-    """
+    """Return the exit status of a command with ``--fail-open``, and report errors to GitHub."""
     try:
         status = answer(args)
     except CompatgateError as error:

@@ -36,7 +36,6 @@ class Decider:
         """Return one verdict, in JSON form, on bodies that differ only in their pool.
 
         Args:
-            bodies: the question, once per pool.
             records: records of wheels measured for the question; a server uses its own.
         """
         raise NotImplementedError
@@ -46,7 +45,6 @@ class Decider:
 
         Args:
             body: the question; without a place where pools are given.
-            pools: described pools; a stack must pass on all.
         """
         raise NotImplementedError
 
@@ -190,11 +188,7 @@ class GateDecider(Decider):
 
 
 class ServerDecider(GateDecider):
-    """A decider that asks a server.
-
-    Args:
-        client: client of the server; closed with the decider.
-    """
+    """A decider that asks a server."""
 
     def __init__(
         self, client: Client, at: int | datetime | None, hint: str, *, recorded: bool = True
@@ -313,11 +307,7 @@ class DatabaseDecider(GateDecider):
 
 
 class BundleDecider(Decider):
-    """A decider that reads targets from a bundle and records nothing.
-
-    Args:
-        keys: files of public keys; one of them must have signed the bundle. None: any bundle.
-    """
+    """A decider that reads targets from a bundle and records nothing."""
 
     def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
         bundle = _load_bundle(path, keys)

@@ -50,14 +50,14 @@ class DockerfileStack(Struct, frozen=True):
 
 def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
     """Return the options of a build."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for text in arguments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
-        found[name] = value
-    return BuildOptions(found, stage)
+        options[name] = value
+    return BuildOptions(options, stage)
 
 
 def read_dockerfile_stack(

@@ -143,16 +143,16 @@ class _Locking:
         """Try the stacks in their order, and write the first lock that passes."""
         for note in (*self._project.notes, *self._platforms.remarks(self._args.source).values()):
             _say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
-        found = self._decider.solve(self._question(), self._pools)
-        if not found["found"]:
+        solution = self._decider.solve(self._question(), self._pools)
+        if not solution["found"]:
             from compatgate.check.formats.solved import render_solved
             from compatgate.kit.cli.terminal import width_of
 
-            print(render_solved(found, self._facts, width_of(sys.stdout), colour=False))
-            return solve_exit(found)
+            print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
+            return solve_exit(solution)
         worst = EXIT_DENIED
         tried: list[list[str]] = []
-        for one in found["stacks"]:
+        for one in solution["stacks"]:
             pins: Pins | None = self._uv.pins(one["stack"])
             while pins and pins.constraints() not in tried and len(tried) < 2 * self._args.tries:
                 tried.append(pins.constraints())

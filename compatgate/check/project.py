@@ -46,7 +46,6 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
     """Read the parts that have GPU code, by the facts.
 
     Args:
-        path: ``pyproject.toml``, or a file of requirements.
         environment: decides markers (PEP 508); a marker that needs more counts as true.
     """
     file = Path(path)
@@ -140,8 +139,8 @@ def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
 def _cuda_major(asked: Requirement) -> str:
     """Return the CUDA that a requirement names: ``jax[cuda12]``, ``cupy-cuda12x``."""
     extras = (match[1] for extra in sorted(asked.extras) if (match := _CUDA_EXTRA.match(extra)))
-    found = find_component(asked.name)
-    return next(extras, str(found.cuda[0]) if found and found.cuda else "")
+    component = find_component(asked.name)
+    return next(extras, str(component.cuda[0]) if component and component.cuda else "")
 
 
 def _has_gpu_code(part: str, facts: Facts) -> bool:

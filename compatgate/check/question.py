@@ -66,13 +66,15 @@ def read_questions(
     """Join options, probe and nvidia-smi; options win.
 
     Args:
-        args: arguments of ``compatgate check``.
-        facts: function that loads the facts; called only for observed hosts, files and images.
         target_pools: function that reads the target's pools; called only for files and images
             that may hold a part for each platform.
     """
     where = _read_location(args, facts)
-    _check_dockerfile_options(args)
+    if args.image and args.dockerfile:
+        hint = "--image once the image is built"
+        raise BadInput("--image and --dockerfile cannot be used together", hint=hint)
+    if (args.build_arg or args.build_stage) and not args.dockerfile:
+        raise BadInput("--build-arg and --build-stage need --dockerfile")
     if not (args.lock or args.sbom or args.image or args.dockerfile):
         if not where.stack and not args.stack:
             raise BadInput("no stack is given", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
@@ -108,10 +110,6 @@ class _ReadStack(NamedTuple):
 
 class _StackReader:
     """Reads the image and the Dockerfile once, and joins them with each lockfile.
-
-    Args:
-        args: arguments of ``compatgate check``.
-        facts: function that loads the facts.
 
     Attributes:
         image: the image, as a request names it; empty without one.
@@ -174,14 +172,6 @@ class _StackReader:
         network = not args.cached_wheels
         read = read_wheels(stack, origins, self._platforms.all, self._facts(), network=network)
         return _ReadStack(read.stack, places, read.records, read.notes)
-
-
-def _check_dockerfile_options(args: argparse.Namespace) -> None:
-    if args.image and args.dockerfile:
-        hint = "--image once the image is built"
-        raise BadInput("--image and --dockerfile cannot be used together", hint=hint)
-    if (args.build_arg or args.build_stage) and not args.dockerfile:
-        raise BadInput("--build-arg and --build-stage need --dockerfile")
 
 
 def _read_dockerfile(

@@ -51,12 +51,12 @@ class Pins(Struct, frozen=True):
     @property
     def sources(self) -> dict[str, str]:
         """Return the name of the index of each distribution that has an index of its own."""
-        found = {}
+        sources = {}
         for name, version in self.versions.items():
             label = version.partition("+")[2]
             if label in self.indexes:
-                found[name] = _index_name(label)
-        return found
+                sources[name] = _index_name(label)
+        return sources
 
     def constraints(self) -> list[str]:
         """Return the pins as requirements."""
@@ -125,11 +125,11 @@ def find_uv() -> str:
 
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
+        program = shutil.which("uv")
+    if program is None:
         hint = install_hint("lock")
         raise Unavailable("the resolver uv is not installed", field="uv", hint=hint)
-    return found
+    return program
 
 
 def resolve(
@@ -141,13 +141,7 @@ def resolve(
     options: Sequence[str] = (),
     overrides: str | None = None,
 ) -> Resolved:
-    """Run ``uv pip compile`` on a project's file with the pins as constraints.
-
-    Args:
-        source: ``requirements.in`` or ``pyproject.toml``.
-        pins: versions that the lock must have where it has the distribution.
-        python: version to resolve for, ``3.12``.
-    """
+    """Run ``uv pip compile`` on a project's file with the pins as constraints."""
     with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
         here = Path(folder)
         constraints, lock = here / "constraints.txt", here / LOCK_NAME
@@ -283,10 +277,10 @@ class UvProject:
 
     def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
         """Return pins with recorded releases of packages whose content is not known."""
-        found: dict[str, str] = {}
+        releases: dict[str, str] = {}
         for finding in (one for verdict in verdicts for one in verdict["findings"]):
             name = finding["component"]
             if finding["rule"] == "CG410" and name not in pins.versions:
                 known = self._facts.recorded_versions(name)
-                found |= {name: known[-1].public} if known else {}
-        return replace(pins, versions={**pins.versions, **found}) if found else None
+                releases |= {name: known[-1].public} if known else {}
+        return replace(pins, versions={**pins.versions, **releases}) if releases else None

@@ -101,20 +101,20 @@ def run(args: argparse.Namespace) -> int:
     try:
         pools = read_solve_pools(args)
         body = _read_question(args, decider, pools)
-        found = decider.solve(body, pools)
+        solution = decider.solve(body, pools)
         facts = decider.facts()
     finally:
         decider.close()
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
-        print_json(found)
+        print_json(solution)
     else:
         from compatgate.check.formats.solved import render_solved
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
-        print(render_solved(found, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return solve_exit(found)
+        print(render_solved(solution, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return solve_exit(solution)
 
 
 def solve_exit(found: Mapping[str, Any]) -> int:
@@ -159,10 +159,6 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
     """Return the stack to start from: of a lockfile, or as written.
 
     What a lockfile leaves open does not matter here: only its versions are a start.
-
-    Args:
-        text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
-        pools: described pools; their platform selects a part of the lockfile.
     """
     from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 

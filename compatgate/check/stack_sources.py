@@ -48,11 +48,7 @@ class Platforms(Struct, frozen=True):
     known: bool = True
 
     def remarks(self, what: str) -> Body:
-        """Return the platforms of a lockfile or image that were not read, as unknowns.
-
-        Args:
-            what: name of the input, ``uv.lock``.
-        """
+        """Return the platforms of a lockfile or image that were not read, as unknowns."""
         read = f"{what} was read for {self.os} {self.cpu}"
         if not self.known:
             return {"unread": [f"{read}: the gate did not report the target's pools"]}
@@ -83,8 +79,8 @@ def read_platforms(
             pools = target_pools()
         except BadInput:  # a token may have the right to ask, but not to read targets
             pools, known = (), "cpu" in changes
-    found = [_platform(pool, changes, gpus) for pool in pools or ({},)]
-    return Platforms(found[0][0], found[0][1], tuple(dict.fromkeys(found)), known)
+    platforms = [_platform(pool, changes, gpus) for pool in pools or ({},)]
+    return Platforms(platforms[0][0], platforms[0][1], tuple(dict.fromkeys(platforms)), known)
 
 
 def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
@@ -153,17 +149,14 @@ def places_of(
 ) -> dict[str, Place]:
     """Return the place of each component.
 
-    Args:
-        observations: observations with origins like ``requirements.txt:3`` or ``uv.lock: torch``.
-
     Returns:
         Component to place; the first line of the file if the component's line is not found.
     """
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
-    for seen in observations:
-        if seen.component not in places:
-            places[seen.component] = _place(path, name, text, seen.origin)
+    for observation in observations:
+        if observation.component not in places:
+            places[observation.component] = _place(path, name, text, observation.origin)
     return places
 
 
@@ -227,10 +220,6 @@ def read_files(
 
     Unknowns and conflicts of a file are part of the stack, so that no verdict ignores them. Stated
     versions win and are not unknown; a different version in a file is a finding.
-
-    Args:
-        lock: file of ``--lock``; ``-``: standard input.
-        sbom: file of ``--sbom``; ``-``: standard input.
     """
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.stated_stack import merge_bodies, prefer_stated

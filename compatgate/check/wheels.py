@@ -46,7 +46,6 @@ def read_wheels(
     """Find or measure the records that a stack lacks; report failures.
 
     Args:
-        origins: origins of packages in a lockfile or bill of materials, by name.
         network: whether to ask indexes; otherwise only cached measurements count.
     """
     from compatgate.core.package_finder import open_packages, release_of
@@ -66,18 +65,18 @@ def read_wheels(
     from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
-    found = measure_packages(
+    packages = measure_packages(
         [_package_request(package, origins) for package in missing],
         WheelSources(read_index_settings()),
         MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
         _ProgressLines(),
         network=network,
     )
-    why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
+    why = {release_of(one.wanted.package): one.why for one in packages if one.record is None}
     return WheelReading(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
-        tuple(one.record for one in found if one.record),
-        tuple(map(_note, found)),
+        tuple(one.record for one in packages if one.record),
+        tuple(map(_note, packages)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.check.cli import add_build_options, add_wheel_options
 from compatgate.errors import BadInput, NotFound
@@ -92,7 +92,10 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         import json
 
-        print(json.dumps(inspection.to_json() | _measurements(found.records)))
+        body = inspection.to_json()
+        if found.records:
+            body["records"] = [record.to_json() for record in found.records]
+        print(json.dumps(body))
     elif args.format == "cyclonedx":
         import json
 
@@ -169,10 +172,6 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
     left = tuple(f"{name}: {why}" for name, why in read.stack.get("unmeasured", {}).items())
     inspection = replace(found.inspection, open=(*found.inspection.open, *left))
     return found._replace(inspection=inspection, records=read.records)
-
-
-def _measurements(records: tuple[Record, ...]) -> dict[str, Any]:
-    return {"records": [record.to_json() for record in records]} if records else {}
 
 
 def _inspect_path(path: str) -> InspectionResult:

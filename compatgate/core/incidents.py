@@ -89,7 +89,7 @@ class Condition(Struct, frozen=True):
         cause: what its members have in common; with the kind, its identity.
         message: a sentence about all members.
         members: at most `MAX_MEMBERS`.
-        left: how much is concerned that no member stands for.
+        more: how much is concerned that no member stands for.
         since: when it began, where that is known.
     """
 
@@ -98,7 +98,7 @@ class Condition(Struct, frozen=True):
     level: IncidentLevel
     message: str
     members: tuple[Member, ...]
-    left: int = 0
+    more: int = 0
     since: datetime | None = None
 
     @property
@@ -110,7 +110,7 @@ class Condition(Struct, frozen=True):
     @property
     def count(self) -> int:
         """Return how much is concerned."""
-        return sum(member.count for member in self.members) + self.left
+        return sum(member.count for member in self.members) + self.more
 
 
 class KnownIncident(Struct, frozen=True):
@@ -152,7 +152,7 @@ class IncidentChange(Struct, frozen=True):
 
 def reconcile(
     known: Mapping[str, KnownIncident],
-    found: Iterable[Condition],
+    conditions: Iterable[Condition],
     covered: Collection[IncidentKind],
     now: datetime,
 ) -> list[IncidentChange]:
@@ -162,7 +162,7 @@ def reconcile(
     looked for completely; incidents of others do not end.
     """
     changes: dict[str, IncidentChange] = {}
-    for condition in found:
+    for condition in conditions:
         if condition.key not in changes:
             changes[condition.key] = _compare(known.get(condition.key), condition, now)
     for key, before in known.items():

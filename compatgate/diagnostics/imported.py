@@ -41,11 +41,7 @@ class Statement(NamedTuple):
 
 
 def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statement]:
-    """Return the versions of imported frameworks, and the versions they were built for.
-
-    Args:
-        modules: name to module; None: ``sys.modules``.
-    """
+    """Return the versions of imported frameworks, and the versions they were built for."""
     modules = sys.modules if modules is None else modules
     found = [Statement("python", platform.python_version(), "sys.version")]
     for name, component in _VERSIONS.items():

@@ -131,7 +131,7 @@ def _mapped_file(name: str, span: str) -> MappedFile:
 
 def libraries_of(files: Iterable[MappedFile]) -> list[Library]:
     """Return the CUDA libraries among mapped files, by name, without asking them."""
-    found = []
+    libraries = []
     for file in files:
         match = _NAME.fullmatch(os.path.basename(file.path))
         if match is None:
@@ -140,8 +140,8 @@ def libraries_of(files: Iterable[MappedFile]) -> list[Library]:
         numbers = match["numbers"] or ""
         full = numbers.count(".") >= (1 if stem == "libcuda" else 2)
         major = numbers.split(".")[0] or None
-        found.append(Library(_COMPONENTS[stem], file.path, numbers if full else None, major))
-    return found
+        libraries.append(Library(_COMPONENTS[stem], file.path, numbers if full else None, major))
+    return libraries
 
 
 def sort_libraries(libraries: Iterable[Library]) -> list[Library]:

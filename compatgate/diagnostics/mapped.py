@@ -142,10 +142,10 @@ def packages_of(paths: Collection[str], files: Files) -> Packages:
 def package_observations(packages: Packages) -> list[Observation]:
     """Return the versions that distributions state."""
     return packages.stated + [
-        seen
+        observation
         for site, versions in packages.versions.items()
-        for seen in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
-        if seen.component != "python"
+        for observation in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
+        if observation.component != "python"
     ]
 
 

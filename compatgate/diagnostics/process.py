@@ -53,11 +53,7 @@ class View(Struct, frozen=True):
 
 
 def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc") -> View:
-    """Inspect a process.
-
-    Args:
-        pid: number of the process in this machine's ``/proc``.
-    """
+    """Inspect a process."""
     folder = f"{proc}/{pid}"
     with _translate_errors(pid):
         began = _start_time(folder)

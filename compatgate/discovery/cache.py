@@ -201,10 +201,10 @@ def read_choice(
     if document is None:
         return None
     try:
-        found = msgspec.convert(document, WheelChoice)
+        choice = msgspec.convert(document, WheelChoice)
     except (msgspec.ValidationError, *DECODE_ERRORS):
         return None
-    return found if aged or 0 <= time.time() - found.at < DAYS * 86400 else None
+    return choice if aged or 0 <= time.time() - choice.at < DAYS * 86400 else None
 
 
 def write_choice(folder: str | None, key: Sequence[object], wheel: str, sha256: str) -> None:

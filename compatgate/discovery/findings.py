@@ -92,16 +92,16 @@ def find_common_code(
 
 def find_toolkits(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
     """Return the toolkit that each file's code records or that its PTX ISA version needs."""
-    found = []
+    toolkits = []
     series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
     for file in files:
         if file.cuda:
             how = f"{file.origin}: compiled by it"
-            found.append(Observation("cuda", file.cuda, how, "derived"))
+            toolkits.append(Observation("cuda", file.cuda, how, "derived"))
         elif file.ptx_isa and file.ptx_isa in series:
             how = f"{file.origin}: has PTX ISA {file.ptx_isa}"
-            found.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
-    return found
+            toolkits.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
+    return toolkits
 
 
 def _covers(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
@@ -141,27 +141,22 @@ class Findings(Struct):
     def add_library(self, path: str, *, how: str = "") -> None:
         """Add the version that a library's name states; ``how`` explains where the name stands."""
         origin = f"{path}{how}"
-        if seen := observe_library(path):
-            self.observations.append(replace(seen, origin=origin))
-        elif seen := observe_major(path):
-            self.majors.append(replace(seen, origin=origin))
+        if observation := observe_library(path):
+            self.observations.append(replace(observation, origin=origin))
+        elif observation := observe_major(path):
+            self.majors.append(replace(observation, origin=origin))
 
     def add_needed(self, origin: str, needed: Iterable[str]) -> None:
         """Add CUDA's major version from the libraries that a file needs, as ``libcudart.so.12``."""
         for name in needed:
-            if seen := observe_major(name):
+            if observation := observe_major(name):
                 how = f"{origin}: needs {name}"
-                self.majors.append(replace(seen, origin=how, confidence="derived"))
+                self.majors.append(replace(observation, origin=how, confidence="derived"))
 
     def add_packages(
         self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
     ) -> None:
-        """Add the versions that the metadata of Python distributions states.
-
-        Args:
-            packages: normalised name to version.
-            origin: where the metadata was read.
-        """
+        """Add the versions that the metadata of Python distributions states."""
         answer = read_answer({"packages": packages, "conda": conda}, origin, NO_KNOWN_PACKAGES)
         self.observations += (o for o in answer.observations if o.component != "python")
 
@@ -216,9 +211,6 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
 
     Files in a package's record count for that package alone; ``arch`` is the code of the other
     files.
-
-    Args:
-        facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)
     compiled = find_toolkits(found.files, facts)

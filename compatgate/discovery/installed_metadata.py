@@ -84,11 +84,7 @@ class Distribution(Struct):
         return f"{self.name.replace('-', '_')}-{self.version}-{'-'.join(map('.'.join, kinds))}.whl"
 
     def take(self, file: str, data: bytes, origin: str) -> None:
-        """Read one of `METADATA_FILES`.
-
-        Args:
-            origin: where the file was found.
-        """
+        """Read one of `METADATA_FILES`."""
         if file in ("METADATA", "PKG-INFO"):
             self._identify(data, origin)
         elif file == "RECORD":
@@ -132,11 +128,7 @@ class _CondaRecord(Struct):
 
 
 def read_conda_record(path: str, data: bytes, origin: str) -> Distribution | None:
-    """Read a record below ``conda-meta``; None where it is malformed.
-
-    Args:
-        origin: where the record was found.
-    """
+    """Read a record below ``conda-meta``; None where it is malformed."""
     try:
         record = msgspec.json.decode(data, type=_CondaRecord)
     except DECODE_ERRORS:

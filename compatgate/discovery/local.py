@@ -43,15 +43,21 @@ from compatgate.discovery.wheels.members import describe_code_file, read_open_li
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
+MAX_MEMBERS = 200_000
+LARGEST_TOTAL = 64 * 1024**3
+"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
+LARGEST_METADATA = 4 * 1024 * 1024
+_RUNTIME = re.compile(
+    r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
+)
+MAX_FILES = 1_000_000
+MAX_LIBRARIES = 50_000
+
 
 def inspect_path(
     path: str, facts: CudaArch | None = None, known: Packages = NO_KNOWN_PACKAGES
 ) -> Inspection:
-    """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
-
-    Args:
-        facts: where code runs, to compare the code of several distributions.
-    """
+    """Return the stack in a library, object, fatbinary, cubin, PTX file, wheel or folder."""
     return conclude(find_in_path(path, known, facts), facts)
 
 
@@ -70,15 +76,6 @@ def find_in_path(
     if not stat.S_ISREG(mode):
         raise BadInput("is neither a file nor a folder", field=path)
     return find_in_wheel(path) if is_wheel(path) else find_in_file(path)
-
-
-MAX_MEMBERS = 200_000
-LARGEST_TOTAL = 64 * 1024**3
-"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
-LARGEST_METADATA = 4 * 1024 * 1024
-_RUNTIME = re.compile(
-    r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
-)
 
 
 def is_wheel(path: str) -> bool:
@@ -168,10 +165,6 @@ def _wheel_errors(path: str) -> Iterator[None]:
         raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
 
 
-MAX_FILES = 1_000_000
-MAX_LIBRARIES = 50_000
-
-
 def find_in_folder(
     path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
 ) -> Findings:
@@ -188,7 +181,9 @@ def find_in_folder(
     for folder in there.metadata:
         _add_metadata(inventory, root, folder, path)
     for file in there.conda:
-        _add_conda(inventory, root, file, path)
+        below = os.path.relpath(file, root)
+        if record := read_conda_record(below, _read_bytes(file, LARGEST_LIST), path):
+            inventory.distributions[below] = record
     listed = {file for one in inventory.distributions.values() for file in one.files or ()}
     kernels = [file for file in there.kernels if os.path.relpath(file, root) in listed]
     owner = inventory.owner_names()
@@ -238,9 +233,13 @@ class _FolderContents(Struct):
 
 
 def _walk(root: str) -> _FolderContents:
+    def refuse(error: OSError) -> None:
+        if error.filename == root:
+            raise BadInput(f"cannot be read: {error.strerror}", field=root) from None
+
     there = _FolderContents()
     count = 0
-    for folder, names, files in os.walk(root, onerror=_error_handler(root)):
+    for folder, names, files in os.walk(root, onerror=refuse):
         names.sort()
         there.metadata += (
             os.path.join(folder, n) for n in names if f"/{n}".endswith(METADATA_FOLDERS)
@@ -260,14 +259,6 @@ def _walk(root: str) -> _FolderContents:
             what = f"holds more than {MAX_FILES} files or {MAX_LIBRARIES} libraries"
             raise BadInput(what, field=root, hint="name a smaller folder")
     return there
-
-
-def _error_handler(root: str) -> Callable[[OSError], None]:
-    def handle(error: OSError) -> None:
-        if error.filename == root:
-            raise BadInput(f"cannot be read: {error.strerror}", field=root) from None
-
-    return handle
 
 
 def _is_regular_file(path: str) -> bool:
@@ -338,12 +329,6 @@ def _folder_below(root: str, folder: str) -> str:
     real = os.path.realpath(os.sep + folder)
     inside = real.startswith(root.rstrip(os.sep) + os.sep)
     return os.path.relpath(real, root) if inside else folder
-
-
-def _add_conda(inventory: Inventory, root: str, file: str, path: str) -> None:
-    below = os.path.relpath(file, root)
-    if found := read_conda_record(below, _read_bytes(file, LARGEST_LIST), path):
-        inventory.distributions[below] = found
 
 
 def _read_bytes(path: str, largest: int) -> bytes:

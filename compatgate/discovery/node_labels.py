@@ -41,6 +41,19 @@ _MAX_LEVELS = 64
 LARGEST_YAML = 32 * 1024 * 1024
 MAX_NODES = 100_000
 _LONGEST_VALUE = 256
+_MAX_NAMES = 5
+_GPU = "nvidia.com/gpu"
+_MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
+_MAX_GPUS = 1024
+_INVALID = "MIG-INVALID"
+_PRESENT = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+)
+"""Labels of the operator and of NFD that show an NVIDIA device, whether GFD ran or not."""
 _HINT = "give kubectl get nodes -o json, or labels as key=value or key: value, one a line"
 _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 
@@ -165,20 +178,13 @@ def _parse_document(document: Any, origin: str) -> Iterator[Node]:
                 f"is not a node: {quote_error(error)}", field=origin, hint=_HINT
             ) from None
         return
-    labels = document.get("labels", document)
-    if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
-        raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
-    yield Node(
-        "",
-        {
-            str(key): (str(value).lower() if isinstance(value, bool) else str(value))
-            for key, value in labels.items()
-        },
-    )
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
+    stated = document.get("labels", document)
+    labels: dict[str, str] = {}
+    for key, value in stated.items() if isinstance(stated, Mapping) else (("", None),):
+        if not isinstance(value, (str, int)) or len(str(value)) > _LONGEST_VALUE:
+            raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
+        labels[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
+    yield Node("", labels)
 
 
 def _parse_pairs(text: str) -> tuple[Node, ...]:
@@ -194,20 +200,6 @@ def _parse_pairs(text: str) -> tuple[Node, ...]:
                 return ()
             labels[match["key"]] = match["value"]
     return (Node("", labels),) if labels else ()
-
-
-_GPU = "nvidia.com/gpu"
-_MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
-_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
-_MAX_GPUS = 1024
-_INVALID = "MIG-INVALID"
-_PRESENT = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-)
-"""Labels of the operator and of NFD that show an NVIDIA device, whether GFD ran or not."""
 
 
 class NodeDescription(Struct, frozen=True):
@@ -271,14 +263,9 @@ def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     if not product and not capability:
         return ()
     name = product.removesuffix("-SHARED") or str(capability)
-    part = "memory"
-    text = labels.get(f"{_GPU}.{part}")
-    device = Device(
-        name,
-        memory_mib=(int(text) if text and _number(text) and int(text) else None),
-        capability=capability,
-    )
-    return (device,) * count
+    memory = labels.get(f"{_GPU}.memory", "")
+    mib = int(memory) if _number(memory) else 0
+    return (Device(name, memory_mib=mib or None, capability=capability),) * count
 
 
 def _mig_slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
@@ -328,9 +315,6 @@ def _count(text: str | None) -> int:
     return min(int(text), _MAX_GPUS) if text and _number(text) else 1
 
 
-_MAX_NAMES = 5
-
-
 class NodePools(Struct, frozen=True):
     """Pools of nodes, with notes and conflicts.
 
@@ -358,13 +342,16 @@ def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labe
             without.append(node.name)
         for pool in _pools(node, described, facts, notes, conflicts):
             pools[pool] = pools.get(pool, 0) + 1
-    if not pools:
-        raise _no_gpu_error(origin, notes)
-    if without:
+    if pools and without:
         notes["no label names a GPU"] = without
-    found = [replace(pool, nodes=count) for pool, count in pools.items()]
-    said = [f"{_names(names)}{note}" for note, names in notes.items()]
-    return NodePools(tuple(_distinguish_names(found)), tuple(said), tuple(conflicts))
+    sentences = tuple(f"{_names(names)}{note}" for note, names in notes.items())
+    if not pools:
+        raise BadInput(
+            "no node is labelled with a GPU" + (f": {'; '.join(sentences)}" if sentences else ""),
+            field=origin,
+            hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
+        )
+    return NodePools(tuple(_count_and_name(pools)), sentences, tuple(conflicts))
 
 
 def _pools(
@@ -377,32 +364,21 @@ def _pools(
     if described.report is None:
         return []
     platform = label_platform(node.labels, described.report, facts)
-    found = group_pools(replace(described.report, platform=platform), facts.gpus)
-    for note in found.notes:
+    pools = group_pools(replace(described.report, platform=platform), facts.gpus)
+    for note in pools.notes:
         notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
-    return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
+    return [replace(pool, cpu=described.cpu, devices=1) for pool in pools.pools]
 
 
-def _distinguish_names(pools: list[ObservedPool]) -> list[ObservedPool]:
-    """Give pools of the same GPU and different drivers distinct names."""
+def _count_and_name(pools: dict[ObservedPool, int]) -> Iterator[ObservedPool]:
+    """Yield the pools with their number of nodes; those of one GPU get distinct names."""
     taken: dict[str, int] = {}
-    named = []
-    for pool in pools:
-        taken[pool.name] = taken.get(pool.name, 0) + 1
-        number = taken[pool.name]
-        named.append(replace(pool, name=f"{pool.name}-{number}") if number > 1 else pool)
-    return named
-
-
-def _no_gpu_error(origin: str, notes: dict[str, list[str]]) -> BadInput:
-    said = "; ".join(f"{_names(names)}{note}" for note, names in notes.items())
-    return BadInput(
-        "no node is labelled with a GPU" + (f": {said}" if said else ""),
-        field=origin,
-        hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
-    )
+    for pool, count in pools.items():
+        number = taken[pool.name] = taken.get(pool.name, 0) + 1
+        name = f"{pool.name}-{number}" if number > 1 else pool.name
+        yield replace(pool, nodes=count, name=name)
 
 
 def _names(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compatgate.core.components import is_framework
 from compatgate.core.versions import Version, agree, format_parts, parse_version
@@ -21,6 +22,8 @@ Confidence = Literal["measured", "metadata", "derived"]
 a package's metadata or a file name; ``derived``: concluded from another observation."""
 DRIVER_CUDA = "driver-cuda"
 """Component name for the CUDA version that the driver reports."""
+_RANK = {"measured": 0, "metadata": 1, "derived": 2}
+_NOT_STACK = ("driver", DRIVER_CUDA)
 NodeParts = tuple[tuple[str, str], ...]
 """Parts of a node and their values, in the order of `NODE_COMPONENTS`."""
 
@@ -39,12 +42,7 @@ class Observation(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return ``{"component", "version", "origin", "confidence"}``."""
-        return {
-            "component": self.component,
-            "version": self.version,
-            "origin": self.origin,
-            "confidence": self.confidence,
-        }
+        return asdict(self)
 
 
 class Conflict(Struct, frozen=True):
@@ -60,7 +58,7 @@ class Conflict(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return ``{"component", "message", "decided"}``."""
-        return {"component": self.component, "message": self.message, "decided": self.decided}
+        return asdict(self)
 
 
 class ObservedPool(Struct, frozen=True):
@@ -88,17 +86,9 @@ class ObservedPool(Struct, frozen=True):
 
     def to_body(self) -> dict[str, Any]:
         """Return the pool of a request; a property that is not known is left out."""
-        body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
-        body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
-        body |= {"platform": self.platform, "node": dict(self.node) or None}
-        body |= {"sharing": self.sharing}
-        if self.cpu:
-            body["cpu"] = self.cpu
-        return {key: value for key, value in body.items() if value is not None}
-
-
-_RANK = {"measured": 0, "metadata": 1, "derived": 2}
-_NOT_STACK = ("driver", DRIVER_CUDA)
+        body = asdict(self) | {"count": self.nodes, "node": dict(self.node) or None}
+        order = ("name", "gpu", "driver", "os", "count", "platform", "node", "sharing", "cpu")
+        return {key: body[key] for key in order if body[key] not in (None, "")}
 
 
 def settle(
@@ -107,9 +97,6 @@ def settle(
     """Return the stack that the observations describe, in JSON form, and their conflicts.
 
     A measured value decides over metadata; among equals the earlier one decides.
-
-    Args:
-        observations: observations of one host, the deciding witness first.
     """
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
@@ -187,7 +174,7 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
     if runtime is None:
         return []
     have = parse_version("cuda", runtime.version)
-    found = []
+    cuda_conflicts = []
     for observation in observations:
         if observation.component in ("cuda", "cuda-compat"):
             continue
@@ -198,8 +185,8 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
                 f"CUDA {format_parts(built)}; {runtime.origin} locks CUDA {runtime.version}"
             )
-            found.append(Conflict("cuda", message, runtime.version))
-    return found
+            cuda_conflicts.append(Conflict("cuda", message, runtime.version))
+    return cuda_conflicts
 
 
 def find_open_versions(observations: Sequence[Observation], file: str) -> list[str]:

@@ -79,11 +79,7 @@ class Probe(Struct, frozen=True):
 
 
 def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -> Probe:
-    """Probe this machine.
-
-    Args:
-        root: root folder of the machine, where this process runs in a container.
-    """
+    """Probe this machine."""
     notes: list[str] = []
     report, kernel = probe_gpus(notes)
     environment = ask_python(python, facts.packages, facts.arch) if python else None
@@ -104,14 +100,14 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
     if board:
         pools = add_board(pools, board, facts)
         observations += observe_board(board)
-    seen = observe_machine(facts, [pool.gpu for pool in pools], root=root)
-    pools = tuple(add_machine(pool, seen.node, seen.platform) for pool in pools)
-    notes += seen.notes
+    machine = observe_machine(facts, [pool.gpu for pool in pools], root=root)
+    pools = tuple(add_machine(pool, machine.node, machine.platform) for pool in pools)
+    notes += machine.notes
     notes += environment.notes if environment else ()
     notes += note_unused_compat(libraries)
     host = describe_host(pools, kernel, report, notes)
-    host |= {"platform": seen.platform, "node": common_parts(pools) or seen.node}
-    return Probe(pools, stack, (*observations, *seen.observations), conflicts, host)
+    host |= {"platform": machine.platform, "node": common_parts(pools) or machine.node}
+    return Probe(pools, stack, (*observations, *machine.observations), conflicts, host)
 
 
 def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
@@ -132,11 +128,11 @@ def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
     """Return the pools of a report of this machine; the loaded driver decides."""
-    found = group_pools(
+    pools = group_pools(
         replace(report, driver=(kernel.version if kernel else report.driver)), facts.gpus
     )
-    notes += found.notes
-    return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
+    notes += pools.notes
+    return tuple(replace(pool, cpu=_cpu()) for pool in pools.pools)
 
 
 def _run_nvidia_smi(notes: list[str]) -> Report | None:
@@ -272,23 +268,23 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
     """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node."""
-    found = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
-    systems = {pool.os for pool in found.pools}
-    drivers = {pool.driver for pool in found.pools}
+    grouped = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
+    systems = {pool.os for pool in grouped.pools}
+    drivers = {pool.driver for pool in grouped.pools}
     return Probe(
-        found.pools,
+        grouped.pools,
         {},
         tuple(
             Observation("driver", driver, f"{origin}: labels")
-            for driver in dict.fromkeys(pool.driver for pool in found.pools)
+            for driver in dict.fromkeys(pool.driver for pool in grouped.pools)
             if driver
         ),
-        found.conflicts,
+        grouped.conflicts,
         _remote_host(
-            found.pools,
+            grouped.pools,
             systems.pop() if len(systems) == 1 else "several",
             drivers.pop() if len(drivers) == 1 else None,
-            found.notes,
+            grouped.notes,
         ),
     )
 

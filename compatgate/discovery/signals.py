@@ -31,6 +31,11 @@ _SPECIAL_SIGNALS = {
     "driver requirement": "require",
 }
 _TRUST: dict[str, Confidence] = {"high": "metadata", "medium": "derived"}
+_EPOCH = re.compile(r"^\d+:")
+_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
+_LOCAL = re.compile(r"\+cu\d{2,4}$")
+_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
+_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
 _VENDOR_SIGNALS = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
@@ -75,18 +80,23 @@ class Signals(Struct, frozen=True):
 
 
 def read_signals(document: Mapping[str, Any]) -> Signals:
-    """Compile the fact file.
-
-    Args:
-        document: ``image_signals`` as the catalog gives it.
-    """
+    """Compile the fact file."""
     on_disk = document["on_disk"]
     environment = document["environment"]
     return Signals(
         environment=tuple(_read_rows(environment)),
         labels=tuple(_read_rows(document["labels"])),
-        packages=tuple(_patterns([*on_disk["dpkg"], *on_disk["rpm"]])),
-        conda=dict(_conda(on_disk["conda"])),
+        packages=tuple(
+            PackagePattern(_pattern(row["name"]), component)
+            for row in (*on_disk["dpkg"], *on_disk["rpm"])
+            if (component := _component(str(row["component"]))) is not None
+        ),
+        conda={
+            name: component
+            for row in on_disk["conda"]
+            if (component := _component(str(row["component"])))
+            for name in re.split(r",\s*", row["name"])
+        },
         ignored=frozenset(e["name"] for e in environment if e["component"] == "none"),
     )
 
@@ -106,13 +116,6 @@ def _read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
         )
 
 
-def _patterns(rows: Iterable[Mapping[str, Any]]) -> Iterable[PackagePattern]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        if component is not None:
-            yield PackagePattern(_pattern(row["name"]), component)
-
-
 def _pattern(name: str) -> re.Pattern[str]:
     """Compile ``cuda-cudart-MAJOR-MINOR``; the soname's number (``libcudnn8``) may differ."""
     text = re.sub(r"(?<=[a-z])\d+$", r"\\d+", re.escape(name))
@@ -120,37 +123,19 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(text.replace("MAJOR", r"\d+").replace("MINOR", r"\d+"))
 
 
-def _conda(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        for name in re.split(r",\s*", row["name"]) if component else ():
-            yield name, str(component)
-
-
 def _component(text: str) -> str | None:
     """Return nccl for ``nccl and its CUDA build``, cuda for ``cuda, cudart``; else None."""
     if text in _SPECIAL_SIGNALS:
         return _SPECIAL_SIGNALS[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
-    found = find_component(first.replace(" ", ""))
-    return found.component.name if found else None
-
-
-_EPOCH = re.compile(r"^\d+:")
-_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
-_LOCAL = re.compile(r"\+cu\d{2,4}$")
-_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
-_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
+    component = find_component(first.replace(" ", ""))
+    return component.component.name if component else None
 
 
 def observe_package(
     name: str, version: str, origin: str, signals: Signals, left: list[str]
 ) -> Observation | None:
-    """Return the component in a package; None for most packages.
-
-    Args:
-        origin: where the package was found.
-    """
+    """Return the component in a package; None for most packages."""
     name = name.lower()
     component = signals.package(name)
     if component is None:

@@ -16,6 +16,7 @@ from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
+_MAX_NAMES = 12
 _NAMED_REMARKS = ("wheels", "measured", "unmeasured")
 """Keys that describe parts of the stack by name."""
 _REMARKS = (
@@ -51,15 +52,15 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
 
 def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
     """Return the valid records; add a sentence about each of the others."""
-    found: Body = {}
+    records: Body = {}
     for name, record in measured.items():
         try:
             SPECIAL_KEYS["measured"]({name: record})
         except CompatgateError as error:
             sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
         else:
-            found[name] = record
-    return found
+            records[name] = record
+    return records
 
 
 def _limit_sentences(sentences: list[str]) -> list[str]:
@@ -77,11 +78,7 @@ def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
 
 
 def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Join two stacks: the detected one wins, and a contradiction is a finding.
-
-    Args:
-        by: source of the detected stack, ``the image``.
-    """
+    """Join two stacks: the detected one wins, and a contradiction is a finding."""
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
             for name in _find_contradictions(shown, stated)]  # fmt: skip
@@ -165,15 +162,8 @@ def _names_cuda(item: tuple[str, Any]) -> bool:
     return cuda is not None and len(cuda) > 1
 
 
-_MAX_NAMES = 12
-
-
 def describe_contents(record: Mapping[str, Any]) -> str:
-    """Describe the record of a package: code, links and unread files.
-
-    Args:
-        record: a value of ``measured`` in a stack.
-    """
+    """Describe the record of a package: code, links and unread files."""
     libraries = record.get("libraries", ())
     if not libraries and not record.get("unread"):
         return "no GPU code and no link to a GPU library"

@@ -7,11 +7,12 @@ Flask nor a database.
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+
+from compatgate.resources import package_dir
 
 Place = Literal["path", "query", "body", "whole", "header"]
 Kind = Literal["text", "number", "flag", "since", "until", "list", "object"]
@@ -88,5 +89,5 @@ class Declared(Struct, frozen=True, omit_defaults=True):
 @lru_cache(maxsize=1)
 def load_operations() -> dict[str, Declared]:
     """Return the operations by name, in the order of the routes."""
-    content = files("compatgate.kit").joinpath("operations.json").read_bytes()
+    content = (package_dir() / "kit/operations.json").read_bytes()
     return {one.name: one for one in msgspec.json.decode(content, type=list[Declared])}

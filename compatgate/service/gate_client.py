@@ -119,22 +119,24 @@ def run_action(
         return actions[args.action](args, gate)
 
 
-def run_row(args: argparse.Namespace, row: Row, *, name: str | None = None) -> int:
+def run_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> int:
     """Run a command that asks one operation; arguments and errors as `ask_row`."""
     from compatgate.kit.cli.commands import print_answer
 
-    return print_answer(args.format, row, ask_row(args, row, name=name))
+    return print_answer(args.format, row, ask_row(args, row, name=name, **more))
 
 
-def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None) -> Any:
+def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> Any:
     """Return the answer to a command that asks one operation; ``name`` as of `gate_of`.
+
+    ``more`` are arguments of the operation that no option of the row names.
 
     Raises:
         CompatgateError: as `gate_of`, and whatever the gate refuses.
     """
     from compatgate.kit.cli.commands import name_option, values_of
 
-    values = values_of(args, row)
+    values = values_of(args, row) | more
     try:
         with gate_of(args, name=name, make=row.make) as gate:
             operation: Any = getattr(Operations, row.operation)
@@ -225,8 +227,8 @@ def make_client(
 
 def _stored_secret(url: str) -> str | None:
     """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
-    from compatgate.client.credentials import load
     from compatgate.client.settings import TOKEN, base_of
+    from compatgate.service.identity.credentials import load
 
     credential = None if os.environ.get(TOKEN) else load(base_of(url))
     return credential.secret if credential else None

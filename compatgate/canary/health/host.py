@@ -100,10 +100,10 @@ HERE = Root()
 
 def look_at_host(root: Root = HERE) -> Host:
     """Return what a host shows without its driver."""
-    found = tuple(_pci_devices(root))
-    switches = tuple(device for kind, device in found if kind.startswith(_BRIDGE))
+    devices = tuple(_pci_devices(root))
+    switches = tuple(device for kind, device in devices if kind.startswith(_BRIDGE))
     return Host(
-        gpus=tuple(device for kind, device in found if kind.startswith(_DISPLAY)),
+        gpus=tuple(device for kind, device in devices if kind.startswith(_DISPLAY)),
         switches=switches,
         module=read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS)),
         other=next((name for path, name in _OTHER_DRIVERS.items() if root.has(path)), None),
@@ -119,8 +119,8 @@ def look_at_host(root: Root = HERE) -> Host:
 
 
 def _fabric_manager_version() -> str | None:
-    found = observe_programs(run_program, [])
-    return next((one.version for one in found if one.component == "fabric-manager"), None)
+    programs = observe_programs(run_program, [])
+    return next((one.version for one in programs if one.component == "fabric-manager"), None)
 
 
 def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
@@ -192,7 +192,7 @@ def _cpu_times(text: str) -> tuple[int | None, int | None]:
 
 def _traffic(text: str) -> dict[str, Traffic]:
     """Return packets and drops by device (``/proc/net/dev``: 8 receive, then 8 transmit fields)."""
-    found = {}
+    traffic = {}
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
         values = rest.split()
@@ -200,5 +200,5 @@ def _traffic(text: str) -> dict[str, Traffic]:
             counts = [int(value) for value in values]
             if not _VIRTUAL.match(name.strip()):
                 dropped = counts[3] + counts[11]
-                found[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
-    return found
+                traffic[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
+    return traffic

@@ -92,7 +92,6 @@ def judge_health(
 
     Args:
         before: snapshot just before the run; None if there was no GPU to observe.
-        during: snapshots during the run, in order.
         own_pids: processes of the run, as the host numbers them. None if not known; then only a
             process that also computed before the run is foreign.
         gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.

@@ -90,9 +90,6 @@ class KernelLog:
 
     Reads ``/dev/kmsg`` if allowed, else the journal. If neither can be read, `problem` says so and
     there are no events, which does not mean that there were no errors.
-
-    Args:
-        driver: the loaded driver, if known.
     """
 
     def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:
@@ -236,7 +233,7 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
     Args:
         boot: when it booted; None: times since boot cannot be placed.
     """
-    found: dict[XidTime, None] = {}
+    xids: dict[XidTime, None] = {}
     loaded: datetime | None = None
     unplaced = []
     for record in records:
@@ -251,8 +248,8 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
         if at is None:
             unplaced.append(seen.text)
         else:
-            found[XidTime(seen.code, at)] = None
-    return XidTimes(tuple(found), loaded, tuple(unplaced))
+            xids[XidTime(seen.code, at)] = None
+    return XidTimes(tuple(xids), loaded, tuple(unplaced))
 
 
 def _place(stamps: Iterable[Stamp], boot: datetime | None) -> datetime | None:

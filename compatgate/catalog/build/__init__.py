@@ -6,15 +6,12 @@ differ from the file's (`compatgate.catalog.build.decode`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from compatgate.catalog.sources import FOLDERS
+from compatgate.catalog.sources import FOLDERS, Step
 from compatgate.errors import CompatgateError
-
-Step = str | int | Mapping[str, Any]
-"""A field, the number of a value in a list, or a record."""
 
 
 class Misfit(Exception):

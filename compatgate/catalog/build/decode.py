@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 from msgspec import NODEFAULT, Struct, ValidationError, convert
 from msgspec.structs import fields
 
-from compatgate.catalog.build import Misfit, Step
+from compatgate.catalog.build import Misfit
 from compatgate.catalog.build.values import (
     Record,
     driver,
@@ -26,6 +26,7 @@ from compatgate.catalog.build.values import (
     pairs,
     record_source,
 )
+from compatgate.catalog.sources import Step
 from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
@@ -204,7 +205,7 @@ def _read_rows(read: Read, value: Any, row: Record) -> tuple[Any, ...]:
     """Read a list; a tuple is made already."""
     if isinstance(value, tuple):
         return value
-    return tuple(_step(_name_step(one, at), read, one, row) for at, one in enumerate(value))
+    return tuple(_step((at, one), read, one, row) for at, one in enumerate(value))
 
 
 def _read_mapping(read: Read, types: tuple[Any, ...], value: Any, row: Record) -> dict[Any, Any]:
@@ -253,10 +254,6 @@ def _made(shape: Shape, record: Record) -> Record:
         raise Misfit(BadInput("is missing"), str(error.args[0])) from error
     except _UNREADABLE as error:
         raise Misfit(BadInput(f"cannot be read: {quote_error(error)}")) from error
-
-
-def _name_step(value: Any, at: int) -> Step:
-    return value if isinstance(value, Mapping) else at
 
 
 def _sort(value: Any, attribute: str) -> Any:

@@ -92,7 +92,7 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
     """Return the instructions of a Dockerfile; ``name`` is the file's in messages."""
     lines = text.splitlines()
     escape = _escape_character(lines)
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     at = 0
     while at < len(lines):
         if not _begins(lines[at]):
@@ -105,10 +105,10 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
         for _, mark in marks:
             body, at = _read_heredoc(lines, at, mark, f"{name}:{first}")
             bodies.append(body)
-        found.append(_instruction(joined, "\n".join(bodies), first, name))
-        if len(found) > _MAX_INSTRUCTIONS:
+        instructions.append(_instruction(joined, "\n".join(bodies), first, name))
+        if len(instructions) > _MAX_INSTRUCTIONS:
             raise BadInput(f"has more than {_MAX_INSTRUCTIONS} instructions", field=name)
-    return found
+    return instructions
 
 
 def _begins(line: str) -> bool:

@@ -133,20 +133,20 @@ def _read_variables(
     """Return hints, requirements and open questions of the variables that a build sets."""
     stated = {key: value for stage in build.chain for key, value in stage.variables.items()}
     env = [f"{key}={value}" for key, (value, _) in stated.items()]
-    found = read_config(Config(config=Settings(env=env)), signals, 0)
+    reading = read_config(Config(config=Settings(env=env)), signals, 0)
     hints = []
-    for seen in found.observations:
-        key = seen.origin.removeprefix("env ").partition(":")[0]
+    for observation in reading.observations:
+        key = observation.origin.removeprefix("env ").partition(":")[0]
         line = stated[key][1] if key in stated else build.chain[0].line
         origin = f"{name}:{line}: ENV {key}"
-        hints.append(Hint(line, replace(seen, origin=origin, confidence="derived")))
+        hints.append(Hint(line, replace(observation, origin=origin, confidence="derived")))
     left = [
         f"{name}:{line}: ENV {key} changes what the container runtime asks of the driver"
         for key, (value, line) in stated.items()
         if key.startswith(("NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE"))
     ]
     asked = any(key.startswith("NVIDIA_REQUIRE_") for key in stated)  # else the version implies it
-    return hints, list(found.require) if asked else [], left
+    return hints, list(reading.require) if asked else [], left
 
 
 def _describe_unknown(build: Build, name: str) -> Iterator[str]:

@@ -282,7 +282,6 @@ def read_region(source: Source, end: int) -> Region:
     """Read the fatbinary that begins at the source's position; afterwards the source is behind it.
 
     Args:
-        source: at the fatbinary's first byte.
         end: end of the section or file around it, in bytes.
     """
     start = source.position

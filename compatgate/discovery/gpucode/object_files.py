@@ -101,8 +101,6 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
     """Return the sections of an ELF file.
 
     Args:
-        base: offset of the ELF file's first byte.
-        size: size in bytes.
         head: first bytes, which a stream no longer has.
 
     Returns:
@@ -301,11 +299,7 @@ class PeFile(Struct, frozen=True):
         return sorted((start, end) for end, start in starts.items())
 
     def sections(self, base: int) -> list[Section]:
-        """Return the sections as those of an ELF file, ascending.
-
-        Args:
-            base: offset of the file's first byte.
-        """
+        """Return the sections as those of an ELF file, ascending."""
         ordered = sorted(self.parts, key=lambda part: part.start)
         return [
             Section(_GPU_SECTIONS.get(p.name, p.name), base + p.start, base + p.end)
@@ -314,12 +308,7 @@ class PeFile(Struct, frozen=True):
 
 
 def read_pe_file(source: Source, size: int | None = None) -> PeFile:
-    """Read the headers of the PE file at the source's position; keep the position.
-
-    Args:
-        source: source at the first byte.
-        size: size of the file in bytes; None: not known.
-    """
+    """Read the headers of the PE file at the source's position; keep the position."""
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
     end = 0
@@ -336,12 +325,7 @@ def read_pe_file(source: Source, size: int | None = None) -> PeFile:
 
 
 def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
-    """Read headers from the first bytes of a file.
-
-    Args:
-        head: first bytes, `LARGEST_PE_HEADERS` or the whole file.
-        base: offset of the file's first byte, for messages.
-    """
+    """Read headers from the first bytes of a file."""
     try:
         return _parse_pe(head, name, base)
     except struct.error:

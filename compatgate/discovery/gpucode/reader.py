@@ -189,7 +189,6 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     """Read the ELF file that begins at the source's position.
 
     Args:
-        source: source at the ELF file's first byte.
         size: size of the ELF file, which may be a member of an archive; None: to the stream's end.
     """
     base = source.position
@@ -217,7 +216,6 @@ def read_windows_host(source: Source, size: int | None) -> list[Entry]:
     """Read the PE file that begins at the source's position.
 
     Args:
-        source: source at the PE file's first byte.
         size: size of the PE file; None: to the stream's end.
     """
     base = source.position

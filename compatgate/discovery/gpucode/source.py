@@ -117,7 +117,6 @@ class Source:
         """Go to an offset of a seekable file.
 
         Args:
-            offset: from the file's first byte.
             wanted: number of bytes that are read there, if known: they may be in the buffer.
         """
         start = self._start + offset - self.position

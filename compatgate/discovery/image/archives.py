@@ -99,11 +99,7 @@ class FolderFiles:
 
 
 class ArchiveFiles:
-    """The members of a tar archive, compressed or not.
-
-    Args:
-        check: called for every piece; raises at the deadline.
-    """
+    """The members of a tar archive, compressed or not."""
 
     def __init__(self, path: str, limits: Limits, check: Callable[[], None]) -> None:
         self.path = path
@@ -213,11 +209,7 @@ class SifPartition(Struct, frozen=True):
 
 
 def find_partition(file: BinaryIO, size: int) -> SifPartition:
-    """Return the primary partition of a SIF file.
-
-    Args:
-        size: bytes of the file.
-    """
+    """Return the primary partition of a SIF file."""
     file.seek(0)
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[MAGIC_AT : MAGIC_AT + len(MAGIC)] != MAGIC:

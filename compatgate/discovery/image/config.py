@@ -136,7 +136,7 @@ def _compat(
 
 def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
     """Return the expressions of ``NVIDIA_REQUIRE_*``, and the one that a legacy image implies."""
-    found = [
+    requirements = [
         value
         for name, value in sorted(env.items())
         if name.startswith(REQUIRE)
@@ -146,8 +146,8 @@ def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
     ]
     if not env.get("NVIDIA_REQUIRE_CUDA"):
         match = re.match(r"(\d{1,2})\.(\d{1,2})(?:\.|$)", env.get("CUDA_VERSION", ""))
-        found += [f"cuda>={match[1]}.{match[2]}"] if match else []
-    return tuple(found)
+        requirements += [f"cuda>={match[1]}.{match[2]}"] if match else []
+    return tuple(requirements)
 
 
 def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
@@ -197,10 +197,10 @@ def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]
     Args:
         folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
     """
-    found = []
+    uses = []
     for folder in folders:
         if match := _COMPAT_FOLDER.fullmatch(folder.strip()):
             use: CompatUse = "tried" if match["lib"] else "always"
             seen = Observation(COMPAT_USE, use, f"{origin}: {folder.strip()}", "derived")
-            found.append(seen)
-    return sorted(found, key=lambda seen: seen.version)[:1]  # "always" before "tried"
+            uses.append(seen)
+    return sorted(uses, key=lambda seen: seen.version)[:1]  # "always" before "tried"

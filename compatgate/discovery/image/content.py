@@ -74,13 +74,7 @@ def compute_content(
     environment: Iterable[str],
     unread: Sequence[str],
 ) -> str:
-    """Return ``sha256:...`` of the GPU content of an image.
-
-    Args:
-        stack: that was read from the image, in the form of requests.
-        names: folder of an installed distribution to its normalised name.
-        environment: ``NAME=VALUE`` of the image's config.
-    """
+    """Return ``sha256:...`` of the GPU content of an image."""
     gpu_packages = {*stack, *stack.get("measured", {})}
     lists = {
         folder: digest

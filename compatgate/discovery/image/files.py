@@ -166,39 +166,42 @@ def parse_folder_name(folder: str) -> tuple[str, str] | None:
 
 def observe_distribution(name: str, version: str, origin: str) -> list[Observation]:
     """Observe the component in a distribution, and the Python of its installation."""
-    found = [
-        replace(seen, origin=origin)
-        for seen in read_answer(
+    observations = [
+        replace(observation, origin=origin)
+        for observation in read_answer(
             {"packages": {name: version}}, origin, NO_KNOWN_PACKAGES
         ).observations
-        if seen.component != "python" and _is_version(seen)
+        if observation.component != "python" and _is_version(observation)
     ]
     python = find_python(origin)
-    if found and python and is_framework(found[0].component):
-        found.append(Observation("python", python, origin, "derived"))
-    return found
+    if observations and python and is_framework(observations[0].component):
+        observations.append(Observation("python", python, origin, "derived"))
+    return observations
 
 
 def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
     """Yield the CUDA in a framework's build label (``+cu121``), which the framework loads."""
-    for seen in observations:
-        if is_framework(seen.component):
-            cuda = parse_version(seen.component, seen.version).cuda
+    for observation in observations:
+        if is_framework(observation.component):
+            cuda = parse_version(observation.component, observation.version).cuda
             if cuda and len(cuda) == 2:
                 yield Observation(
-                    "cuda", format_parts(cuda), f"{seen.origin}: {seen.version}", "metadata"
+                    "cuda",
+                    format_parts(cuda),
+                    f"{observation.origin}: {observation.version}",
+                    "metadata",
                 )
 
 
 def read_torch_version(content: Content, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
     text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
-    found = []
+    observations = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
-        found.append(Observation("torch", match[1], origin, "metadata"))
+        observations.append(Observation("torch", match[1], origin, "metadata"))
     if match := _TORCH_CUDA.search(text):
-        found.append(Observation("cuda", match[1], origin, "metadata"))
-    return found
+        observations.append(Observation("cuda", match[1], origin, "metadata"))
+    return observations
 
 
 def observe_conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
@@ -227,10 +230,10 @@ def observe_conda_package(path: str, origin: str, signals: Signals) -> list[Obse
 
 def observe_library_file(path: str, origin: str) -> Observation | None:
     """Observe a library by its file name."""
-    seen = observe_library(path)
-    if seen is None or not _is_version(seen):
+    observation = observe_library(path)
+    if observation is None or not _is_version(observation):
         return None
-    return replace(seen, origin=origin)
+    return replace(observation, origin=origin)
 
 
 def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:

@@ -176,9 +176,6 @@ class Budget:
 
     Attributes:
         unpacked: bytes of all layers so far.
-
-    Args:
-        check: called for every piece; raises at the deadline.
     """
 
     def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:

@@ -236,10 +236,10 @@ class LayerScan:
             one.identify(*named, origin)
         if not one.name:
             return
-        found = files.observe_distribution(one.name, one.version, origin)
+        distribution = files.observe_distribution(one.name, one.version, origin)
         self.seen.add_distribution(one.name, member.path)
-        self.seen.add(WitnessKind.WHEEL, found)
-        self.seen.add(WitnessKind.LABEL, files.read_cuda_label(found))
+        self.seen.add(WitnessKind.WHEEL, distribution)
+        self.seen.add(WitnessKind.LABEL, files.read_cuda_label(distribution))
 
     def _observe(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         """Read a small text file, or a library whose name states its version."""

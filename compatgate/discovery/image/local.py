@@ -92,14 +92,7 @@ def read_local_image(
     deadline_s: float = DEADLINE_S,
     options: ImageOptions | None = None,
 ) -> ImageReading:
-    """Read the stack of an image in a file or folder.
-
-    Args:
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: platform of the image in an index.
-        deadline_s: time limit in seconds.
-        options: layers and limits; None: the defaults.
-    """
+    """Read the stack of an image in a file or folder."""
     options = options or ImageOptions()
     transport, path, ref = _split(reference)
     wanted = parse_platform(platform)
@@ -243,9 +236,9 @@ class _Reader:
         with open(self._path, "rb") as file:
             begin, length, cpu, left = 0, size, "", []
             if kind == "sif":
-                found = archives.find_partition(file, size)
-                begin, length, cpu = found.offset, found.size, found.architecture
-                if found.overlay:
+                partition = archives.find_partition(file, size)
+                begin, length, cpu = partition.offset, partition.size, partition.architecture
+                if partition.overlay:
                     left.append("the writable overlay of the image was not read")
             budget = Budget(self._options.limits, self._check)
             image = SquashFs(file, begin, length, budget)
@@ -323,10 +316,10 @@ class _StatedConfig:
 
 def _read_labels(text: str) -> dict[str, str]:
     try:
-        found = msgspec.json.decode(text)
+        document = msgspec.json.decode(text)
     except DECODE_ERRORS:
         return {}
-    labels = found if isinstance(found, dict) else {}
+    labels = document if isinstance(document, dict) else {}
     return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 

@@ -98,15 +98,7 @@ def read_image(
     deadline_s: float = DEADLINE_S,
     options: ImageOptions | None = None,
 ) -> ImageReading:
-    """Read the stack of an image in a registry.
-
-    Args:
-        reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: platform of the image in an index.
-        deadline_s: time limit in seconds.
-        options: layers, mirrors, TLS, cache, limits; None: the defaults.
-    """
+    """Read the stack of an image in a registry."""
     options = options or ImageOptions()
     special = ("arch", CUDA_COMPAT)
     needs = (n if n in special else resolve_component(n).component.name for n in options.needs)
@@ -267,7 +259,6 @@ def conclude_image(
 
     Args:
         stated: statements of the config; its architectures count where no file has GPU code.
-        facts: where code runs; without them the code of several packages is not compared.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}
@@ -372,14 +363,7 @@ def read_folder(
     options: ImageOptions | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> ImageFolder:
-    """Read a folder out of an image in its registry.
-
-    Args:
-        reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
-        path: path of the folder, without leading slash.
-        platform: platform of the image in an index.
-        deadline_s: seconds for the whole reading.
-    """
+    """Read a folder out of an image in its registry."""
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:

@@ -148,11 +148,7 @@ class ImageReading(Struct, frozen=True):
 
 
 def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) -> ImageReading:
-    """Return one reading of the images that a runtime may choose; what differs is an alternative.
-
-    Args:
-        readings: the preferred one first.
-    """
+    """Return one reading of the images that a runtime may choose, the preferred one first."""
     main = readings[0]
     request = main.to_whole_request()
     others = dict(request.pop("alternatives", {}))
@@ -190,11 +186,7 @@ _READING_FORM = "packages/3"
 
 
 class ReadingCache:
-    """A cache of readings for one platform and one set of options.
-
-    Args:
-        options: options with the cache folder; without a folder the cache is off.
-    """
+    """A cache of readings for one platform and one set of options."""
 
     def __init__(
         self, options: ImageOptions, platform: Platform, signals: Mapping[str, Any]
@@ -209,8 +201,8 @@ class ReadingCache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
             document = cache.read_entry(self._options.cache, self._key(digest, needs))
-            if document is not None and (found := decode_reading(document)):
-                return found
+            if document is not None and (reading := decode_reading(document)):
+                return reading
         return None
 
     def keep(self, reading: ImageReading) -> None:

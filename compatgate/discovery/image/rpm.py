@@ -48,7 +48,7 @@ def package_of_header(header: bytes) -> tuple[str, str] | None:
     data = 8 + 16 * count
     if count > _MAX_HEADER_ENTRIES or data + length > len(header):
         raise ValueError(f"a header of {len(header)} bytes is damaged")
-    found: dict[int, str] = {}
+    values: dict[int, str] = {}
     for tag, kind, offset, _ in struct.iter_unpack(">IIiI", header[8:data]):
         if (
             tag in (_NAME_TAG, _VERSION_TAG, _RELEASE_TAG)
@@ -57,10 +57,10 @@ def package_of_header(header: bytes) -> tuple[str, str] | None:
         ):
             start = data + offset
             text = header[start : start + _LONGEST_VALUE].partition(b"\0")[0]
-            found[tag] = text.decode("utf-8", "replace")
-    if _NAME_TAG not in found or _VERSION_TAG not in found:
+            values[tag] = text.decode("utf-8", "replace")
+    if _NAME_TAG not in values or _VERSION_TAG not in values:
         return None
-    return found[_NAME_TAG], f"{found[_VERSION_TAG]}-{found.get(_RELEASE_TAG, '')}".rstrip("-")
+    return values[_NAME_TAG], f"{values[_VERSION_TAG]}-{values.get(_RELEASE_TAG, '')}".rstrip("-")
 
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -249,17 +249,12 @@ _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions (with release) in a database of any of rpm's forms.
-
-    Args:
-        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; may be modified.
-        check: called regularly; raises at the deadline.
-    """
+    """Yield the names and versions (with release) in a database of any of rpm's forms."""
     for recognises, headers in _FORMS:
         if recognises(data):
             for header in headers(data, check):
-                if found := package_of_header(header):
-                    yield found
+                if package := package_of_header(header):
+                    yield package
             return
     if data.startswith(_NDB_MAGIC):
         raise ValueError("it is in rpm's ndb format (SUSE), which is not supported")

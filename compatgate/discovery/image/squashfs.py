@@ -72,7 +72,6 @@ class SquashFs:
     Args:
         begin: offset of the image in the file, in bytes.
         length: bytes from there on that may belong to the image.
-        budget: counts decompressed bytes.
     """
 
     def __init__(self, file: BinaryIO, begin: int, length: int, budget: Budget) -> None:
@@ -218,11 +217,11 @@ class SquashFs:
         (stated,) = struct.unpack("<H", self._read(place, 2))
         size = stated & (_UNCOMPRESSED_METADATA - 1)
         packed = not stated & _UNCOMPRESSED_METADATA
-        found = (self._data(place + 2, size, packed, _METADATA), place + 2 + size)
-        self._metadata[place] = found
+        block = (self._data(place + 2, size, packed, _METADATA), place + 2 + size)
+        self._metadata[place] = block
         while len(self._metadata) > _CACHED_METADATA:
             self._metadata.popitem(last=False)
-        return found
+        return block
 
     def _data(self, place: int, size: int, packed: bool, largest: int) -> bytes:
         """Return a block of data, at most ``largest`` bytes when decompressed."""

@@ -91,12 +91,7 @@ class _Index(Struct, frozen=True):
 
 
 def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> StoredImage:
-    """Find an image in an OCI layout.
-
-    Args:
-        wanted: platform of the image in an index.
-        ref: name or digest of the image; empty for the only one.
-    """
+    """Find an image in an OCI layout."""
     listed = _decode(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
     entry, doubts = _choose_entry(listed.manifests, wanted, name, ref)
     index = None
@@ -181,9 +176,6 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
 
     Layers are verified by the digests that the config states of them, where they are stored
     uncompressed, as Docker and Podman do.
-
-    Args:
-        ref: tag of the image; empty for the only one.
     """
     data = _small(files, "manifest.json", LARGEST_MANIFEST)
     saved = _decode(data, list[_SavedImage], "manifest.json")

@@ -87,11 +87,7 @@ class ByteFeed:
 
 
 class FileFeed(ByteFeed):
-    """The bytes of a file, which skips by seeking.
-
-    Args:
-        size: bytes of the file.
-    """
+    """The bytes of a file, which skips by seeking."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         super().__init__(iter(lambda: file.read(_FILE_PIECE), b""))

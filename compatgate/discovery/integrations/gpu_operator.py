@@ -24,6 +24,11 @@ from compatgate.strict_json import DECODE_ERRORS
 Body = dict[str, Any]
 LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
 """Bytes of the largest accepted YAML file."""
+CLUSTER_POLICY = "ClusterPolicy"
+NVIDIA_DRIVER = "NVIDIADriver"
+_EVERY_GPU_NODE = {"nvidia.com/gpu.present": "true"}
+_VERSION = re.compile(r"(\d{3,4}\.\d{1,3}(?:\.\d{1,3})?)(?:-[A-Za-z][\w.-]*)?", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]+", re.ASCII)
 _OBJECTS_HINT = (
     "give ClusterPolicy and NVIDIADriver objects, or nodes, as kubectl get -o yaml or -o json"
     " prints them"
@@ -35,22 +40,18 @@ def read_objects(text: str, origin: str) -> tuple[Body, ...]:
     clean = text.lstrip("\ufeff").strip()
     if not clean:
         raise BadInput("is empty", field=origin, hint=_OBJECTS_HINT)
-    documents = (
-        [_parse_json(clean, origin)] if clean.startswith(("{", "[")) else _parse_yaml(clean, origin)
-    )
-    found = tuple(one for document in documents for one in _flatten(document, origin))
-    if not found:
+    if clean.startswith(("{", "[")):
+        try:
+            documents = [msgspec.json.decode(clean)]
+        except DECODE_ERRORS as error:
+            what = f"is not JSON: {quote_error(error)}"
+            raise BadInput(what, field=origin, hint=_OBJECTS_HINT) from None
+    else:
+        documents = _parse_yaml(clean, origin)
+    objects = tuple(one for document in documents for one in _flatten(document, origin))
+    if not objects:
         raise BadInput("contains no objects", field=origin, hint=_OBJECTS_HINT)
-    return found
-
-
-def _parse_json(text: str, origin: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except DECODE_ERRORS as error:
-        raise BadInput(
-            f"is not JSON: {quote_error(error)}", field=origin, hint=_OBJECTS_HINT
-        ) from None
+    return objects
 
 
 def _parse_yaml(text: str, origin: str) -> list[Any]:
@@ -107,13 +108,6 @@ def list_objects(body: Any, name: str) -> list[Body]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-CLUSTER_POLICY = "ClusterPolicy"
-NVIDIA_DRIVER = "NVIDIADriver"
-_EVERY_GPU_NODE = {"nvidia.com/gpu.present": "true"}
-_VERSION = re.compile(r"(\d{3,4}\.\d{1,3}(?:\.\d{1,3})?)(?:-[A-Za-z][\w.-]*)?", re.ASCII)
-_DIGEST = re.compile(r"sha256:[0-9a-f]+", re.ASCII)
-
-
 class DeclaredDriver(Struct, frozen=True):
     """A driver that the operator installs on some nodes.
 
@@ -146,12 +140,12 @@ class Operator(Struct, frozen=True):
 
     def for_node(self, labels: Mapping[str, str]) -> DeclaredDriver | None:
         """Return the driver of a node; an unknown version where several claim the node, or None."""
-        found = [one for one in self.drivers if one.takes(labels)]
-        if len(found) < 2:
-            return found[0] if found else None
-        names = " and ".join(one.origin for one in found)
+        candidates = [one for one in self.drivers if one.takes(labels)]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        names = " and ".join(one.origin for one in candidates)
         why = f"{names} both select the node, which the operator does not accept"
-        return DeclaredDriver(names, found[0].name, why=why)
+        return DeclaredDriver(names, candidates[0].name, why=why)
 
 
 def is_operator_object(body: Body) -> bool:

@@ -87,7 +87,6 @@ class Markers:
     """An evaluator of markers for one platform.
 
     Args:
-        platform: platform of the target.
         requires_python: the lock's constraint on Python; narrows an unknown Python.
     """
 

@@ -71,11 +71,7 @@ def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] |
 
 
 def belongs_to_component(name: str) -> bool:
-    """Return whether a package is a component, or a part or stub of one.
-
-    Args:
-        name: normalised name of the package.
-    """
+    """Return whether a package is a component, or a part or stub of one."""
     return bool(
         find_pypi_component(name)
         or name in NOT_ON_INDEX
@@ -93,10 +89,10 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
     index: set[str] = set()
     elsewhere: set[str] = set()
     for package in packages:
-        found = find_pypi_component(package.name)
-        if not found:
+        resolved = find_pypi_component(package.name)
+        if not resolved:
             continue
-        component, cuda = found
+        component, cuda = resolved
         decided = is_from_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
         (index if decided else elsewhere).add(component.name)
         if package.version is None:
@@ -126,9 +122,9 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
 def _drop_meta_packages(observations: Sequence[Observation]) -> list[Observation]:
     """Drop observations of meta packages whose main package is locked too."""
     brought = {
-        (seen.component, seen.version.partition("+")[0])
-        for seen in observations
-        if seen.component in META and "+" in seen.version
+        (observation.component, observation.version.partition("+")[0])
+        for observation in observations
+        if observation.component in META and "+" in observation.version
     }
     return [o for o in observations if (o.component, o.version) not in brought]
 

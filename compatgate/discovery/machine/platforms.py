@@ -23,6 +23,13 @@ from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput
 
+_NFD = "feature.node.kubernetes.io"
+_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_MACHINE = "nvidia.com/gpu.machine"
+_VGPU_LABEL = "nvidia.com/vgpu"
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_SHARED = "-SHARED"
+
 
 class MachineTexts(Struct, frozen=True):
     """The statements of a machine about itself; empty: not stated.
@@ -73,11 +80,6 @@ def _gpu_name(gpu: str, facts: Facts) -> str | None:
         return None
 
 
-_NFD = "feature.node.kubernetes.io"
-_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_MACHINE = "nvidia.com/gpu.machine"
-
-
 def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the parts of a node that its labels state, by name of `NODE_COMPONENTS`."""
     name = labels.get(f"{_NFD}/system-os_release.ID", "")
@@ -98,11 +100,6 @@ def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
     )
 
 
-_VGPU_LABEL = "nvidia.com/vgpu"
-_STRATEGY = "nvidia.com/gpu.sharing-strategy"
-_SHARED = "-SHARED"
-
-
 def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
     """Return the report with the vGPU manager of the node's host, and how its GPUs are shared.
 
@@ -111,13 +108,10 @@ def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
     """
     manager = labels.get(f"{_VGPU_LABEL}.host-driver-version") or None
     guest = labels.get(f"{_VGPU_LABEL}.present") == "true" or manager is not None
-    return replace(report, guest=guest, manager=manager, sharing=_sharing(labels))
-
-
-def _sharing(labels: Mapping[str, str]) -> str | None:
-    """Return how GPUs are shared; None where they are not, or where no label tells."""
     strategy = labels.get(_STRATEGY)
-    if strategy is not None:
-        return strategy if strategy in ("mps", "time-slicing") else None
-    # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
-    return "time-slicing" if labels.get("nvidia.com/gpu.product", "").endswith(_SHARED) else None
+    if strategy is None:
+        # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
+        shared = labels.get("nvidia.com/gpu.product", "").endswith(_SHARED)
+        strategy = "time-slicing" if shared else None
+    sharing = strategy if strategy in ("mps", "time-slicing") else None
+    return replace(report, guest=guest, manager=manager, sharing=sharing)

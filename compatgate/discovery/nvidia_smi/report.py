@@ -332,8 +332,8 @@ def _resolve(gpu: str, table: Gpus) -> Gpu | None:
 
 
 def _short_name(gpu: str, table: Gpus) -> str:
-    found = _resolve(gpu, table)
-    text = found.sku if found else gpu
+    product = _resolve(gpu, table)
+    text = product.sku if product else gpu
     return "-".join(text.lower().split())
 
 

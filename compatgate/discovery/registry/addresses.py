@@ -90,10 +90,10 @@ class AddressGuard:
         if self._is_free(host):
             return []
         try:
-            found = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return []
-        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
         for address in addresses:
             self._check(host, address)
         return addresses

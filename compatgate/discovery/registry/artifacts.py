@@ -118,10 +118,10 @@ def fetch_attachments(
         raise BadInput(f"{image} has {len(listed)} artifacts", field="image", hint=hint)
     for one in listed:
         try:
-            found = place.registry.manifest(one.digest, one.size)
+            manifest = place.registry.manifest(one.digest, one.size)
         except NotFound:  # a tag's list may name deleted artifacts
             continue
-        artifact = decode_manifest(found.data, Artifact, f"the artifact {one.digest}")
+        artifact = decode_manifest(manifest.data, Artifact, f"the artifact {one.digest}")
         said = artifact.annotations or {}
         for layer in artifact.layers:
             if layer.media_type == media_type and 0 <= layer.size <= _LARGEST_ATTACHMENT:
@@ -347,11 +347,13 @@ def _registry_referrers(
 
 def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:
     try:
-        found = registry.manifest(_referrers_tag(digest))
+        manifest = registry.manifest(_referrers_tag(digest))
     except NotFound:
         return []
     return filter_descriptors(
-        decode_manifest(found.data, ArtifactIndex, f"the list of artifacts of {digest}").manifests
+        decode_manifest(
+            manifest.data, ArtifactIndex, f"the list of artifacts of {digest}"
+        ).manifests
     )
 
 

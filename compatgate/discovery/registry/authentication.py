@@ -64,16 +64,15 @@ def find_credentials(
     Args:
         folder: folder of ``config.json``; None: the usual places, in their order.
         helpers: whether helper programs may be run.
-        environment: None: this process's.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
         document = _read_file(path)
         if document is None:
             continue
-        found = _find_in_document(document, path, reference, deadline, helpers)
-        if found:
-            return found
+        credentials = _find_in_document(document, path, reference, deadline, helpers)
+        if credentials:
+            return credentials
     return None
 
 
@@ -216,17 +215,17 @@ class Fetcher(Protocol):
 def parse_challenges(header: str) -> list[Challenge]:
     """Read a ``WWW-Authenticate`` header, which may hold several challenges."""
     starts = list(_CHALLENGE.finditer(header))
-    found = []
+    challenges = []
     for match, following in zip_longest(starts, starts[1:]):
         text = header[match.end() : following.start() if following else len(header)]
         parameters = {
             name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain
             for name, quoted, plain in _PARAMETER.findall(text)
         }
-        found.append(Challenge(match["scheme"].lower(), parameters))
-    if not found and header.strip().lower() == "basic":
-        found.append(Challenge("basic"))
-    return found
+        challenges.append(Challenge(match["scheme"].lower(), parameters))
+    if not challenges and header.strip().lower() == "basic":
+        challenges.append(Challenge("basic"))
+    return challenges
 
 
 def authorize(
@@ -240,9 +239,6 @@ def authorize(
     """Answer a challenge.
 
     Args:
-        header: ``WWW-Authenticate`` of the refusal.
-        credentials: credentials for the registry; None: anonymous.
-        fetch: function that asks the token service.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
 
     Returns:

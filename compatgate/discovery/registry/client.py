@@ -41,8 +41,6 @@ class Registry:
     """A server of a repository: a registry or a mirror.
 
     Args:
-        base: URL without the API's path.
-        credentials: called when the registry asks for them.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
     """
 
@@ -62,11 +60,7 @@ class Registry:
         self._authorization = ""
 
     def manifest(self, locator: str, size: int | None = None) -> ManifestBytes:
-        """Return a manifest or index.
-
-        Args:
-            size: expected size in bytes, where known.
-        """
+        """Return a manifest or index."""
         with self._get(f"manifests/{locator}", {"Accept": ACCEPT}, f"image {locator}") as answer:
             data = answer.read_all(LARGEST_MANIFEST)
             stated = answer.headers.get("Docker-Content-Digest", "")

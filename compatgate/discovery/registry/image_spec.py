@@ -65,11 +65,7 @@ class Reference(Struct, frozen=True):
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image reference.
-
-    Args:
-        text: ``pytorch/pytorch:2.4.1-cuda12.4-cudnn9-runtime``, ``localhost:5000/app@sha256:...``.
-    """
+    """Read an image reference."""
     rest = text.strip().removeprefix("docker://")
     if not rest:
         raise _malformed_reference(text, "is empty")
@@ -237,11 +233,7 @@ def normalize_platform(platform: Platform) -> Platform:
 
 
 def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[Descriptor]:
-    """Read a manifest, or the descriptors of an index.
-
-    Args:
-        data: verified bytes of the manifest.
-    """
+    """Read a manifest, or the descriptors of an index."""
     document = _decode(data, _Document, f"the manifest of {name}")
     if (
         document.schema_version == 1
@@ -339,13 +331,13 @@ def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
 
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
-        found = msgspec.json.decode(data, type=kind)
+        decoded = msgspec.json.decode(data, type=kind)
         _check_keys(decode_strict(data), kind, what)
     except (*DECODE_ERRORS, DuplicateKeyError) as error:
         raise DamagedContent(
             f"{what} cannot be read: {quote_error(error)}", field="image"
         ) from None
-    return found
+    return decoded
 
 
 def _check_keys(value: Any, kind: Any, what: str) -> None:

@@ -91,11 +91,7 @@ class ImageOptions(Struct, frozen=True):
 def read_options(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
-    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``.
-
-    Args:
-        environment: None: this process's.
-    """
+    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``."""
     environment = os.environ if environment is None else environment
     return ImageOptions(
         mirrors=parse_mirrors(environment.get(MIRRORS, "")),
@@ -106,7 +102,7 @@ def read_options(
 
 def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
     """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``."""
-    found: dict[str, tuple[str, ...]] = {}
+    mirrors: dict[str, tuple[str, ...]] = {}
     for item in re.split(r"[,\s]+", text.strip()):
         registry, equals, url = item.partition("=")
         if not item:
@@ -114,8 +110,8 @@ def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
         if not equals or not registry or not re.match(r"https?://[^/?#\s]+", url):
             hint = "like docker.io=https://mirror.example"
             raise BadInput(f"{item!r} is not REGISTRY=URL", field=MIRRORS, value=item, hint=hint)
-        found[registry] = (*found.get(registry, ()), url.rstrip("/"))
-    return found
+        mirrors[registry] = (*mirrors.get(registry, ()), url.rstrip("/"))
+    return mirrors
 
 
 class Deadline:
@@ -124,9 +120,6 @@ class Deadline:
     A socket's own timeout restarts with every byte; a server that sends one byte a second would
     never reach it. At the deadline every watched socket is shut down, so that its reader continues
     at once.
-
-    Args:
-        seconds: seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -92,7 +92,6 @@ class Transport:
     """A transport for requests to registries, token services and redirects.
 
     Args:
-        options: which addresses it may connect to.
         attempts: at one request; more than one for servers that bear repetition.
 
     Attributes:

@@ -192,7 +192,6 @@ def read_sbom(
     """Read a bill of materials.
 
     Args:
-        signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes for components; without a platform every
             component counts.
     """
@@ -227,13 +226,13 @@ def _observe_measured(
 ) -> list[Observation]:
     """Observe parts with a record of their files as packages, whatever their names."""
     known = {one.component for one in seen}
-    found: dict[str, Observation] = {}
+    observations: dict[str, Observation] = {}
     for part in parts:
         name = canonicalize_name(part.name)
         if name in measured and name not in known and part.version:
             origin = f"{file}: {part.ref}"
-            found.setdefault(name, Observation(name, part.version, origin, "metadata"))
-    return list(found.values())
+            observations.setdefault(name, Observation(name, part.version, origin, "metadata"))
+    return list(observations.values())
 
 
 def _filter_platform(
@@ -276,8 +275,8 @@ def observe_parts(
         origin = f"{file}: {part.ref}"
         purl = parse_purl(part.purl)
         if purl is None:
-            found = _observe_by_name(part.name, part.version, origin, left, "derived")
-            observations += found
+            named = _observe_by_name(part.name, part.version, origin, left, "derived")
+            observations += named
         elif purl.type == "pypi":
             python.append(_package_of_purl(purl, origin, part))
         elif purl.type == "conda":

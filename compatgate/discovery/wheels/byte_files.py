@@ -213,7 +213,6 @@ class RangeFile(SeekableFile):
 
     Args:
         size: size in bytes by the index; None: not stated.
-        headers: headers of each request, as ``Authorization``.
     """
 
     def __init__(

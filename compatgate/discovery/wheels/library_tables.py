@@ -56,11 +56,7 @@ class _TableFile:
 
 
 def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
         return LibraryTables()  # 32-bit or big-endian: CUDA supports neither
     source = Source(_TableFile(stream), label, size=stream.size, seekable=True)
@@ -197,11 +193,7 @@ _NVIDIA_LIBRARY = re.compile(r"(?i:nv\w+\.dll)")
 
 
 def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     file = object_files.parse_pe_file(
         stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
     )
@@ -304,16 +296,16 @@ class _PeImage:
 
     def _imported(self, thunks: int) -> list[bytes]:
         """Return the names that are imported from one library, without imports by number."""
-        found: list[bytes] = []
+        names: list[bytes] = []
         for number in range(MAX_PE_SYMBOLS + 1):
             value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
             if not value:
-                return found
+                return names
             self._taken += 1
             if self._taken > _MAX_PE_BYTES:
                 break
             if not value & _BY_ORDINAL:
-                found.append(self._text((value & 0x7FFFFFFF) + 2))
+                names.append(self._text((value & 0x7FFFFFFF) + 2))
         raise damaged_error(self._label, 0, f"more than {MAX_PE_SYMBOLS} symbols of one library")
 
     def _at(self, address: int, count: int) -> bytes:

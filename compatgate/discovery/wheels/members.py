@@ -66,7 +66,6 @@ def read_library(
     """Read a shared object.
 
     Args:
-        size: decompressed size in bytes.
         opener: opens the member; called again where the tables have an unusual place.
         named_only: skip the tables of a file that holds no GPU code and names no GPU library. Large
             files are not searched for names, and libraries that they may open are not known then.
@@ -100,9 +99,6 @@ def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> Libra
     """Read a seekable shared object: its tables alone, not the code between them.
 
     The data is not searched for libraries that the object opens at run time (``opens``).
-
-    Args:
-        size: size in bytes.
 
     Returns:
         The links and GPU code; None when the file is no ELF or PE file.

@@ -212,11 +212,7 @@ NO_TORCH_SYMBOLS = TorchSymbols()
 
 
 def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
-    """Find torch's symbols in a library of Linux.
-
-    Args:
-        symbols: name, whether it is undefined, and its binding.
-    """
+    """Find torch's symbols in a library of Linux."""
     if not _TORCH.search(names) and not _TORCH_C.search(names):
         return NO_TORCH_SYMBOLS
     undefined, asks, defines, stable = set(), set(), set(), False
@@ -246,16 +242,16 @@ def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -
 
 
 def _read_abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
-    found = sorted(undefined)
-    if not found:
+    abi = sorted(undefined)
+    if not abi:
         return TorchAbi(stable=True) if stable else None
     cxx11 = None
-    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
+    if any(b"__cxx11" in name or b"B5cxx11" in name for name in abi):
         cxx11 = True
-    elif any(_OLD_STRING.search(name) for name in found):
+    elif any(_OLD_STRING.search(name) for name in abi):
         cxx11 = False
-    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
-    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
+    digest = hashlib.sha256(b"\n".join(abi)).hexdigest()[:16]
+    return TorchAbi(cxx11=cxx11, symbols=len(abi), digest=digest)
 
 
 LARGEST_TABLES = 64 * 1024 * 1024

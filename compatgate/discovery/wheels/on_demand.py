@@ -110,9 +110,9 @@ def find_record(
     ):
         digests = [choice.sha256]
     for digest in digests:
-        found = read_record(digest, options)
-        if found is not None and _matches_request(found, wanted):
-            return _rename_record(found, wanted)
+        record = read_record(digest, options)
+        if record is not None and _matches_request(record, wanted):
+            return _rename_record(record, wanted)
     return None
 
 

@@ -94,10 +94,6 @@ class WindowedStream:
     """A stream that keeps its first and last bytes.
 
     Memory is bounded by `HEAD`, `TAIL` and the ranges for `fetch_all`.
-
-    Args:
-        size: size in bytes.
-        reopen: calls a function with the same file at its beginning.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ compatgate upgrade list --state rolling
 compatgate upgrade show prod-580
 compatgate upgrade may-start prod-580 --wave 2 --by ansible
 compatgate upgrade approve prod-580
-compatgate upgrade retract prod-580 -m "wait for the new report"
+compatgate upgrade retract prod-580
 compatgate upgrade stop prod-580 --reason "jobs fail on rack 7"
 compatgate upgrade resume prod-580 --reason "rack 7 is repaired"
 compatgate upgrade roll-back prod-580 --reason "Xid 119 on three nodes"

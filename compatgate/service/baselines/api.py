@@ -6,22 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
-from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody, BaselineState
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.service.baselines.filters import BaselineFilters
+from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import NoQuery, Returns, route
-
-
-class BaselineFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of baselines."""
-
-    workload: Annotated[Filter, Meta(description="workload with its digest, as listed")] | None = (
-        None
-    )
-    sku: Filter | None = None
-    family: Filter | None = None
-    metric: Filter | None = None
-    state: BaselineState | None = None
 
 
 @route(

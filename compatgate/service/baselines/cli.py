@@ -105,9 +105,9 @@ def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-def _is_of(run: str, learnt: dict[str, Any]) -> bool:
+def _is_of(run: str, learned: dict[str, Any]) -> bool:
     """Return whether values are those of a run, or of one of its steps."""
-    name: str = learnt["run"]
+    name: str = learned["run"]
     return name == run or name.startswith(f"{run}:")
 
 

@@ -19,7 +19,7 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.baselines.api import BaselineFilters
+from compatgate.service.baselines.filters import BaselineFilters
 from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.runs.inspection import format_change
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
@@ -94,7 +94,7 @@ def _proposed_section(ask: PageRequest[Any]) -> dict[str, Any]:
 
 
 def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
-    learnt = row.learnt
+    learned = row.learned
     name, _, digest = row.workload.partition("@")
     return (
         Cell(row.id, link("baselines", row.id)),
@@ -104,11 +104,11 @@ def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
         row.sku,
         row.family,
         row.version,
-        median(learnt.samples.values),
-        learnt.unit,
+        median(learned.samples.values),
+        learned.unit,
         trends.of_metric(name, row.metric, "" if row.sku == NO_GPU_SKU else row.sku),
-        len(learnt.runs),
-        len(learnt.samples.values),
+        len(learned.runs),
+        len(learned.samples.values),
         row.proposed_at,
         Cell(row.decided_at, note=f"by {row.decided_by}" if row.decided_by else ""),
     )
@@ -119,12 +119,12 @@ def _proposed_rows(ask: PageRequest[Any], rows: Sequence[BaselineRow]) -> list[d
     approved = ask.gate.baselines.approved_before([row.id for row in rows])
     found = []
     for row in rows:
-        learnt, before = row.learnt, approved.get(row.id)
-        middle = median(learnt.samples.values)
-        old = median(before.learnt.samples.values) if before else None
+        learned, before = row.learned, approved.get(row.id)
+        middle = median(learned.samples.values)
+        old = median(before.learned.samples.values) if before else None
         found.append({
             "row": row,
-            "learned": learnt,
+            "learned": learned,
             "workload": row.workload.partition("@")[0],
             "median": middle,
             "before": before,
@@ -150,7 +150,7 @@ _VERSIONS = (
 def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a version: its values, the runs that gave them, and earlier versions."""
     row = ask.gate.baselines.find(ask.args["id"])
-    learnt = row.learnt
+    learned = row.learned
     versions = ask.gate.baselines.list(
         workload=row.workload, sku=row.sku, family=row.family, metric=row.metric
     ).items
@@ -165,10 +165,10 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     (waiting,) = _proposed_rows(ask, [row])
     context = {
         "row": row,
-        "baseline": learnt,
+        "baseline": learned,
         "workload": row.workload.partition("@")[0],
-        "spread": describe_distribution(learnt),
-        "runs": _runs(ask, learnt),
+        "spread": describe_distribution(learned),
+        "runs": _runs(ask, learned),
         "before": waiting["before"],
         "change": waiting["change"] if row.state == "proposed" else None,
         "api": api_link("baselines", row.id),
@@ -178,7 +178,7 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
 
 
 def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
-    spread = describe_distribution(row.learnt)
+    spread = describe_distribution(row.learned)
     here = "this one" if row.id == shown else ""
     return (
         Cell(row.version, link("baselines", row.id), note=here),
@@ -193,14 +193,14 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
     )
 
 
-def _runs(ask: PageRequest[Any], learnt: Baseline) -> list[dict[str, Any]]:
+def _runs(ask: PageRequest[Any], learned: Baseline) -> list[dict[str, Any]]:
     """Return the runs that a version was learned from, stored as ``run_...:step``.
 
     Samples and baselines of another gate are not runs of this gate.
     """
     found = []
-    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in learnt.runs})
-    for kept in learnt.runs:
+    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in learned.runs})
+    for kept in learned.runs:
         run, _, step = kept.run.partition(":")
         found.append(
             {

@@ -56,7 +56,7 @@ class BaselineRow(Base):
         return self.workload, self.sku, self.family, self.metric
 
     @property
-    def learnt(self) -> Baseline:
+    def learned(self) -> Baseline:
         """Return the distribution, as the judge takes it."""
         return Baseline.from_json(self.body)
 

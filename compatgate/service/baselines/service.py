@@ -28,7 +28,7 @@ from compatgate.service.baselines import repository as baselines
 from compatgate.service.baselines.repository import BaselineRow, Key
 from compatgate.service.baselines.schemas import BaselineDetailBody, NearestBody
 
-_LEARNT = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
+_LEARNED = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
 
 
 class BaselineService:
@@ -43,7 +43,7 @@ class BaselineService:
             found = baselines.approved_baselines(
                 session, workload=ground.workload, sku=ground.sku, family=ground.family
             )
-        return {metric: row.learnt.samples for metric, row in found.items()}
+        return {metric: row.learned.samples for metric, row in found.items()}
 
     def offer(
         self,
@@ -84,14 +84,14 @@ class BaselineService:
         """Approve a proposed version for future runs; implausible values need an explanation."""
         with self._database.writing() as session:
             row = baselines.find_baseline(session, number)
-            learnt = row.learnt
-            if learnt.doubt and not (explained or learnt.explained):
+            learned = row.learned
+            if learned.doubt and not (explained or learned.explained):
                 raise BadInput(
-                    f"the baseline {number} needs a reason: {learnt.doubt}",
+                    f"the baseline {number} needs a reason: {learned.doubt}",
                     field="explained",
                     hint=f"baselines approve {number} --explained REASON, or refuse it",
                 )
-            body = {**row.body, "explained": explained or learnt.explained}
+            body = {**row.body, "explained": explained or learned.explained}
             baselines.approve_version(session, row, by=by, at=clock.now(), body=body)
             reason = {"explained": explained} if explained else {}
             _audit(session, row, "approve", by, **reason)
@@ -123,8 +123,8 @@ def _propose_metric(
     key: Key = (ground.workload, ground.sku, ground.family, samples.name)
     last = baselines.latest_version(session, key)
     if last is not None:
-        learnt = last.learnt
-        if run in {*(one.run for one in learnt.runs), *(one.run for one in learnt.discarded)}:
+        learned = last.learned
+        if run in {*(one.run for one in learned.runs), *(one.run for one in learned.discarded)}:
             return
     base = _learning_base(session, last, samples.doubt) if last else None
     # Samples only start a baseline: from the first own run on, own runs make it.
@@ -132,16 +132,16 @@ def _propose_metric(
     accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
-        learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
+        learned = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
     kept = base if base and not samples.doubt else None
-    learnt = replace(
-        learnt,
+    learned = replace(
+        learned,
         doubt=kept.doubt if kept else samples.doubt,
         explained=kept.explained if kept else "",
     )
-    baselines.propose_version(session, key, learnt.to_json(), by=run, at=clock.now())
+    baselines.propose_version(session, key, learned.to_json(), by=run, at=clock.now())
 
 
 def _learning_base(session: Session, last: BaselineRow, doubt: str) -> Baseline | None:
@@ -150,24 +150,24 @@ def _learning_base(session: Session, last: BaselineRow, doubt: str) -> Baseline 
     Implausible values, which a person has not accepted, are learned from each other only. Nothing
     is learned of a version that was refused.
     """
-    learnt = last.learnt
-    open_doubt = last.state == "proposed" and learnt.doubt and not learnt.explained
+    learned = last.learned
+    open_doubt = last.state == "proposed" and learned.doubt and not learned.explained
     if doubt:
-        return learnt if open_doubt else None
+        return learned if open_doubt else None
     if last.state != "refused" and not open_doubt:
-        return learnt
+        return learned
     approved = baselines.approved_baselines(
         session, workload=last.workload, sku=last.sku, family=last.family
     )
-    return approved[last.metric].learnt if last.metric in approved else None
+    return approved[last.metric].learned if last.metric in approved else None
 
 
 def _describe(session: Session, row: BaselineRow) -> BaselineDetailBody:
     names = BaselineDetailBody.__struct_fields__
     body = {name: getattr(row, name) for name in names if hasattr(row, name)}
-    learnt = row.learnt
-    figures = describe_distribution(learnt)
-    body |= {name: learnt.to_json()[name] for name in _LEARNT}
+    learned = row.learned
+    figures = describe_distribution(learned)
+    body |= {name: learned.to_json()[name] for name in _LEARNED}
     body |= {
         "distribution": to_builtins(figures),
         "nearest": _find_nearest(session, row, figures.median),
@@ -190,5 +190,5 @@ def _find_nearest(session: Session, row: BaselineRow, median: float) -> NearestB
     factor = find_conversion(other.unit, row.unit)
     if factor is None:
         return None
-    theirs = describe_distribution(other.learnt).median * factor
+    theirs = describe_distribution(other.learned).median * factor
     return NearestBody(other.id, family, theirs, median / theirs - 1 if theirs else None)

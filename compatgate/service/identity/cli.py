@@ -87,7 +87,7 @@ def run_login(args: argparse.Namespace) -> int:
     """
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
-        from compatgate.client.credentials import Credential, store
+        from compatgate.service.identity.credentials import Credential, store
         from compatgate.service.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
@@ -120,7 +120,7 @@ def run_logout(args: argparse.Namespace) -> int:
         BadInput: no gate is named.
         NotFound: nobody is signed in.
     """
-    from compatgate.client.credentials import load, remove
+    from compatgate.service.identity.credentials import load, remove
 
     url = _gate_url(args)
     credential = load(url)

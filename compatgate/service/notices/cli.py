@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from compatgate.core.incidents import KINDS, IncidentState
-from compatgate.kit.cli.options import add_format, add_limit
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
-from compatgate.service.gate_client import Body, Operations, add_place, ask, ask_all, run_action
+from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, print_answer, time_of
+from compatgate.kit.cli.output import format_json_time
+from compatgate.service.gate_client import Body, Operations, ask_all, gate_of, run_row
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.client import Client
+    from compatgate.core.incidents import IncidentState
 
 _EXAMPLES = """\
 examples:
@@ -21,119 +20,100 @@ examples:
   compatgate notices resolve 12 --comment 'drained the nodes'
 """
 _WHO = "command line"
-_HEAD = ("id", "level", "kind", "count", "since", "last seen", "owner", "message")
+_ID = Option("id", metavar="ID", help="number of the incident")
+
+
+def _describe(one: Body) -> str:
+    state = "snoozed" if one["snoozed"] else one["state"]
+    first, last = format_json_time(one["first_seen"]), format_json_time(one["last_seen"])
+    lines = [
+        f"{one['id']} [{one['level']}] {one['title']}: {one['message']}",
+        f"{state}; first seen {first}, last seen {last}",
+    ]
+    for member in one["members"]:
+        owner = f" (owner: {member['owner']})" if member["owner"] else ""
+        lines.append(f"  {member['name']} {member['note']}{owner}")
+    return "\n".join(lines)
+
+
+ROWS = (
+    Row(
+        "incidents",
+        "list_incidents",
+        "list incidents, newest first",
+        options=(
+            Option("kind", help="only incidents of this kind"),
+            Option("state", help="only incidents in this state (default: open)"),
+            Option("snoozed", help="list snoozed incidents instead", form="switch"),
+            Option(
+                "owner", help="only incidents that affect objects of this owner", metavar="NAME"
+            ),
+        ),
+        columns={
+            **{name: name for name in ("id", "level", "kind", "count")},
+            "since": time_of("first_seen"),
+            "last seen": time_of("last_seen"),
+            "owner": lambda one: ",".join(one["owners"]),
+            "message": "message",
+        },
+        empty="nothing needs attention",
+    ),
+    Row(
+        "show",
+        "show_incident",
+        "show an incident with every affected object",
+        options=(_ID,),
+        text=_describe,
+    ),
+    Row(
+        "snooze",
+        "snooze_incident",
+        "hide an open incident for a while",
+        options=(
+            _ID,
+            Option("duration", "--for", "duration, at most 90d (default: 24h)", "DURATION"),
+            Option("comment", help="comment, shown with the incident"),
+        ),
+        text=lambda one: f"{one['id']} is snoozed until {format_json_time(one['snoozed_until'])}",
+        extend=lambda parser: parser.set_defaults(argument_duration="24h"),
+    ),
+    Row(
+        "resolve",
+        "resolve_incident",
+        "resolve an open incident",
+        options=(_ID, Option("comment", help="comment, for example the fix")),
+        text=lambda one: f"{one['id']} is resolved",
+    ),
+    Row(
+        "reopen",
+        "reopen_incident",
+        "reopen a snoozed or resolved incident",
+        options=(_ID, Option("comment", help="comment, kept in the audit log")),
+        text=lambda one: f"{one['id']} is open again",
+    ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listed = actions.add_parser("incidents", help="list incidents, newest first")
-    listed.add_argument("--kind", choices=KINDS, help="only incidents of this kind")
-    listed.add_argument(
-        "--state",
-        choices=get_args(IncidentState),
-        help="only incidents in this state (default: open)",
-    )
-    listed.add_argument("--snoozed", action="store_true", help="list snoozed incidents instead")
-    listed.add_argument(
-        "--owner", metavar="NAME", help="only incidents that affect objects of this owner"
-    )
-    add_limit(listed)
-    shown = actions.add_parser("show", help="show an incident with every affected object")
-    snooze = actions.add_parser("snooze", help="hide an open incident for a while")
-    snooze.add_argument(
-        "--for",
-        dest="duration",
-        default="24h",
-        metavar="DURATION",
-        help="duration, at most 90d (default: 24h)",
-    )
-    snooze.add_argument("--comment", help="comment, shown with the incident")
-    resolve = actions.add_parser("resolve", help="resolve an open incident")
-    resolve.add_argument("--comment", required=True, help="comment, for example the fix")
-    reopen = actions.add_parser("reopen", help="reopen a snoozed or resolved incident")
-    reopen.add_argument("--comment", help="comment, kept in the audit log")
-    for one in (shown, snooze, resolve, reopen):
-        one.add_argument("id", type=int, metavar="ID", help="number of the incident")
-    add_place(listed, shown, snooze, resolve, reopen)
-    add_format(listed, shown, snooze, resolve, reopen)
+    add_rows(parser.add_subparsers(dest="action", required=True, metavar="ACTION"), ROWS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    actions = {
-        "incidents": _list,
-        "show": _show,
-        "snooze": _snooze,
-        "resolve": _resolve,
-        "reopen": _reopen,
-    }
-    return run_action(args, actions, name=_WHO)
-
-
-def _list(args: argparse.Namespace, gate: Client) -> int:
-    state: IncidentState = args.state or "open"
-    rows = ask_all(
-        gate,
-        args.limit,
-        Operations.list_incidents,
-        kind=args.kind,
-        state=state,
-        snoozed=args.snoozed if state == "open" else None,
-        owner=args.owner,
-    )
-    if args.format == "json":
-        print_json(rows)
-        return 0
-    table = [
-        (
-            *(one[name] for name in ("id", "level", "kind", "count")),
-            format_json_time(one["first_seen"]),
-            format_json_time(one["last_seen"]),
-            ",".join(one["owners"]),
-            one["message"],
+    """Run the chosen action; without a state, list what is open and not snoozed."""
+    row = find_row(ROWS, args.action)
+    if args.action != "incidents":
+        return run_row(args, row, name=_WHO)
+    state: IncidentState = args.argument_state or "open"
+    with gate_of(args, name=_WHO) as gate:
+        items = ask_all(
+            gate,
+            args.limit,
+            Operations.list_incidents,
+            kind=args.argument_kind,
+            state=state,
+            snoozed=args.argument_snoozed if state == "open" else None,
+            owner=args.argument_owner,
         )
-        for one in rows
-    ]
-    print_table(_HEAD, table, empty="nothing needs attention")
-    return 0
-
-
-def _show(args: argparse.Namespace, gate: Client) -> int:
-    one = ask(gate, Operations.show_incident, args.id)
-    if args.format == "json":
-        print_json(one)
-        return 0
-    print(f"{one['id']} [{one['level']}] {one['title']}: {one['message']}")
-    state = "snoozed" if one["snoozed"] else one["state"]
-    first, last = format_json_time(one["first_seen"]), format_json_time(one["last_seen"])
-    print(f"{state}; first seen {first}, last seen {last}")
-    for member in one["members"]:
-        owner = f" (owner: {member['owner']})" if member["owner"] else ""
-        print(f"  {member['name']} {member['note']}{owner}")
-    return 0
-
-
-def _snooze(args: argparse.Namespace, gate: Client) -> int:
-    operation = Operations.snooze_incident
-    one = ask(gate, operation, args.id, duration=args.duration, comment=args.comment)
-    return _print_done(args, one, f"snoozed until {format_json_time(one['snoozed_until'])}")
-
-
-def _resolve(args: argparse.Namespace, gate: Client) -> int:
-    one = ask(gate, Operations.resolve_incident, args.id, comment=args.comment)
-    return _print_done(args, one, "resolved")
-
-
-def _reopen(args: argparse.Namespace, gate: Client) -> int:
-    one = ask(gate, Operations.reopen_incident, args.id, comment=args.comment)
-    return _print_done(args, one, "open again")
-
-
-def _print_done(args: argparse.Namespace, one: Body, done: str) -> int:
-    if args.format == "json":
-        print_json(one)
-    else:
-        print(f"{one['id']} is {done}")
-    return 0
+    return print_answer(args.format, row, items)

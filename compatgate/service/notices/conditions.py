@@ -87,9 +87,9 @@ class Conditions:
         message = group.message
         if group.noun:
             message = f"{count_of(len(members), *group.noun)} {message}"
-        left = sum(one.count for one in members[MAX_MEMBERS:])
+        more = sum(one.count for one in members[MAX_MEMBERS:])
         kept = tuple(members[:MAX_MEMBERS])
-        return Condition(kind, cause, group.level, message, kept, left, group.since)
+        return Condition(kind, cause, group.level, message, kept, more, group.since)
 
 
 def target_member(
@@ -141,8 +141,9 @@ def _days_left(one: Freshness, policy: CanaryPolicy, now: datetime) -> int | Non
     """Return the days until evidence ends, if that is soon."""
     if one.expires is None:
         return None
-    left = timedelta(seconds=one.expires - now.timestamp())
-    return left.days if left <= min(_ENDING, timedelta(seconds=policy.max_age_s / 4)) else None
+    validity = timedelta(seconds=one.expires - now.timestamp())
+    soon = min(_ENDING, timedelta(seconds=policy.max_age_s / 4))
+    return validity.days if validity <= soon else None
 
 
 def _in_days(days: int) -> str:
@@ -152,7 +153,7 @@ def _in_days(days: int) -> str:
 class ImpossibleEntries(NamedTuple):
     """The blessed entries that the vendors' facts fail; ``complete``: all were evaluated."""
 
-    found: list[Condition]
+    conditions: list[Condition]
     complete: bool
 
 

@@ -24,7 +24,7 @@ from compatgate.service.runs.evidence import WarningRow
 from compatgate.service.runs.models import RunRow
 from compatgate.service.upgrades.service import UpgradeView
 
-TOLD = timedelta(days=1)
+ROLLED_BACK = timedelta(days=1)
 """Minimum time that a rollback needs attention; longer where nodes still have the driver."""
 IDLE = timedelta(hours=1)
 """A wave that has begun and that nobody has asked about for so long waits for a person."""
@@ -99,13 +99,15 @@ def find_upgrades(
             for key in wave.expected
             if key not in wave.had and key in view.known.nodes and view.known.nodes[key].upgraded
         ]
-        is_over = upgrade.ended_at is not None and now - upgrade.ended_at > TOLD
+        is_over = upgrade.ended_at is not None and now - upgrade.ended_at > ROLLED_BACK
         if upgrade.began is None or (not changed and is_over):
             continue
         nodes = count_of(len(changed), "node")
-        left = f"{nodes} still on driver {upgrade.driver}" if changed else "no node has its driver"
+        progress = (
+            f"{nodes} still on driver {upgrade.driver}" if changed else "no node has its driver"
+        )
         why = "; ".join(view.decision.reasons)
-        note = f"of {upgrade.target} must be rolled back ({left}): {why}"
+        note = f"of {upgrade.target} must be rolled back ({progress}): {why}"
         member = msgspec.structs.replace(member, note=note, count=max(1, len(changed)))
         message, since = f"{upgrade.name} {note}", upgrade.ended_at
         conditions.add("upgrade-rollback", upgrade.name, "fail", message, member, since=since)
@@ -236,7 +238,7 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> list
 class Flips(NamedTuple):
     """Verdicts that flipped; ``complete``: all questions were re-evaluated."""
 
-    found: list[Condition]
+    conditions: list[Condition]
     complete: bool
 
 

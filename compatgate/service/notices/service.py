@@ -126,8 +126,8 @@ class IncidentService:
             )
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
-            before = incidents.load_known(session, [one.key for one in survey.found])
-            changes = reconcile(before, survey.found, survey.covered, now)
+            before = incidents.load_known(session, [one.key for one in survey.conditions])
+            changes = reconcile(before, survey.conditions, survey.covered, now)
             opened = incidents.apply_changes(session, changes, before, now)
             incidents.write_mark(session, SURVEY, at=now)
             if survey.releases is not None and survey.releases != known:

@@ -44,7 +44,7 @@ class Survey(Struct, frozen=True):
         releases: what is known of the facts' releases from now on; None: it did not look.
     """
 
-    found: tuple[Condition, ...]
+    conditions: tuple[Condition, ...]
     covered: frozenset[IncidentKind]
     releases: KnownReleases | None = None
 
@@ -94,14 +94,14 @@ class Surveyor:
         runs = self._runs.list(state="ended", limit=_LATEST_RUNS).items
         proposed = self._baselines.list(state="proposed", limit=_MAX_BASELINES).items
         upgrades = self._upgrades.watch(session, limit=_MAX_UPGRADES)
-        found = (
+        everything = (
             *conditions.find_unusable_targets(snapshot),
             *records.find_upgrades(upgrades, snapshot, now),
             *records.find_drift(self._nodes.lately.drifted(), snapshot, upgrades),
             *records.find_contradictions(self._runs.warnings()),
-            *impossible.found,
+            *impossible.conditions,
             *records.find_revoked_in_use(asked, snapshot),
-            *flips.found,
+            *flips.conditions,
             *conditions.find_evidence(snapshot, now),
             *records.find_failed_runs(runs, now, snapshot.documents),
             *conditions.find_ending_waivers(snapshot, now.date()),
@@ -109,7 +109,7 @@ class Surveyor:
             *records.find_proposed_baselines(proposed),
             *(find_new_releases(learned) if learned else ()),
         )
-        return Survey(_with_owners(session, found, snapshot), frozenset(covered), learned)
+        return Survey(_with_owners(session, everything, snapshot), frozenset(covered), learned)
 
     def _find_impossible(
         self, snapshot: Snapshot, now: datetime, seconds: float
@@ -119,9 +119,9 @@ class Surveyor:
         if known is not None and known[0] is snapshot and known[1] == now.date():
             return known[2]
         fits = shared_fit_cache(snapshot.facts)
-        found = conditions.find_impossible_entries(snapshot, fits, now, seconds)
-        self._impossible = (snapshot, now.date(), found) if found.complete else None
-        return found
+        entries = conditions.find_impossible_entries(snapshot, fits, now, seconds)
+        self._impossible = (snapshot, now.date(), entries) if entries.complete else None
+        return entries
 
     def _known(self, snapshot: Snapshot, now: datetime) -> dict[str, Verdict | None]:
         """Return the cache of today's verdicts: of this matrix, evidence and hour."""
@@ -132,10 +132,10 @@ class Surveyor:
 
 
 def _with_owners(
-    session: Session, found: Sequence[Condition], snapshot: Snapshot
+    session: Session, surveyed: Sequence[Condition], snapshot: Snapshot
 ) -> tuple[Condition, ...]:
     """Fill in owners and labels of entries, which the snapshot does not hold."""
-    names = {m.name for one in found for m in one.members if m.about == "entry"}
+    names = {m.name for one in surveyed for m in one.members if m.about == "entry"}
     stored = documents.find_documents(session, [("Entry", name) for name in sorted(names)])
 
     def fill(member: Member) -> Member:
@@ -148,4 +148,4 @@ def _with_owners(
             owner = owner or (known.metadata.owner if known else None)
         return replace(member, owner=owner, labels=document.metadata.labels)
 
-    return tuple(replace(one, members=tuple(map(fill, one.members))) for one in found)
+    return tuple(replace(one, members=tuple(map(fill, one.members))) for one in surveyed)

@@ -6,15 +6,16 @@ alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, convert
+from msgspec import convert
 
 from compatgate.errors import NotFound
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.matrix.document_api import ForceOption
 from compatgate.service.matrix.schemas import ApprovalBody
+from compatgate.service.proposals.filters import ApprovalFilters, ProposalFilters
 from compatgate.service.proposals.models import Proposal
 from compatgate.service.proposals.readiness import ProposalView, describe, summarize
 from compatgate.service.proposals.schemas import (
@@ -29,7 +30,6 @@ from compatgate.service.proposals.schemas import (
     ProposalSummary,
     RevertBody,
     RevertRequest,
-    State,
 )
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
@@ -38,14 +38,6 @@ _READ = {"digest": "b6a5c1f0" * 8}
 _APPROVAL = ApprovalBody.__struct_fields__
 _STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
-
-
-class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of proposals."""
-
-    state: State | None = None
-    target: Annotated[Filter, Meta(description="target that the proposal affects")] | None = None
-    author: Filter | None = None
 
 
 @route(
@@ -266,14 +258,6 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
         "changes": [edit.to_change().to_json() for edit in edits],
     }
     return Reply(body, status=201)
-
-
-class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of approvals."""
-
-    waiting: Annotated[bool, Meta(description="only changes that can still be approved")] | None = (
-        None
-    )
 
 
 @route(

@@ -20,7 +20,7 @@ from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.matrix.blessing import list_blessed
-from compatgate.service.proposals.api import ProposalFilters
+from compatgate.service.proposals.filters import ProposalFilters
 from compatgate.service.proposals.merging import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import ProposalView, describe

@@ -39,8 +39,8 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on a target, and what would be answered today."""
     name, problem, sections = ask.args["name"], None, []
     try:
-        found = make_report(ask.gate, name, *ask.query.period())
-        sections = arrange(msgspec.to_builtins(found))
+        report = make_report(ask.gate, name, *ask.query.period())
+        sections = arrange(msgspec.to_builtins(report))
     except BadInput as error:
         problem = error
     context = {
@@ -59,5 +59,5 @@ _PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 def _place_of(text: str) -> str | None:
     """Return the page of a verdict, run or revision that a cell names; None: it is other text."""
-    found = _REFERENCE.fullmatch(text)
-    return link(_PLACES[found[1]], text.removeprefix("revision ")) if found else None
+    match = _REFERENCE.fullmatch(text)
+    return link(_PLACES[match[1]], text.removeprefix("revision ")) if match else None

@@ -75,12 +75,7 @@ def make_report(
     if len(nodes) > MAX_NODES:
         left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
-        if target not in snapshot.documents and not (
-            revisions.list_changes(session, "Target", target, limit=1).items
-        ):
-            hint = suggest_name(target, snapshot.documents)
-            what = f"target {target!r} does not exist"
-            raise NotFound(what, field="target", value=target, hint=hint)
+        _require_target(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changes = read_changes(period)
         rows: list[DecisionRow] = period.read(
@@ -99,14 +94,9 @@ def make_report(
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     timeline.sort(key=lambda event: (event.at, event.kind, event.ref))
-    allowed = sum(row.allowed for row in rows)
-    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
     counts = ReportCountsBody(
         changes=len(changes),
-        decisions=len(rows),
-        allowed=allowed,
-        denied=len(rows) - allowed - undecided,
-        undecided=undecided,
+        **_count_answers(rows),
         different=sum(one.decisions for one in asked if one.differs),
         runs=len(of_runs),
         node_events=sum(event.kind == "nodes" for event in links),
@@ -127,8 +117,29 @@ def make_report(
     )
 
 
+def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
+    """Refuse the name of a target that neither exists nor existed."""
+    if target in snapshot.documents:
+        return
+    if not revisions.list_changes(session, "Target", target, limit=1).items:
+        hint = suggest_name(target, snapshot.documents)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
+
+
 def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
     return runs.list_runs(session, RunFilters(**filters))
+
+
+def _count_answers(rows: Sequence[DecisionRow]) -> dict[str, int]:
+    allowed = sum(row.allowed for row in rows)
+    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
+    denied = len(rows) - allowed - undecided
+    return {
+        "decisions": len(rows),
+        "allowed": allowed,
+        "denied": denied,
+        "undecided": undecided,
+    }
 
 
 def _summarise(counts: ReportCountsBody) -> str:

@@ -64,20 +64,20 @@ def read_changes(period: Period) -> list[ReportedChangeBody]:
     rows = period.read(revisions.list_revisions, MAX_REVISIONS, "revisions")
     numbers = [row.number for row in rows]
     changes = revisions.read_changes_with(period.session, numbers, period.target, words)
-    found = []
+    bodies = []
     for row in rows:
         for change in changes.get(row.number, ()):
             if _concerns(change, period.target):
                 fields = msgspec.convert(
                     change.fields, list[ChangedValueBody], from_attributes=True
                 )
-                found.append(
+                bodies.append(
                     ReportedChangeBody(
                         row.number, row.made_at, row.author, row.reason, change.kind, change.name,
                         change.action, fields,
                     )
                 )  # fmt: skip
-    return found[::-1]
+    return bodies[::-1]
 
 
 def _concerns(change: Change, target: str) -> bool:

@@ -24,14 +24,14 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version, same_release
-from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.errors import BadInput, Conflict
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.runs import evidence as store
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import RunRow, StepRow, new_run
 from compatgate.service.runs.queue import note_run
 from compatgate.service.runs.schemas import ImportRequest
+from compatgate.service.runs.submission import find_pools
 
 EXECUTOR = "import"
 _AHEAD = timedelta(minutes=5)
@@ -51,12 +51,15 @@ def import_report(
     try:
         form, result = read_observations(asked.content, asked.format)
     except BadInput as error:
-        raise _in_file(error, asked.file) from None
-    pools = _pools(asked, snapshot)
+        error.problem = f"{asked.file}: {error.problem}"
+        raise
+    if asked.pool is not None and asked.target is None:
+        raise BadInput("a pool needs a target", field="pool", hint="name the target")
+    pools = find_pools(asked.target, asked.pool, snapshot) if asked.target else []
     made = []
     for number, observation in enumerate(result):
         settled = _settle(asked, form, observation, pools, facts, by=by, at=at)
-        made.append(_store(session, asked, settled, number, facts, by=by, at=at))
+        made.append(_store(session, asked, settled, number, by=by, at=at))
     return tuple(made)
 
 
@@ -70,27 +73,6 @@ class _Settled(Struct, frozen=True):
     components: dict[str, str]
     host: str | None
     pool: str | None
-
-
-def _in_file(error: BadInput, file: str) -> BadInput:
-    error.problem = f"{file}: {error.problem}"
-    return error
-
-
-def _pools(asked: ImportRequest, snapshot: Snapshot) -> list[Pool]:
-    if asked.target is None:
-        if asked.pool is not None:
-            raise BadInput("a pool needs a target", field="pool", hint="name the target")
-        return []
-    pools = list(snapshot.target(asked.target).pools)
-    if asked.pool is None:
-        return pools
-    named = [pool for pool in pools if pool.name == asked.pool]
-    if not named:
-        hint = suggest_name(asked.pool, [pool.name for pool in pools])
-        what = f"the target {asked.target!r} has no pool {asked.pool!r}"
-        raise NotFound(what, field="pool", value=asked.pool, hint=hint)
-    return named
 
 
 def _settle(
@@ -229,7 +211,6 @@ def _store(
     asked: ImportRequest,
     settled: _Settled,
     number: int,
-    facts: Facts,
     *,
     by: str,
     at: datetime,

@@ -193,7 +193,7 @@ def baseline_bands(
 
 
 def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
-    baseline = row.learnt
+    baseline = row.learned
     factor = find_conversion(baseline.unit, unit)
     if factor is None:
         return None

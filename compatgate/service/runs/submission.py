@@ -68,7 +68,7 @@ def find_destinations(
             hint = "a target that is stored, or the host to run on"
             raise BadInput("name a target or a host", field="target", hint=hint)
         return [Destination(None, named.gpu if needs_gpu else None, None)]
-    pools = _pools(target, pool, snapshot)
+    pools = find_pools(target, pool, snapshot)
     if not needs_gpu:
         return [Destination(pool, None, None)]
     if named is not None and pool is None:
@@ -92,7 +92,8 @@ def _host(name: str | None, hosts: Sequence[HostRow]) -> HostRow | None:
     return results[name]
 
 
-def _pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
+def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
+    """Return the pools of a target, or the named one."""
     pools = list(snapshot.target(target).pools)
     if name is None:
         return pools

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta, convert
+from msgspec import convert
 
 from compatgate.kit.database.tables import Page
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.service.matrix.document_api import document_routes
 from compatgate.service.matrix.models import Pool
 from compatgate.service.matrix.schemas import TARGET, PoolRowBody, TargetBody, TargetChange
+from compatgate.service.targets.filters import PoolFilters, TargetFilters
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
-
-
-class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of targets."""
-
-    label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
-    owner: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="GPU of any pool, exactly as written")] | None = None
-    driver: Annotated[Filter, Meta(description="driver of any pool, exactly as written")] | None = (
-        None
-    )
-    search: Search | None = None
 
 
 @route(
@@ -72,14 +59,6 @@ def list_target_pools(call: Call[ListQuery]) -> Reply:
 
 def _pools_reply(found: Page[Pool]) -> Reply:
     return page_reply(found, lambda row: convert(row, PoolRowBody, from_attributes=True))
-
-
-class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of pools."""
-
-    target: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="GPU, exactly as written")] | None = None
-    driver: Annotated[Filter, Meta(description="driver, exactly as written")] | None = None
 
 
 @route(

@@ -42,7 +42,7 @@ from compatgate.service.matrix.pairs import (
 from compatgate.service.matrix.schemas import DAYS, PackagesTargetBody
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.runs.evidence import Freshness, assess_freshness
-from compatgate.service.targets.api import TargetFilters
+from compatgate.service.targets.filters import TargetFilters
 from compatgate.service.waivers.service import list_countdowns
 from compatgate.service.web.page import HtmlPage, PageRequest, choices, page
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.core.upgrade_state import State
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.upgrades.filters import FreezeFilters, UpgradeFilters
 from compatgate.service.upgrades.schemas import (
     FREEZE_EXAMPLE,
     UPGRADE_EXAMPLE,
@@ -29,13 +29,6 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
-class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of upgrades."""
-
-    state: State | None = None
-    target: Filter | None = None
-
-
 class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Wave to ask about, and the person or tool that would roll the wave."""
 
@@ -49,15 +42,6 @@ class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = None
     dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
-
-
-class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of freezes."""
-
-    target: (
-        Annotated[Filter, Meta(description="list freezes that hold waves of this target")] | None
-    ) = None
-    ended: Annotated[bool, Meta(description="include ended freezes")] = False
 
 
 class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.upgrades.api import UpgradeFilters
+from compatgate.service.upgrades.filters import UpgradeFilters
 from compatgate.service.upgrades.models import OPEN_STATES
 from compatgate.service.upgrades.schemas import (
     FreezeBody,

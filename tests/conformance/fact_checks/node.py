@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.core.facts.vgpu import VgpuRelease
@@ -151,6 +152,35 @@ def vgpu_windows(context: Context) -> Iterator[Problem]:
             yield Problem("vgpu-windows", subject, f"takes {below[0]}, below its lowest guest")
 
 
+def vgpu_types(context: Context) -> Iterator[Problem]:
+    """Check that types are of products, no larger than these, and named by branches of vGPU."""
+    gpus, named = context.facts.gpus, dict[str, str]()
+    for row in context.documents["vgpu"]["types"]:
+        subject = f"vgpu types[prefix={row['prefix']}]"
+        for spelling in (row["prefix"], *row.get("also_written", ())):
+            first = named.setdefault(compact(spelling), row["prefix"])
+            if first != row["prefix"]:
+                yield Problem("vgpu-types", subject, f"{spelling} names {first}, too")
+        gpu = gpus.gpus.get(row["product"] or "")
+        if row["product"] and gpu is None:
+            yield Problem("vgpu-types", subject, f"no product {row['product']}")
+        elif gpu is None and "compute_capability" not in row:
+            yield Problem("vgpu-types", subject, "neither a product nor a capability")
+        elif gpu and gpu.memory_gb and _largest(row) > gpu.memory_gb * _SLACK:
+            message = f"{_largest(row)} GB are more than {gpu.name} has ({gpu.memory_gb} GB)"
+            yield Problem("vgpu-types", subject, message)
+        for branch in row["branches"]:
+            if branch not in context.facts.vgpu.of_branch:
+                yield Problem("vgpu-types", subject, f"branch {branch} has no vGPU release")
+        for branch, driver in row.get("since", {}).items():
+            if int(branch) not in row["branches"] or not driver.startswith(f"{branch}."):
+                yield Problem("vgpu-types", subject, f"{driver} is not of branch {branch}")
+
+
+def _largest(row: dict[str, Any]) -> int:
+    return max(int(size) for sizes in row["memory_gb"].values() for size in sizes)
+
+
 def vgpu_names(context: Context) -> Iterator[Problem]:
     """Check that no spelling of a product is the name of a vGPU."""
     table = context.facts.gpus
@@ -170,5 +200,6 @@ CHECKS: tuple[Check, ...] = (
     vgpu_branches,
     vgpu_releases,
     vgpu_windows,
+    vgpu_types,
     vgpu_names,
 )

@@ -204,7 +204,7 @@ def small_facts(dice: random.Random, facts: Facts) -> Facts:
         "packages/gadget": PackageRecords(tuple(records)),
     }
     return Facts(
-        lambda name, kind: tables.get(name) or facts._load(name, kind),
+        lambda name, kind: tables.get(name) or facts.load(name, kind),
         f"sha256:{dice.random()}",
         frameworks=frozenset(("torch", "vllm")),
         recorded=frozenset(("gadget",)),

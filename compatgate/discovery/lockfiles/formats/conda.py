@@ -117,12 +117,12 @@ def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
 
 def _entry_lines(text: str) -> dict[str, int]:
     """Find the line of each item of a list in the text."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()
         if item.startswith("-"):
-            found.setdefault(item[1:].strip().strip("\"'"), number)
-    return found
+            lines.setdefault(item[1:].strip().strip("\"'"), number)
+    return lines
 
 
 _EXPLICIT_MARK = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
@@ -296,14 +296,14 @@ def _pixi_items(
     listed: dict[str, Any], places: tuple[str, ...], where: str, file: str
 ) -> list[tuple[dict[str, Any], str]]:
     """Return the packages of the places; what only some of them have is undecided, in words."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    items: dict[str, tuple[dict[str, Any], list[str]]] = {}
     have = [place for place in places if listed.get(place) is not None]
     for place in have:
         for item in read_tables(listed[place], where, file):
-            found.setdefault(repr(item), (item, []))[1].append(place)
+            items.setdefault(repr(item), (item, []))[1].append(place)
     return [
         (item, "" if len(names) == len(have) else f"platform is {' or '.join(names)}")
-        for item, names in found.values()
+        for item, names in items.values()
     ]
 
 

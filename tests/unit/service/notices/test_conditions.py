@@ -47,7 +47,7 @@ def snapshot_of(facts: Facts):
 def conditions(snapshot: Snapshot, facts: Facts) -> list[Condition]:
     return [
         *find_unusable_targets(snapshot),
-        *find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).found,
+        *find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).conditions,
         *find_evidence(snapshot, NOW),
         *find_ending_waivers(snapshot, NOW.date()),
         *find_old_branches(snapshot, NOW),

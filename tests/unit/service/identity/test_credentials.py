@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.client.credentials import Credential, load, path_of, remove, store
 from compatgate.errors import BadInput
 from compatgate.kit.clock import now
 from compatgate.service.gate_client import make_client
+from compatgate.service.identity.credentials import Credential, load, path_of, remove, store
 
 GATE = "https://gate.example"
 
