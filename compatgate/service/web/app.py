@@ -276,12 +276,7 @@ EXTENSION = "compatgate"
 
 
 def create_app(gate: Gate, settings: Settings) -> Flask:
-    """Return the application of one gate.
-
-    Args:
-        gate: answers; safe to share between threads.
-        settings: the operator's settings.
-    """
+    """Return the application of one gate."""
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
     app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
@@ -323,14 +318,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 def create_front(
     gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
 ) -> Front:
-    """Return the ASGI application of one gate; it closes the gate at the end.
-
-    Args:
-        gate: as of `create_app`.
-        settings: as of `create_app`.
-        threads: for each kind of requests.
-        parent: as of `Front`.
-    """
+    """Return the ASGI application of one gate; it closes the gate at the end."""
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
     gate.watch_incidents(settings.incident_webhook)

@@ -152,7 +152,7 @@ class QuestionApp:
         try:
             record = self._recall(header, question, note.peer)
             if record is None:
-                record = await self._lane.run(self._evaluate, header, question, note.peer)
+                record = await self._lane.start(self._evaluate, header, question, note.peer)
             await self._waiters.wait_for(service.gate.submit((record,)))
             body = conclude(record, began, service)
         except Exception as error:
