@@ -10,15 +10,13 @@ import msgspec
 
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
+from compatgate.kit.cli.output import open_input
 from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.check.deciders import Decider
-
-STDIN = 0
-"""File descriptor of standard input."""
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -78,15 +76,12 @@ def _problem(error: CompatgateError) -> dict[str, Any]:
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     """Yield numbered lines, without blank lines at the end."""
     blank: list[tuple[int, bytes]] = []
-    try:
-        with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
-            for number, line in enumerate(file, 1):
-                blank.append((number, line))
-                if line.strip():
-                    yield from blank
-                    blank.clear()
-    except OSError as error:
-        raise BadInput(f"cannot read '{path}': {error.strerror}", field="--batch") from None
+    with open_input(path, "--batch") as file:
+        for number, line in enumerate(file, 1):
+            blank.append((number, line))
+            if line.strip():
+                yield from blank
+                blank.clear()
 
 
 def _refuse(args: argparse.Namespace) -> None:

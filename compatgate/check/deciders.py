@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
-    from compatgate.core.request import Target
     from compatgate.service.gate.answers import AnsweringGate
-    from compatgate.service.gate.snapshot import Bundle, Snapshot
+    from compatgate.service.gate.snapshot import Bundle
     from compatgate.service.local_gate import LocalClient
 
 Body = dict[str, Any]
@@ -35,17 +34,12 @@ class Decider:
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Return one verdict, in JSON form, on bodies that differ only in their pool.
 
-        Args:
-            records: records of wheels measured for the question; a server uses its own.
+        The records are of wheels measured for the question; a server uses its own.
         """
         raise NotImplementedError
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
-        """Return the answer of ``POST /solve``.
-
-        Args:
-            body: the question; without a place where pools are given.
-        """
+        """Return the answer of ``POST /solve``; the body names no place where pools are given."""
         raise NotImplementedError
 
     def facts(self) -> Facts:
@@ -65,8 +59,7 @@ class Decider:
 class FactsDecider(Decider):
     """A decider for described pools; passes targets to another decider.
 
-    Args:
-        overlays: the operator's fact files; a bundle has its own.
+    The overlays are the operator's fact files; a bundle has its own.
     """
 
     def __init__(self, overlays: Sequence[str] | None, targets: Decider) -> None:
@@ -129,7 +122,7 @@ class FactsDecider(Decider):
         )
 
 
-class GateDecider(Decider):
+class ServerDecider(Decider):
     """A decider that asks a gate over REST, pool by pool.
 
     Args:
@@ -137,28 +130,46 @@ class GateDecider(Decider):
     """
 
     def __init__(
-        self, at: int | datetime | None = None, hint: str = "", *, recorded: bool = True
+        self,
+        client: Client | None,
+        at: int | datetime | None,
+        hint: str = "",
+        *,
+        recorded: bool = True,
     ) -> None:
-        self._at = at.isoformat() if isinstance(at, datetime) else at
+        self._client = client
+        self._at = at
         self._hint = hint
         self._recorded = recorded and at is None
 
     @property
     def client(self) -> Client:
         """Return the client of the gate."""
-        raise NotImplementedError
+        assert self._client is not None  # noqa: S101 - `DatabaseDecider` opens its own
+        return self._client
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Return the gate's verdict; see `Decider.decide`."""
         from compatgate.check.verdicts import join_verdicts
-        from compatgate.errors import DamagedContent, Unavailable
+        from compatgate.errors import DamagedContent
 
-        self._open()  # a database that cannot be opened has its own exit status
         try:
             return join_verdicts([self._ask(body) for body in bodies])
         except (DamagedContent, Unavailable) as error:
             hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
+
+    def _ask(self, body: Body) -> dict[str, Any]:
+        from compatgate.check.verdicts import verdict_of
+        from compatgate.client.operations import Operations
+        from compatgate.service.gate_client import ask
+
+        if self._recorded:
+            answer = ask(self.client, Operations.ask, body)
+        else:
+            at = self._at.isoformat() if isinstance(self._at, datetime) else self._at
+            answer = ask(self.client, Operations.preview, body, at=None if at is None else str(at))
+        return verdict_of(answer, self.client.base_url)
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
         """Ask the gate; it takes one described pool. See `Decider.solve`."""
@@ -170,37 +181,6 @@ class GateDecider(Decider):
             raise BadInput("a server accepts only one --pool", field="--pool", hint=hint)
         return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
 
-    def _open(self) -> None:
-        """Open what answers, if it is not open."""
-
-    def _ask(self, body: Body) -> dict[str, Any]:
-        from compatgate.check.verdicts import verdict_of
-        from compatgate.client.operations import Operations
-        from compatgate.service.gate_client import ask
-
-        gate = self.client
-        if self._recorded:
-            answer = ask(gate, Operations.ask, body)
-        else:
-            at = None if self._at is None else str(self._at)
-            answer = ask(gate, Operations.preview, body, at=at)
-        return verdict_of(answer, gate.base_url)
-
-
-class ServerDecider(GateDecider):
-    """A decider that asks a server."""
-
-    def __init__(
-        self, client: Client, at: int | datetime | None, hint: str, *, recorded: bool = True
-    ) -> None:
-        super().__init__(at, hint, recorded=recorded)
-        self._client = client
-
-    @property
-    def client(self) -> Client:
-        """Return the client of the server."""
-        return self._client
-
     def link(self, verdict: Mapping[str, Any]) -> str:
         """Return the gate's own link, else the permanent one; empty if nothing is recorded."""
         from urllib.parse import quote
@@ -209,11 +189,11 @@ class ServerDecider(GateDecider):
             return ""
         if isinstance(given := verdict.get("link"), str):
             return given
-        return f"{self._client.base_url}/v/{quote(str(verdict['id']))}"
+        return f"{self.client.base_url}/v/{quote(str(verdict['id']))}"
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self.client.close()
 
 
 @contextmanager
@@ -235,7 +215,7 @@ def naming_database(database: str | None) -> Iterator[None]:
         ) from None
 
 
-class DatabaseDecider(GateDecider):
+class DatabaseDecider(ServerDecider):
     """A decider that asks the gate of a local database; the first question opens it.
 
     Questions go to the gate itself: its REST application takes longer to import than they take.
@@ -249,8 +229,7 @@ class DatabaseDecider(GateDecider):
         *,
         recorded: bool = True,
     ) -> None:
-        super().__init__(at, recorded=recorded)
-        self._moment = at
+        super().__init__(None, at, recorded=recorded)
         self._database = database
         self._overlays = overlays
 
@@ -277,16 +256,14 @@ class DatabaseDecider(GateDecider):
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Add the records to the gate, which REST cannot do, and decide."""
         with naming_database(self._database):
+            gate = self._gate  # a database that cannot be opened has its own exit status
             if records:
-                self._gate.snapshots.know(records)
+                gate.snapshots.know(records)
             return super().decide(bodies)
 
-    def _open(self) -> None:
-        _ = self._gate
-
     def _ask(self, body: Body) -> dict[str, Any]:
-        if self._moment is not None:
-            return self._gate.what_would(body, at=self._moment).to_json()
+        if self._at is not None:
+            return self._gate.what_would(body, at=self._at).to_json()
         if not self._recorded:
             return self._gate.preview(body).to_json()
         from compatgate.kit.cli.options import user_name
@@ -299,6 +276,10 @@ class DatabaseDecider(GateDecider):
         with naming_database(self._database):
             return super().solve(body, pools)
 
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Return nothing: a local database serves no pages."""
+        return ""
+
     def close(self) -> None:
         """Close the database if it is open."""
         for opened in ("_gate", "_local"):
@@ -307,7 +288,11 @@ class DatabaseDecider(GateDecider):
 
 
 class BundleDecider(Decider):
-    """A decider that reads targets from a bundle and records nothing."""
+    """A decider that reads targets from a bundle and records nothing.
+
+    Attributes:
+        snapshot: matrix, facts and evidence of the bundle.
+    """
 
     def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
         bundle = _load_bundle(path, keys)
@@ -317,16 +302,11 @@ class BundleDecider(Decider):
                 "those of this installation; answers may differ from the gate's",
                 file=sys.stderr,
             )
-        self._snapshot = bundle.snapshot()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Return the matrix, facts and evidence of the bundle."""
-        return self._snapshot
+        self.snapshot = bundle.snapshot()
 
     def facts(self) -> Facts:
         """Return the facts of this installation with the bundle's overlays."""
-        return self._snapshot.facts
+        return self.snapshot.facts
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Return the gate's verdict; see `Decider.decide`."""
@@ -334,7 +314,7 @@ class BundleDecider(Decider):
 
         from compatgate.service.gate.decider import decide
 
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         if records:
             snapshot = replace(snapshot, facts=snapshot.facts.with_measured(records))
         verdict: dict[str, Any] = decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
@@ -344,7 +324,7 @@ class BundleDecider(Decider):
         """Return the gate's answer; see `Decider.solve`."""
         from compatgate.core.solve_question import answer_question
 
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         return answer_question(
             body,
             snapshot.target,
@@ -358,23 +338,17 @@ def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decide
     """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
-        decider = ServerDecider(_client(server, args), at, _hint(args), recorded=recorded)
+        from compatgate.service.gate_client import make_client
+
+        client = make_client(server, args.token, args.timeout, retries=0)
+        hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+        decider = ServerDecider(client, at, hint, recorded=recorded)
         return decider if args.server else FactsDecider(args.facts, decider)
     if args.bundle:
         refuse_stale(args.bundle, getattr(args, "max_stale", None))
         return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
     local = DatabaseDecider(args.database, args.facts, at, recorded=recorded)
     return FactsDecider(args.facts, local)
-
-
-def _client(url: str, args: argparse.Namespace) -> Client:
-    from compatgate.service.gate_client import make_client
-
-    return make_client(url, args.token, args.timeout, retries=0)
-
-
-def _hint(args: argparse.Namespace) -> str:
-    return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
 
 
 def refuse_stale(path: str, longest: str | None) -> None:
@@ -404,7 +378,8 @@ def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
     return load_bundle(path)
 
 
-_MEMBERS = ("name", "driver", "gpu", "os", "cpu", "platform", "sharing", "node")
+_SAME_MEMBERS = ("os", "cpu", "platform", "sharing", "node")
+_MEMBERS = ("name", "driver", "gpu", *_SAME_MEMBERS)
 
 
 def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -418,7 +393,15 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
             return _ask(client, args.target)
     if args.bundle:
         bundle = _load_bundle(args.bundle, getattr(args, "key", ()))
-        return _bodies(bundle.snapshot().target(args.target))
+        return [
+            {
+                "name": pool.name,
+                "gpu": pool.gpu.sku if pool.gpu else None,
+                "driver": pool.driver.text if pool.driver else None,
+                **{name: getattr(pool, name) for name in _SAME_MEMBERS},
+            }
+            for pool in bundle.snapshot().target(args.target).pools
+        ]
     from compatgate.service.local_gate import LocalClient
 
     with (
@@ -437,19 +420,3 @@ def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
         what = "the answer of the gate is not a target"
         raise Unavailable(what, field=gate.base_url)
     return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]
-
-
-def _bodies(target: Target) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": pool.name,
-            "gpu": pool.gpu.sku if pool.gpu else None,
-            "driver": pool.driver.text if pool.driver else None,
-            "os": pool.os,
-            "cpu": pool.cpu,
-            "platform": pool.platform,
-            "sharing": pool.sharing,
-            "node": pool.node,
-        }
-        for pool in target.pools
-    ]

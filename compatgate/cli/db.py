@@ -48,13 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        BadInput: the database's URL or an option is malformed.
-        Unavailable: the database does not answer, or a newer version wrote it.
-        CompatgateError: a backup is refused.
-    """
+    """Run the chosen action."""
     others = {
         "prune": run_prune,
         "backup": recovery.run_backup,
@@ -150,13 +144,7 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_prune(args: argparse.Namespace) -> int:
-    """Remove old data, and print a summary.
-
-    Raises:
-        BadInput: a duration is malformed, or no option names data to remove.
-        NotFound: the SQLite file does not exist.
-        Unavailable: the database does not answer, or has another schema.
-    """
+    """Remove old data, and print a summary."""
     from compatgate.errors import BadInput
     from compatgate.kit.cli.options import user_name
     from compatgate.kit.database.opening import open_database

@@ -55,11 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; return 1 if one failed.
-
-    Raises:
-        BadInput: an option is malformed.
-    """
+    """Print the checks; return 1 if one failed."""
     from compatgate.service.recovery.checks import print_checks
     from compatgate.service.recovery.doctor import Subjects, examine
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from compatgate.core.build_environment import MEANINGS, BuildEnvironment, build_environment
+from compatgate.core.build_environment import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
+from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays, add_server
 
 if TYPE_CHECKING:
@@ -90,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
     if args.format == "json":
-        print(_json(result))
+        compilers = result.compilers
+        more = {"host_compilers": compilers.to_text()} if compilers else {}
+        print_json({**result.variables, **more})
         return 0
     print(_WRITERS[args.format](result.variables))
     if result.compilers:
@@ -125,13 +126,6 @@ def _github(variables: dict[str, str]) -> str:
 def _docker(variables: dict[str, str]) -> str:
     """Return ``docker build`` options; values have no blanks or characters that a shell expands."""
     return "\n".join(f"--build-arg={name}={value}" for name, value in variables.items())
-
-
-def _json(result: BuildEnvironment) -> str:
-    body = dict(result.variables)
-    if result.compilers:
-        body["host_compilers"] = result.compilers.to_text()
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 
 def _quote(value: str) -> str:

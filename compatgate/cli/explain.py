@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -35,16 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the documentation of rules.
-
-    Raises:
-        BadInput: the rule does not exist; the hint names the nearest.
-    """
+    """Print the documentation of rules."""
     rules = RULES if args.rule is None else (find_rule(args.rule),)
     if args.format == "json":
         documents = [_document(rule) for rule in rules]
-        encoded = msgspec.json.encode(documents if args.rule is None else documents[0])
-        print(msgspec.json.format(encoded, indent=2).decode())
+        print_json(documents if args.rule is None else documents[0])
     elif args.format == "markdown":
         print("\n\n".join(_markdown(rule) for rule in rules))
     elif args.rule is None:
@@ -55,11 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_rule(text: str) -> Rule:
-    """Return the rule with this id or name, in upper or lower case.
-
-    Raises:
-        BadInput: no rule matches; the hint names the nearest.
-    """
+    """Return the rule with this id or name, in upper or lower case."""
     wanted = text.strip().lower().replace("_", "-")
     if rule := BY_ID.get(wanted.upper()) or BY_NAME.get(wanted):
         return rule

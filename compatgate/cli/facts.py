@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
@@ -62,11 +62,7 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return 0, or 1 when verify finds problems.
-
-    Raises:
-        BadInput: the table or record does not exist, or an overlay is malformed.
-    """
+    """Run the chosen action; return 0, or 1 when verify finds problems."""
     from compatgate.cli import facts_diff, facts_measure
 
     actions = {
@@ -94,7 +90,7 @@ def _list(args: argparse.Namespace) -> int:
         records[title(name)] = {part: len(document[part]) for part in keyed_lists(name, document)}
     overlays = [overlay.label for overlay in library.overlays]
     if args.format == "json":
-        print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
+        print_json({"digest": library.digest, "overlays": overlays, "tables": records})
         return 0
     packages = {title(name) for name in library.names if name.startswith("packages/")}
     tables = {name: counts for name, counts in records.items() if name not in packages}
@@ -122,7 +118,7 @@ def _show(args: argparse.Namespace) -> int:
         return _show_names(source, document, args.format)
     found = browse.find_records(source, document, args.key)
     if args.format == "json":
-        print(json.dumps(found))
+        print_json(found)
         return 0
     keys = browse.keyed_lists(source, document)
     blocks = [
@@ -142,18 +138,14 @@ def _show_names(source: str, document: dict[str, Any], form: str) -> int:
         for part, key in browse.keyed_lists(source, document).items()
     }
     if form == "json":
-        print(json.dumps(names))
+        print_json(names)
         return 0
     width = width_of(sys.stdout)
     for part, spoken in names.items():
         print(_paint_bold(part))
-        print("\n".join(f"  {line}" for line in wrap(_join_names(spoken), width - 2)))
+        line = "  ".join(f"'{name}'" if " " in name else name for name in spoken)
+        print("\n".join(f"  {row}" for row in wrap(line, width - 2)))
     return 0
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Join names on one line; quote names with blanks."""
-    return "  ".join(f"'{name}'" if " " in name else name for name in names)
 
 
 def _record(title: str, record: dict[str, Any], key: Sequence[str]) -> str:
@@ -168,7 +160,10 @@ def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
     width = max(map(len, plain), default=0)
     for name, value in known.items():
         if not _is_nested(value):
-            yield from _line(name, _text(value), indent, width)
+            room = max(width_of(sys.stdout) - indent - width - 2, 30)
+            first, *rest = wrap(_text(value), room)
+            yield f"{' ' * indent}{name:<{width}}  {first}"
+            yield from (f"{' ' * (indent + width + 2)}{line}" for line in rest)
             continue
         yield f"{' ' * indent}{name}"
         for part in value if isinstance(value, list) else [value]:
@@ -181,14 +176,6 @@ def _is_nested(value: Any) -> bool:
     if isinstance(value, dict):
         return bool(value)
     return isinstance(value, list) and any(isinstance(part, dict) for part in value)
-
-
-def _line(name: str, text: str, indent: int, width: int) -> Iterator[str]:
-    room = max(width_of(sys.stdout) - indent - width - 2, 30)
-    first, *rest = wrap(text, room)
-    yield f"{' ' * indent}{name:<{width}}  {first}"
-    for line in rest:
-        yield f"{' ' * (indent + width + 2)}{line}"
 
 
 def _text(value: Any) -> str:
@@ -222,7 +209,7 @@ def _verify(args: argparse.Namespace) -> int:
     if args.format == "json":
         rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]
         where = {"measured": told.measured, **told.statements}
-        print(json.dumps({"problems": rows, "origins": where}))
+        print_json({"problems": rows, "origins": where})
     elif problems:
         print("\n".join(map(str, problems)))
         print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
+from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 
@@ -64,21 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare and print; return 1 when a verdict gets worse.
-
-    Raises:
-        BadInput: a set of facts cannot be read, or a matrix file is malformed.
-        NotFound: the database does not exist.
-        Unavailable: the database does not answer.
-    """
+    """Compare and print; return 1 when a verdict gets worse."""
     from compatgate.catalog.browse import compare_sets, open_set
 
     old, new = open_set(args.old), open_set(args.new)
     records = compare_sets(old, new)
     entries, unusable, replayed = _verdicts(args, old, new)
     if args.format == "json":
-        from compatgate.kit.cli.output import print_json
-
         print_json(_document(old, new, records, entries, unusable, replayed))
     else:
         lines = [
@@ -166,8 +159,6 @@ def _document(
     unusable: dict[str, str],
     replayed: Replay | None,
 ) -> dict[str, Any]:
-    import msgspec
-
     changed = [
         {"target": target, **entry.to_json()}
         for target, found in (entries or {}).items()
@@ -177,7 +168,7 @@ def _document(
     return {
         "old": {"name": old.name, "facts": old.facts.digest},
         "new": {"name": new.name, "facts": new.facts.digest},
-        "records": msgspec.to_builtins(records),
+        "records": records,
         "entries": None
         if entries is None
         else {

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import health_report
-from compatgate.errors import BadInput, Unavailable, quote_error
+from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import open_input, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from compatgate.canary.health import Health
     from compatgate.canary.health.events import KernelErrors
     from compatgate.canary.health.first_five import Check
@@ -112,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         return health_report.run(args)
     document, health = _log(args.dmesg, driver) if args.dmesg else _host(driver)
     if args.format == "json":
-        print(json.dumps(document))
+        print_json(document)
     else:
         print(_text(document, health))
     fatal = any(event["severity"] == "fatal" for event in document["events"])
@@ -138,18 +136,8 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
     from compatgate.catalog import load_facts
 
     facts = load_facts()
-    try:
-        if path == "-":
-            return read_log(sys.stdin.buffer, facts.xid, driver, facts.error_signatures)
-        with open(path, "rb") as stream:
-            return read_log(stream, facts.xid, driver, facts.error_signatures)
-    except OSError as error:
-        raise BadInput(
-            f"cannot read '{path}'",
-            field="--dmesg",
-            value=path,
-            hint=quote_error(error),
-        ) from None
+    with open_input(path, "--dmesg") as stream:
+        return read_log(stream, facts.xid, driver, facts.error_signatures)
 
 
 def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
@@ -311,17 +299,11 @@ def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
             raise BadInput(problem, field="--dmesg")
     checks = check_all(observe(facts, seconds=args.interval or 1.0, log=errors), facts)
     if args.format == "json":
-        print(json.dumps(_first_five_json(checks)))
+        print_json({"checks": checks})
     else:
         print("\n".join(map(_check_line, checks)))
     states = {check.state for check in checks}
     return EXIT_FATAL if "not-ok" in states else EXIT_UNSEEN if states != {"ok"} else 0
-
-
-def _first_five_json(checks: Sequence[Check]) -> dict[str, Any]:
-    import msgspec
-
-    return {"checks": [msgspec.to_builtins(check) for check in checks]}
 
 
 def _check_line(check: Check) -> str:

@@ -6,7 +6,8 @@ import socket
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable, quote_error
+from compatgate.errors import BadInput, Unavailable
+from compatgate.kit.cli.output import open_input, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -80,7 +81,6 @@ def _read_period(text: str) -> timedelta:
 def _report(args: argparse.Namespace, period: timedelta) -> int:
     from compatgate.client.operations import Operations
     from compatgate.kit import clock
-    from compatgate.kit.cli.output import print_json
     from compatgate.kit.cli.terminal import strip_controls
     from compatgate.service.gate_client import ask, gate_of
 
@@ -146,23 +146,14 @@ def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _read_records(path: str | None) -> Iterable[Record]:
     """Return the records of a log that may concern a GPU."""
-    import sys
-
     from compatgate.canary.health.kernel_log import read_kernel_records
     from compatgate.canary.health.records import RecordReader
 
     if path is None:
         return read_kernel_records()[0]
     reader = RecordReader()
-    try:
-        if path == "-":
-            found = list(reader.read(sys.stdin.buffer))
-        else:
-            with open(path, "rb") as stream:
-                found = list(reader.read(stream))
-    except OSError as error:
-        hint = quote_error(error)
-        raise BadInput(f"cannot read '{path}'", field="--dmesg", value=path, hint=hint) from None
+    with open_input(path, "--dmesg") as stream:
+        found = list(reader.read(stream))
     if not reader.seen:
         raise Unavailable("the log is empty; nothing was reported", field="--dmesg")
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.check.cli import add_build_options, add_wheel_options
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
 if TYPE_CHECKING:
@@ -90,18 +91,14 @@ def run(args: argparse.Namespace) -> int:
     what, found = _inspect(args)
     inspection = found.inspection
     if args.format == "json":
-        import json
-
         body = inspection.to_json()
         if found.records:
             body["records"] = [record.to_json() for record in found.records]
-        print(json.dumps(body))
+        print_json(body)
     elif args.format == "cyclonedx":
-        import json
-
         from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 
-        print(json.dumps(to_cyclonedx(what, inspection), indent=2))
+        print_json(to_cyclonedx(what, inspection))
     else:
         print(_text(what, inspection, found.records))
     return 0
@@ -197,7 +194,6 @@ def _inspect_lockfile(path: str) -> InspectionResult:
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.lockfiles.read import read_lockfile
     from compatgate.discovery.observations import settle
-    from compatgate.kit.cli.output import read_bytes
 
     known = load_facts().packages
     data = read_bytes(path, "--lock")
@@ -213,7 +209,6 @@ def _inspect_sbom(path: str) -> InspectionResult:
     from compatgate.discovery.findings import Inspection
     from compatgate.discovery.observations import settle
     from compatgate.discovery.sbom.read import read_sbom
-    from compatgate.kit.cli.output import read_bytes
 
     facts, signals = load_facts(), read_source("image_signals")
     bill = read_sbom(path, read_bytes(path, "--sbom"), known=facts.packages, signals=signals)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
-from compatgate.errors import BadInput, CompatgateError, explain_form, quote_error
+from compatgate.errors import BadInput, CompatgateError, explain_form
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import open_input
 
 if TYPE_CHECKING:
     import argparse
@@ -60,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; return 0 satisfied, 1 not; for a batch 0, or 2 if a line is malformed.
-
-    Raises:
-        MalformedRequirement: the implementation would reject a requirement.
-        BadInput: a host property is malformed, or the batch cannot be read.
-    """
+    """Print the answer; return 0 satisfied, 1 not; for a batch 0, or 2 if a line is malformed."""
     if args.batch is not None:
         return _run_batch(args)
     if not args.requirement:
@@ -97,27 +92,11 @@ def _run_batch(args: argparse.Namespace) -> int:
             hint=f"omit {what}",
         )
     failed = False
-    for result in _answers(_lines(args.batch), args.impl):
-        failed = failed or "error" in result
-        print(json.dumps(result), flush=args.batch == "-")
+    with open_input(args.batch, "--batch") as lines:
+        for result in _answers(lines, args.impl):
+            failed = failed or "error" in result
+            print(json.dumps(result), flush=args.batch == "-")
     return 2 if failed else 0
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file or of standard input."""
-    if path == "-":
-        yield from sys.stdin.buffer
-        return
-    try:
-        with open(path, "rb") as file:
-            yield from file
-    except OSError as error:
-        raise BadInput(
-            f"cannot read '{path}'",
-            field="--batch",
-            value=path,
-            hint=quote_error(error),
-        ) from error
 
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:

@@ -56,12 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the causes; return 0 when there is one, else 3.
-
-    Raises:
-        BadInput: the text cannot be read or is too large, or an option is malformed.
-        NotFound: the target does not exist.
-    """
+    """Print the causes; return 0 when there is one, else 3."""
     from compatgate.check.deciders import choose_decider
     from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
 

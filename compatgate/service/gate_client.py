@@ -47,6 +47,12 @@ P = ParamSpec("P")
 Body = dict[str, Any]
 PAGE = 500
 """Page size for commands that ask for all items."""
+PATIENCE_S = 60.0
+"""Timeout of slow answers, in seconds."""
+RUN_MEMBERS = ("warnings", "promotion")
+"""Members of an entry that come from canary runs."""
+_STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *RUN_MEMBERS)
+"""Members of an answer that do not belong to the document."""
 
 
 def add_place(*parsers: argparse.ArgumentParser) -> None:
@@ -69,25 +75,17 @@ def gate_of(
     """Connect to the server that the arguments or the environment name, else to the database.
 
     Args:
-        args: of the command.
         name: who asks the database; None: ``--author``, else this machine's user. A server knows
             the caller by the token.
-        make: an SQLite file that is not there is made.
+        make: create an SQLite file that does not exist.
         patience_s: seconds that a server may take; None: as usual.
-
-    Raises:
-        BadInput: several places are named, the server's URL is none, or a server is given an
-            author.
-        NotFound: the database does not exist.
-        Unavailable: the database does not answer, or has another schema.
     """
     author = getattr(args, "author", None)
     if url := server_of(args):
         if author:
+            what = "a server does not accept an author"
             hint = "remove --author: the token names the author"
-            raise BadInput(
-                "a server does not accept an author", field="--author", value=author, hint=hint
-            )
+            raise BadInput(what, field="--author", value=author, hint=hint)
         with make_client(url, args.token, patience_s or PATIENCE_S) as client:
             yield client
         return
@@ -104,16 +102,9 @@ def run_action(
     making: Sequence[str] = (),
     name: str | None = None,
 ) -> int:
-    """Run the chosen action with the gate that the arguments name.
+    """Run the chosen action with the gate that the arguments name; ``name`` as of `gate_of`.
 
-    Args:
-        args: of the command.
-        actions: by name.
-        making: those that make a database where there is none.
-        name: as of `gate_of`.
-
-    Raises:
-        CompatgateError: as `gate_of`, and whatever the gate refuses.
+    The actions in ``making`` create a database where there is none.
     """
     with gate_of(args, name=name, make=args.action in making) as gate:
         return actions[args.action](args, gate)
@@ -130,9 +121,6 @@ def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **mo
     """Return the answer to a command that asks one operation; ``name`` as of `gate_of`.
 
     ``more`` are arguments of the operation that no option of the row names.
-
-    Raises:
-        CompatgateError: as `gate_of`, and whatever the gate refuses.
     """
     from compatgate.kit.cli.commands import name_option, values_of
 
@@ -151,11 +139,7 @@ def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **mo
 def ask(
     gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
 ) -> dict[str, Any]:
-    """Call an operation of the gate; return the JSON object of the answer.
-
-    Raises:
-        CompatgateError: as `Client.send`.
-    """
+    """Call an operation of the gate; return the JSON object of the answer."""
     answer: Body = gate.send(operation.request(*args, **named).plain())
     return answer
 
@@ -168,19 +152,11 @@ def ask_all(
     *args: P.args,
     **named: P.kwargs,
 ) -> list[Body]:
-    """Yield the items of a list of the gate, page by page; ``limit`` None: all items.
-
-    Raises:
-        CompatgateError: as `Client.send`.
-    """
+    """Return the items of a list of the gate, read page by page; ``limit`` None: all items."""
     items = gate.items(listing.request(*args, **named).plain())
     size = PAGE if limit is None else min(PAGE, limit)
     pages = (page.items for page in items.pages(size=size))
     return [*islice(chain.from_iterable(pages), limit)]
-
-
-PATIENCE_S = 60.0
-"""Timeout of slow answers, in seconds."""
 
 
 def make_client(
@@ -192,18 +168,13 @@ def make_client(
     app: WSGIApplication | None = None,
     stored: bool = True,
 ) -> Client:
-    """Make a client of the gate at a URL.
+    """Make a client of the gate at a URL; errors name the option.
 
     Args:
-        url: of the gate.
         token: access token; None: ``COMPATGATE_TOKEN``, else the session of ``compatgate login``.
         timeout_s: seconds to wait for the connection, and for each part of an answer.
-        retries: times that a request is tried again.
         app: answers in this process, instead of the network.
         stored: use the session of ``compatgate login``.
-
-    Raises:
-        BadInput: what an option or the environment says is not a URL, a token or a time.
     """
     import_httpx()
     from httpx import WSGITransport
@@ -247,18 +218,7 @@ def open_gate(
     overlays: Sequence[str] | None = None,
     images: ImageSettings | None = None,
 ) -> Iterator[Gate]:
-    """Open the gate on the database that the arguments name.
-
-    Args:
-        args: of the command.
-        make: an SQLite file that is not there is made.
-        overlays: as of `Gate.open`.
-        images: as of `Gate.open`.
-
-    Raises:
-        NotFound: the file does not exist.
-        Unavailable: it does not answer, or has another schema.
-    """
+    """Open the gate on the database that the arguments name, with the options of `Gate.open`."""
     from compatgate.service.gate.service import Gate
 
     gate = Gate.open(args.database, make=make, overlays=overlays, images=images)
@@ -266,12 +226,6 @@ def open_gate(
         yield gate
     finally:
         gate.close()
-
-
-RUN_MEMBERS = ("warnings", "promotion")
-"""Members of an entry that come from canary runs."""
-_STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *RUN_MEMBERS)
-"""Members of an answer that do not belong to the document."""
 
 
 def drop_members(names: Iterable[str], body: Body) -> Body:

@@ -33,12 +33,7 @@ _LARGEST = sys.maxsize - 1
 
 
 class _Tokens(Tokens):
-    """The tokens of a database, and one secret that is stored nowhere.
-
-    Args:
-        database: open.
-        owner: holder of that secret.
-    """
+    """The tokens of a database, and one secret of the owner that is stored nowhere."""
 
     def __init__(self, database: Database, owner: Principal) -> None:
         super().__init__(database)
@@ -85,25 +80,16 @@ class LocalClient:
         images: ImageSettings | None = None,
         signing: SigningOptions | None = None,
     ) -> Self:
-        """Open the gate of a database.
+        """Open the gate of a database, with the options of `Gate.open`.
 
         Args:
-            database: as of `Gate.open`.
             name: who asks; None: this machine's user.
-            make: an SQLite file that is not there is made.
-            overlays: as of `Gate.open`.
-            images: as of `Gate`.
-            signing: the keys of attestations; None: there are none.
-
-        Raises:
-            NotFound: the file does not exist.
-            Unavailable: it does not answer, or has another schema.
+            signing: the keys of attestations.
         """
         gate = LocalGate.open(database, make=make, overlays=overlays, images=images)
         try:
-            tokens = gate.tokens = _Tokens(
-                gate.database, Principal(name or user_name(), frozenset({"admin"}), kind="local")
-            )
+            owner = Principal(name or user_name(), frozenset({"admin"}), kind="local")
+            tokens = gate.tokens = _Tokens(gate.database, owner)
             return cls(gate, _client(gate, tokens.own, overlays, signing))
         except BaseException:
             gate.close()

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
@@ -88,14 +89,13 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
     ]
     for answer in answers:
         verdict = answer.verdict
-        said, _ = text.headline(verdict)
         title = answer.heading or answer.file
         of = f"{title}: " if title else ""
-        summary = f"{of}{said}: {text.subject(verdict)}"
-        lines.append(_strip_commands(summary))
+        ends = [f"{of}{text.headline(verdict)[0]}: {text.subject(verdict)}"]
         if link := text.open_link(verdict):
-            lines.append(_strip_commands(f"why: {link}"))
-        lines.append(_strip_commands(text.provenance(verdict)))
+            ends.append(f"why: {link}")
+        ends.append(text.provenance(verdict))
+        lines += [strip_commands(" ".join(one.split())) for one in ends]
     return "\n".join(lines)
 
 
@@ -135,11 +135,6 @@ def _escape_message(text: str) -> str:
 
 def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _strip_commands(text: str) -> str:
-    """Return a line that is not a workflow command."""
-    return strip_commands(" ".join(text.split()))
 
 
 _LARGEST_SUMMARY = 1024 * 1024
@@ -239,99 +234,72 @@ _KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 def render_junit(answers: Sequence[Answer], view: View) -> str:
     """Render one test suite per answer; warnings are output of a passing case."""
-    suites = [_suite(answer) for answer in answers]
-    total = {key: sum(counts[key] for counts, _ in suites) for key in ("tests", *_KINDS)}
-    total.pop("skipped")  # only suites have this attribute
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuites name="compatgate" {_count_attributes(total)}>',
-            *(line for _, lines in suites for line in lines),
-            "</testsuites>",
-        ]
-    )
+    root = Element("testsuites", name="compatgate")
+    for answer in answers:
+        _add_suite(root, answer)
+    for counter in ("tests", "failures", "errors"):
+        root.set(counter, str(sum(int(suite.get(counter, "0")) for suite in root)))
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}'
 
 
-def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
+def _add_suite(root: Element, answer: Answer) -> None:
     from compatgate.core.rules import BY_ID
 
     verdict = answer.verdict
-    passed = [
-        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in verdict["checked"]["passed"]
-    ]
-    cases = {rule: _case(rule, name, []) for rule, name in passed}
-    grouped: dict[str, list[Json]] = {}
+    names = {r: BY_ID[r].name if r in BY_ID else r for r in verdict["checked"]["passed"]}
+    found: dict[str, list[Json]] = {}
     for finding in verdict["findings"]:
-        grouped.setdefault(finding["rule"], []).append(finding)
-    let_pass = verdict["mode"] if verdict["allowed"] else ""
-    cases |= {r: _case(r, group[0]["name"], group, let_pass) for r, group in grouped.items()}
-    counts = {"tests": len(cases)}
-    counts |= {
-        key: sum(f"<{element} " in case for case in cases.values())
-        for key, element in _KINDS.items()
-    }
-    of = f"{answer.file}: " if answer.file else ""
-    name = _attribute(f"compatgate: {of}{text.format_place(verdict)}")
-    when = _attribute(verdict["decided_at"])
-    return counts, [
-        f'  <testsuite name="{name}" {_count_attributes(counts)} timestamp="{when}">',
-        *_properties(verdict),
-        *(cases[rule] for rule in sorted(cases)),
-        "  </testsuite>",
-    ]
-
-
-def _count_attributes(counts: Mapping[str, int]) -> str:
-    return " ".join(f'{key}="{count}"' for key, count in counts.items())
-
-
-def _properties(verdict: Json) -> list[str]:
-    answer, _ = text.headline(verdict)
-    values = {
-        "answer": answer,
+        found.setdefault(finding["rule"], []).append(finding)
+    names |= {rule: group[0]["name"] for rule, group in found.items()}
+    title = f"compatgate: {answer.file}: " if answer.file else "compatgate: "
+    suite = SubElement(root, "testsuite", name=_clean(title + text.format_place(verdict)))
+    properties = SubElement(suite, "properties")
+    stated = {
+        "answer": text.headline(verdict)[0],
         "stack": text.format_stack(verdict["stack"]),
         "verdict": verdict["id"],
         "facts": verdict["facts"],
         "matrix_revision": str(verdict["matrix_revision"]),
+        "link": text.open_link(verdict),
     }
-    if link := text.open_link(verdict):
-        values["link"] = link
-    items = [
-        f'      <property name="{name}" value="{_attribute(value)}"/>'
-        for name, value in values.items()
-    ]
-    return ["    <properties>", *items, "    </properties>"]
+    for name, value in stated.items():
+        if value or name != "link":
+            SubElement(properties, "property", name=name, value=_clean(value))
+    let_pass = verdict["mode"] if verdict["allowed"] else ""
+    for rule, name in sorted(names.items()):
+        about = {"classname": _clean(f"compatgate.{name}"), "name": _clean(f"{rule} {name}")}
+        case = SubElement(suite, "testcase", about)
+        for finding in found.get(rule, ()):
+            _add_outcome(case, finding, let_pass)
+    suite.set("tests", str(len(names)))
+    for counter, kind in _KINDS.items():
+        suite.set(counter, str(sum(one.find(kind) is not None for one in suite)))
+    suite.set("timestamp", _clean(verdict["decided_at"]))
 
 
-def _case(rule: str, name: str, findings: list[Json], let_pass: str = "") -> str:
-    start = (
-        f'    <testcase classname="compatgate.{_attribute(name)}" name="{rule} {_attribute(name)}"'
+def _add_outcome(case: Element, finding: Json, let_pass: str) -> None:
+    """Add the element of a finding; findings that the target's mode allows are output."""
+    message, details, kind = (
+        _clean(finding["message"]),
+        _clean(_details(finding)),
+        finding["outcome"],
     )
-    inner = [line for finding in findings for line in _outcome(finding, let_pass)]
-    return "\n".join([f"{start}>", *inner, "    </testcase>"]) if inner else f"{start}/>"
-
-
-def _outcome(finding: Json, let_pass: str) -> list[str]:
-    """Return the element of a finding; findings that the target's mode allows are output."""
-    message = _attribute(finding["message"])
-    body = _escape(_details(finding))
-    kind = finding["outcome"]
     if let_pass and kind in ("fail", "unknown"):
         kind = f"{kind}, allowed by mode '{let_pass}'"
     if kind == "fail":
-        return [f'      <failure type="fail" message="{message}">{body}</failure>']
-    if kind == "unknown":
-        return [f'      <error type="unknown" message="{message}">{body}</error>']
-    if kind == "not-checked":
-        return [f'      <skipped message="{message}"/>']
-    return [f"      <system-out>{_escape(kind)}: {body}</system-out>"]
+        SubElement(case, "failure", type=kind, message=message).text = details
+    elif kind == "unknown":
+        SubElement(case, "error", type=kind, message=message).text = details
+    elif kind == "not-checked":
+        SubElement(case, "skipped", message=message)
+    else:
+        SubElement(case, "system-out").text = f"{_clean(kind)}: {details}"
 
 
 def _details(finding: Json) -> str:
     lines = [finding["message"]]
-    for label in ("have", "need"):
-        if finding[label]:
-            lines.append(f"{label}: {finding[label]}")
+    lines += [f"{label}: {finding[label]}" for label in ("have", "need") if finding[label]]
     lines.append(f"pools: {', '.join(finding['pools'])}")
     lines += [f"fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
     if source := text.format_source(finding["source"]):
@@ -339,10 +307,6 @@ def _details(finding: Json) -> str:
     return "\n".join(lines)
 
 
-def _escape(text: str) -> str:
-    clean = _INVALID.sub("\ufffd", text)
-    return clean.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _attribute(text: str) -> str:
-    return _escape(text).replace('"', "&quot;").replace("\n", "&#10;")
+def _clean(text: str) -> str:
+    """Return a text without the characters that XML cannot carry."""
+    return _INVALID.sub("\ufffd", text)

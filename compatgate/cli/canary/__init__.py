@@ -6,10 +6,11 @@ The action ``judge`` is here: it finds regressions of a candidate against a base
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import open_input, print_json
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ ACTIONS = {
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
 VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
 MINIMUM = 10
-_TOLERANCE = 0.05
+TOLERANCE = 0.05
 _JUDGE_EPILOG = """\
 A file holds canary JSON lines or plain numbers, one per line; "-" is standard input.
 With --paired, one file holds canary JSON lines with "arm" ("A" reference, "B" candidate), "pair"
@@ -117,7 +118,7 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=float,
         metavar="SHARE",
-        help=f"relative change to detect (default: {_TOLERANCE})",
+        help=f"relative change to detect (default: {TOLERANCE})",
     )
     parser.add_argument(
         "--repetitions",
@@ -131,24 +132,16 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_judge(args: argparse.Namespace) -> int:
-    """Judge and print the result.
-
-    Raises:
-        BadInput: a file cannot be read or is malformed, or an option is out of range.
-    """
+    """Judge and print the result."""
     from compatgate.cli.canary import paired
 
     _check_options(args)
-    if args.paired:
-        return paired.run(args)
-    judged = _judge(args)
+    judged: Any = paired.judge(args) if args.paired else _judge(args)
+    verdict = VERDICTS[judged.outcome]
     if args.format == "json":
-        import msgspec
-
-        body = {"verdict": VERDICTS[judged.outcome], **judged.to_json()}
-        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+        print_json({"verdict": verdict, **judged.to_json()})
     else:
-        print(render(judged, VERDICTS[judged.outcome], sys.stdout))
+        print((paired.render if args.paired else render)(judged, verdict, sys.stdout))
     return EXITS[judged.outcome]
 
 
@@ -156,21 +149,14 @@ def _check_options(args: argparse.Namespace) -> None:
     from compatgate.cli.canary import paired
 
     if args.tolerance is not None and not 0 < args.tolerance < 1:
-        raise BadInput(
-            f"{args.tolerance:g} is not a tolerance",
-            field="--tolerance",
-            value=args.tolerance,
-            hint="a share between 0 and 1, such as 0.05 for 5 %",
-        )
+        what = f"{args.tolerance:g} is not a tolerance"
+        hint = "a share between 0 and 1, such as 0.05 for 5 %"
+        raise BadInput(what, field="--tolerance", value=args.tolerance, hint=hint)
     paired.check_options(args)
     args.repetitions = MINIMUM if args.repetitions is None else args.repetitions
     if args.repetitions < 5:
-        raise BadInput(
-            f"{args.repetitions} repetitions are too few",
-            field="--repetitions",
-            value=args.repetitions,
-            hint="at least 5",
-        )
+        what = f"{args.repetitions} repetitions are too few"
+        raise BadInput(what, field="--repetitions", value=args.repetitions, hint="at least 5")
     if args.baseline == args.candidate == "-":
         raise BadInput("only one file can be standard input", field="CANDIDATE", value="-")
 
@@ -215,43 +201,25 @@ def _find_doubts(
 
 def _read_measurements(args: argparse.Namespace) -> tuple[MeasurementFile, MeasurementFile]:
     """Read both files; plain numbers belong to ``--metric``, or to the other file's only metric."""
-    from compatgate.canary.judge.measurements import read_measurements
+    from compatgate.canary.judge.measurements import MAX_BYTES, read_measurements
 
-    contents = {side: _content(side, getattr(args, side)) for side in ("baseline", "candidate")}
+    contents: dict[str, bytes] = {}
+    for side in ("baseline", "candidate"):
+        with open_input(getattr(args, side), side.upper()) as file:
+            contents[side] = file.read(MAX_BYTES + 1)
+
+    def read(side: str, metric: str | None) -> MeasurementFile:
+        path = getattr(args, side)
+        source = "standard input" if path == "-" else path
+        return read_measurements(contents[side], source=source, metric=metric, unit=args.unit)
+
     name = args.metric[0] if args.metric and len(args.metric) == 1 else None
-    read = {
-        side: read_measurements(data, source=_source(args, side), metric=name, unit=args.unit)
-        for side, data in contents.items()
-    }
+    files = {side: read(side, name) for side in contents}
     for side, other in (("baseline", "candidate"), ("candidate", "baseline")):
-        lone = list(read[other].metrics)
-        if read[side].form == "plain" and read[other].form == "lines" and len(lone) == 1:
-            read[side] = read_measurements(
-                contents[side], source=_source(args, side), metric=lone[0], unit=args.unit
-            )
-    return read["baseline"], read["candidate"]
-
-
-def _source(args: argparse.Namespace, side: str) -> str:
-    path: str = getattr(args, side)
-    return "standard input" if path == "-" else path
-
-
-def _content(side: str, path: str) -> bytes:
-    from compatgate.canary.judge.measurements import MAX_BYTES
-
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadInput(
-            f"cannot read '{path}'",
-            field=side.upper(),
-            value=path,
-            hint=quote_error(error),
-        ) from None
+        lone = list(files[other].metrics)
+        if files[side].form == "plain" and files[other].form == "lines" and len(lone) == 1:
+            files[side] = read(side, lone[0])
+    return files["baseline"], files["candidate"]
 
 
 def _spec(
@@ -264,20 +232,16 @@ def _spec(
     stated = [side.stated.get(name, (None, None)) for side in (baseline, candidate)]
     directions: set[Better] = {better for better, _ in stated if better}
     if len(directions) > 1 and not args.better:
-        raise BadInput(
-            f"the files disagree on the better direction of {name}",
-            field="better",
-            value=sorted(directions),
-            hint="choose with --better",
-        )
+        what, hint = f"the files disagree on the better direction of {name}", "choose with --better"
+        raise BadInput(what, field="better", value=sorted(directions), hint=hint)
     samples = baseline.metrics.get(name) or candidate.metrics.get(name)
     unit = samples.unit if samples else args.unit
     better = args.better or next(iter(directions), None) or parse_unit(unit).better or "either"
-    tolerance = args.tolerance or stated[0][1] or stated[1][1] or _TOLERANCE
+    tolerance = args.tolerance or stated[0][1] or stated[1][1] or TOLERANCE
     return MetricSpec(unit, better, tolerance, args.repetitions)
 
 
-_COLOURS = {
+COLOURS = {
     "regression": "red",
     "inconclusive": "yellow",
     "no-baseline": "yellow",
@@ -288,8 +252,7 @@ _COLOURS = {
 def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
     """Return the result as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
-    title = paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)
-    lines = [title]
+    lines = [paint(verdict.replace("-", " ").upper(), "bold", COLOURS[verdict], colour=colour)]
     for check in judged.checks:
         if not check.ok:
             lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
@@ -299,23 +262,18 @@ def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
         lines += ["", *_metric(metric, colour, width)]
     if not judged.metrics:
         lines += ["", *wrap(judged.reason, width)]
-        lines += _label_lines("missing", "; ".join(judged.missing), width)
+        lines += label_lines("missing", "; ".join(judged.missing), width)
     return "\n".join(lines)
 
 
 def _metric(metric: MetricJudgement, colour: bool, width: int) -> list[str]:
-    style = _COLOURS.get(metric.outcome, "green")
+    style = COLOURS.get(metric.outcome, "green")
     outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
     lines = [f"{wrap(metric.name, width)[0]}: {outcome}"]
     lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
-    lines += _label_lines("missing", metric.missing or "", width)
-    return lines + _label_lines("figures", _figures(metric), width)
-
-
-def _figures(metric: MetricJudgement) -> str:
-    found = metric.numbers
-    if found is None:
-        return ""
+    lines += label_lines("missing", metric.missing or "", width)
+    if (found := metric.numbers) is None:
+        return lines
     parts = [
         f"median {_pair(found.medians)}{f' {metric.unit}' if metric.unit else ''}",
         f"n {_pair(found.n)}",
@@ -326,14 +284,15 @@ def _figures(metric: MetricJudgement) -> str:
     ]
     if found.dropped:
         parts.append(f"{found.dropped} warm-up values of each run ignored")
-    return ", ".join(parts)
+    return lines + label_lines("figures", ", ".join(parts), width)
 
 
 def _pair(pair: tuple[float, float]) -> str:
     return f"{pair[0]:.4g} -> {pair[1]:.4g}"
 
 
-def _label_lines(label: str, text: str, width: int) -> list[str]:
+def label_lines(label: str, text: str, width: int) -> list[str]:
+    """Return a text beside its label, wrapped; nothing for an empty text."""
     if not text:
         return []
     first, *rest = wrap(text, width - 11)

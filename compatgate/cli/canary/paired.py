@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from compatgate.errors import BadInput, quote_error
+from compatgate.cli.canary import COLOURS, TOLERANCE, label_lines
+from compatgate.errors import BadInput
+from compatgate.kit.cli.output import open_input
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from compatgate.canary.judge.paired.lines import PairedFile
     from compatgate.canary.judge.paired.suite import Knowledge
     from compatgate.canary.workload import MetricSpec
-
-_EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
-_VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
-_TOLERANCE = 0.05
-_COLOURS = {"regression": "red", "inconclusive": "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,53 +53,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Check that the options fit together.
-
-    Raises:
-        BadInput: a file is missing or too many, or an option belongs to the other form.
-    """
+    """Check that the options fit together."""
     if args.paired:
         if args.candidate is not None:
-            raise BadInput(
-                "--paired takes one file with both arms",
-                field="CANDIDATE",
-                value=args.candidate,
-                hint="omit CANDIDATE",
-            )
+            what, hint = "--paired takes one file with both arms", "omit CANDIDATE"
+            raise BadInput(what, field="CANDIDATE", value=args.candidate, hint=hint)
         for option in ("repetitions", "unit"):
             if getattr(args, option):
                 raise BadInput(f"--{option} cannot be combined with --paired", field=f"--{option}")
         return
     if args.candidate is None:
-        raise BadInput(
-            "the candidate's file is missing",
-            field="CANDIDATE",
-            hint="name two files, or one file of pairs with --paired",
-        )
+        hint = "name two files, or one file of pairs with --paired"
+        raise BadInput("the candidate's file is missing", field="CANDIDATE", hint=hint)
     for option in ("history", "correction"):
         if getattr(args, option):
             raise BadInput(f"--{option} needs --paired", field=f"--{option}")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Judge a file of pairs and print the result.
-
-    Raises:
-        BadInput: a file cannot be read or is malformed, or an option is out of range.
-    """
-    judged = _judge(args)
-    verdict = _VERDICTS[judged.outcome]
-    if args.format == "json":
-        import msgspec
-
-        body = {"verdict": verdict, **judged.to_json()}
-        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
-    else:
-        print(render(judged, verdict, sys.stdout))
-    return _EXITS[judged.outcome]
-
-
-def _judge(args: argparse.Namespace) -> PairedJudgement:
+def judge(args: argparse.Namespace) -> PairedJudgement:
+    """Judge a file of pairs."""
     from compatgate.canary.judge.paired.design import Design
     from compatgate.canary.judge.paired.suite import judge_pairs
 
@@ -127,18 +95,9 @@ def _read(path: str, field: str) -> PairedFile:
     from compatgate.canary.judge.measurements import MAX_BYTES
     from compatgate.canary.judge.paired.lines import read_pairs
 
-    try:
-        if path == "-":
-            return read_pairs(sys.stdin.buffer.read(MAX_BYTES + 1), source="standard input")
-        with open(path, "rb") as file:
-            return read_pairs(file.read(MAX_BYTES + 1), source=path)
-    except OSError as error:
-        raise BadInput(
-            f"cannot read '{path}'",
-            field=field,
-            value=path,
-            hint=quote_error(error),
-        ) from None
+    with open_input(path, field) as file:
+        content = file.read(MAX_BYTES + 1)
+    return read_pairs(content, source="standard input" if path == "-" else path)
 
 
 def _specify(args: argparse.Namespace, name: str, found: PairedFile) -> MetricSpec:
@@ -149,7 +108,7 @@ def _specify(args: argparse.Namespace, name: str, found: PairedFile) -> MetricSp
     better, tolerance = found.stated.get(name, (None, None))
     unit = found.metrics[name].unit if name in found.metrics else ""
     better = args.better or better or parse_unit(unit).better or "either"
-    return MetricSpec(unit, better, args.tolerance or tolerance or _TOLERANCE)
+    return MetricSpec(unit, better, args.tolerance or tolerance or TOLERANCE)
 
 
 def _gather(
@@ -159,11 +118,7 @@ def _gather(
 
     reasons, peaks = read_explained(args, specs), read_peaks(args, specs)
     return {
-        name: Knowledge(
-            prior=_learn(name, spec, history),
-            peak=peaks.get(name),
-            explained=reasons.get(name, ""),
-        )
+        name: Knowledge(_learn(name, spec, history), peaks.get(name), reasons.get(name, ""))
         for name, spec in specs.items()
     }
 
@@ -186,22 +141,24 @@ def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> NoisePrior
 
 
 def read_explained(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, str]:
-    """Return by metric why a person accepts what is implausible.
-
-    Raises:
-        BadInput: an option has no value, or names no metric.
-    """
+    """Return by metric why a person accepts what is implausible."""
     return _split(args.explained, "--explained", specs)
 
 
 def read_peaks(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, float]:
-    """Return the stated peaks by metric.
-
-    Raises:
-        BadInput: an option has no value or not a number above 0, or names no metric.
-    """
-    found = _split(args.peak, "--peak", specs)
-    return {name: _peak(name, text) for name, text in found.items()}
+    """Return the stated peaks by metric."""
+    peaks = {}
+    for name, text in _split(args.peak, "--peak", specs).items():
+        try:
+            peak = float(text)
+        except ValueError:
+            peak = 0.0
+        if not 0 < peak < float("inf"):
+            what = f"'{text}' is not a peak of {name}"
+            hint = "a number above 0, in the unit of the metric"
+            raise BadInput(what, field="--peak", value=text, hint=hint)
+        peaks[name] = peak
+    return peaks
 
 
 def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:
@@ -218,22 +175,10 @@ def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) 
     return found
 
 
-def _peak(name: str, text: str) -> float:
-    try:
-        peak = float(text)
-    except ValueError:
-        peak = 0.0
-    if not 0 < peak < float("inf"):
-        hint = "a number above 0, in the unit of the metric"
-        raise BadInput(f"'{text}' is not a peak of {name}", field="--peak", value=text, hint=hint)
-    return peak
-
-
 def render(judged: PairedJudgement, verdict: str, stream: TextIO) -> str:
     """Return the result as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
-    style = _COLOURS.get(verdict, "green")
-    lines = [paint(verdict.replace("-", " ").upper(), "bold", style, colour=colour)]
+    lines = [paint(verdict.replace("-", " ").upper(), "bold", COLOURS[verdict], colour=colour)]
     for check in judged.checks:
         if not check.ok:
             lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
@@ -245,7 +190,7 @@ def render(judged: PairedJudgement, verdict: str, stream: TextIO) -> str:
 
 
 def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
-    outcome = paint(metric.outcome, _COLOURS.get(metric.outcome, "green"), colour=colour)
+    outcome = paint(metric.outcome, COLOURS.get(metric.outcome, "green"), colour=colour)
     lines = [f"{wrap(metric.metric, width)[0]}: {outcome}"]
     lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
     figures = [f"{metric.pairs} pairs"]
@@ -253,12 +198,6 @@ def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
         figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
     if metric.history:
         figures.append(f"history adds {metric.history:.3g} degrees of freedom")
-    labels = {
-        "missing": metric.missing or "",
-        "figures": ", ".join(figures),
-        "accepted": metric.explained,
-    }
-    for label, text in labels.items():
-        first, *rest = wrap(text, width - 11) if text else [""]
-        lines += [f"  {label:<8} {first}", *(f"           {line}" for line in rest)] if text else []
-    return lines
+    lines += label_lines("missing", metric.missing or "", width)
+    lines += label_lines("figures", ", ".join(figures), width)
+    return lines + label_lines("accepted", metric.explained, width)

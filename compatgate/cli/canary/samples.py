@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.kit.cli.output import format_table, open_input, print_json
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ the workload declares.
 exit status: 0 no problems, 1 problems, 2 bad usage
 """
 _MOST = 256 << 20
+_LONGEST = 2000
+_LARGEST_SEED = 4_294_967_295
 
 
 def add_read_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,39 +45,33 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_read(args: argparse.Namespace) -> int:
-    """Parse the output and print a report.
-
-    Raises:
-        NotFound: the adapter or workload does not exist.
-        BadInput: the file cannot be read.
-    """
-    import msgspec
-
+    """Parse the output and print a report."""
     report = _report(args)
     if args.format == "json":
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        print_json(report)
     else:
         _print_report(report)
     return int(bool(report.problems or report.truncated))
 
 
 def _report(args: argparse.Namespace) -> Report:
-    from compatgate.canary.protocol import read_report
+    from compatgate.canary.protocol import make_reader
     from compatgate.canary.protocol.adapters import ToolOutput
     from compatgate.canary.workloads import Library
 
-    if args.workload:
-        workload = Library.open(args.workloads).workload(args.workload)
-        return read_report([_content(args.file)], workload)
-    reader = ToolOutput(_tool(args.adapter))
-    reader.feed(_content(args.file))
+    reader = (
+        make_reader(Library.open(args.workloads).workload(args.workload))
+        if args.workload
+        else ToolOutput(_tool(args.adapter))
+    )
+    with open_input(args.file, "FILE") as file:
+        reader.feed(file.read(_MOST + 1))
     return reader.report()
 
 
 def _tool(name: str) -> ToolReader:
     from compatgate.canary.protocol.adapters import TOOLS
     from compatgate.documents.sources import suggest_name
-    from compatgate.errors import NotFound
 
     if found := TOOLS.get(name):
         return found
@@ -82,22 +81,7 @@ def _tool(name: str) -> ToolReader:
     raise NotFound(f"adapter {name!r} does not exist", field="--adapter", value=name, hint=hint)
 
 
-def _content(path: str) -> bytes:
-    from compatgate.errors import BadInput
-
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(_MOST + 1)
-        with open(path, "rb") as file:
-            return file.read(_MOST + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}", field="FILE", value=path) from None
-
-
 def _print_report(report: Report) -> None:
-    from compatgate.kit.cli.output import format_table
-    from compatgate.kit.cli.terminal import strip_controls
-
     if env := report.env:
         stated = {"driver": env.driver, **env.versions}
         for name, value in stated.items():
@@ -160,16 +144,7 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sample(args: argparse.Namespace) -> int:
-    """Take the samples and write them.
-
-    Raises:
-        NotFound: the run or step does not exist.
-        Conflict: the run has not ended, or a file with other content exists.
-        BadInput: a file cannot be written, or the note is too long.
-    """
-    from compatgate.errors import BadInput
-    from compatgate.kit.cli.output import print_json
-
+    """Take the samples and write them."""
     if len(args.note) > _LONGEST:
         hint = f"at most {_LONGEST} characters"
         raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
@@ -182,16 +157,15 @@ def run_sample(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json({"written": [str(path) for path, _ in paths], "refused": taken["refused"]})
     else:
-        _print_samples([str(path) for path, _ in paths], taken["refused"])
+        for path, _ in paths:
+            print(path)
+        for each in taken["refused"]:
+            text = f"{each['step']}: no sample: {strip_controls(each['reason'])}"
+            print(text, file=sys.stderr)
     return int(not paths)
 
 
-_LONGEST = 2000
-
-
 def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
-    from compatgate.errors import BadInput
-
     if args.id is None or args.workload or args.measured_at:
         hint = "RUN; or --printed FILE --workload W --measured-at TIME"
         raise BadInput("name a run, or a file with --printed", hint=hint)
@@ -209,47 +183,26 @@ def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     )
     from compatgate.canary.workloads import Library
     from compatgate.catalog import load_facts
-    from compatgate.errors import BadInput
     from compatgate.kit.clock import parse_moment
 
     if args.id or args.step or not (args.workload and args.measured_at):
         hint = "with --workload W and --measured-at TIME, without RUN and --step"
-        raise BadInput(
-            "needs --workload and --measured-at, and excludes RUN and --step",
-            field="--printed",
-            hint=hint,
-        )
+        what = "needs --workload and --measured-at, and excludes RUN and --step"
+        raise BadInput(what, field="--printed", hint=hint)
     if not 0 <= args.seed <= _LARGEST_SEED:
         raise BadInput("is not a seed", field="--seed", value=args.seed)
     at = parse_moment(args.measured_at, field="--measured-at").strftime("%Y-%m-%dT%H:%M:%SZ")
     workload = Library.open(args.workloads).workload(args.workload)
-    try:
-        printed = Path(args.printed).read_bytes()
-    except OSError as error:
-        what = f"cannot read {args.printed}: {error.strerror}"
-        raise BadInput(what, field="--printed", value=args.printed) from None
+    with open_input(args.printed, "--printed") as file:
+        printed = file.read()
     sample = sample_from_output(
         printed, workload, load_facts(), seed=args.seed, measured_at=at, note=args.note
     )
     return sample_files(ExtractedSamples((sample,), ()))
 
 
-_LARGEST_SEED = 4_294_967_295
-
-
-def _print_samples(written: list[str], refused: list[dict[str, Any]]) -> None:
-    from compatgate.kit.cli.terminal import strip_controls
-
-    for path in written:
-        print(path)
-    for each in refused:
-        print(f"{each['step']}: no sample: {strip_controls(each['reason'])}", file=sys.stderr)
-
-
 def _place(folder: Path, sample: dict[str, Any]) -> Path:
     """Return the path of a sample; refuse a path from the gate outside of the folder."""
-    from compatgate.errors import BadInput
-
     parts = (sample["workload"], "samples", sample["name"])
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise BadInput("the gate returned a path outside the folder", field="--server")
@@ -257,8 +210,6 @@ def _place(folder: Path, sample: dict[str, Any]) -> Path:
 
 
 def _refuse_other(path: Path, text: str) -> None:
-    from compatgate.errors import Conflict
-
     try:
         there = path.read_bytes() if path.exists() else None
     except OSError as error:
@@ -279,6 +230,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_error(path: Path, error: OSError) -> Exception:
-    from compatgate.errors import BadInput
-
     return BadInput(f"cannot write {path}: {error.strerror}", field="--output", value=str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.kit.cli.output import format_table
+from compatgate.kit.cli.output import format_table, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -28,22 +27,14 @@ def add_workloads_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_workloads(args: argparse.Namespace) -> int:
-    """List workloads, or show one.
-
-    Raises:
-        NotFound: the workload does not exist.
-        ManyProblems: a file is malformed.
-    """
-    import msgspec
-
+    """List workloads, or show one."""
     from compatgate.canary.workloads import Library
 
     library = Library.open(args.workloads)
     chosen = [library.workload(args.name)] if args.name else list(library.workloads.values())
     if args.format == "json":
         bodies = [to_json(workload) for workload in chosen]
-        body: Any = bodies[0] if args.name else {"workloads": bodies}
-        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+        print_json(bodies[0] if args.name else {"workloads": bodies})
     elif args.name:
         print(_page(chosen[0]))
     else:
@@ -117,14 +108,7 @@ def add_suites_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_suites(args: argparse.Namespace) -> int:
-    """List suites.
-
-    Raises:
-        NotFound: the suite does not exist.
-        ManyProblems: a file is malformed.
-    """
-    import json
-
+    """List suites."""
     from compatgate.canary.workloads import Library
 
     library = Library.open(args.workloads)
@@ -140,7 +124,7 @@ def run_suites(args: argparse.Namespace) -> int:
             }
             for name in names
         ]
-        print(json.dumps(bodies[0] if args.name else {"suites": bodies}, indent=2))
+        print_json(bodies[0] if args.name else {"suites": bodies})
         return 0
     rows = [
         (
@@ -177,11 +161,7 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_lint(args: argparse.Namespace) -> int:
-    """Check workloads and print findings.
-
-    Raises:
-        BadInput: the folder does not exist, or holds no workload.
-    """
+    """Check workloads and print findings."""
     from compatgate.canary.workloads.lint import lint_workloads
     from compatgate.resources import canary_dir
 
@@ -192,18 +172,11 @@ def run_lint(args: argparse.Namespace) -> int:
         seen += looked_at
         found += findings
     if args.format == "json":
-        print(
-            json.dumps(
-                {"workloads": [str(path) for path in seen], "findings": _findings_json(found)}
-            )
-        )
+        rows = [{"file": f.file, "severity": f.severity, "message": f.message} for f in found]
+        print_json({"workloads": [str(path) for path in seen], "findings": rows})
     else:
         _print_findings(seen, found)
     return int(any(f.severity == "error" or args.strict for f in found))
-
-
-def _findings_json(found: list[Finding]) -> list[dict[str, str]]:
-    return [{"file": f.file, "severity": f.severity, "message": f.message} for f in found]
 
 
 def _print_findings(seen: list[Path], found: list[Finding]) -> None:
@@ -246,13 +219,7 @@ def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_fetch(args: argparse.Namespace) -> int:
-    """Copy the workload and print its name.
-
-    Raises:
-        NotFound: the image does not exist, or holds no workload.
-        ManyProblems: every mistake in ``workload.toml``; no file is kept.
-        Conflict: the folder exists.
-    """
+    """Copy the workload and print its name."""
     from tempfile import TemporaryDirectory
 
     from compatgate.canary.workloads.manifest import MANIFEST, read_workload

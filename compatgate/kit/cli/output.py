@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from compatgate.errors import BadInput, quote_error
 
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value, for programs."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON value, for programs; objects become what msgspec makes of them."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=_to_builtins))
+
+
+def _to_builtins(value: Any) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(value)
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
@@ -117,20 +123,28 @@ def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
     return data.decode("utf-8", "replace")
 
 
+@contextmanager
+def open_input(path: str, option: str) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for ``-``; an error while it is read names the option."""
+    try:
+        if path == "-":
+            yield sys.stdin.buffer
+        else:
+            with open(path, "rb") as file:
+                yield file
+    except OSError as error:
+        what = f"cannot read '{path}': {error.strerror}"
+        raise BadInput(what, field=option, value=path) from None
+
+
 def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
     """Read a file, or standard input for ``-``.
 
     Raises:
         BadInput: the file cannot be read, or is too large.
     """
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(largest + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(largest + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
+    with open_input(path, option) as file:
+        data = file.read(largest + 1)
     if len(data) > largest:
         raise BadInput(f"'{path}' is larger than {largest >> 20} MiB", field=option)
     return data

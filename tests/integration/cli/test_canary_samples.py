@@ -134,7 +134,7 @@ def test_what_a_program_printed_without_a_gate_is_a_sample_for_development(
         ((), "name a run, or a file with --printed"),
         (("--printed", "FILE"), "--workload W and --measured-at TIME"),
         (("run_1", "--printed", "FILE", *OF), "without RUN"),
-        (("--printed", "none.jsonl", *OF), "cannot read none.jsonl"),
+        (("--printed", "none.jsonl", *OF), "cannot read 'none.jsonl'"),
         (("--printed", "FILE", *OF[:3], "yesterday"), "--measured-at"),
         (("--printed", "FILE", "--workload", "hello", *OF[2:]), "did you mean hello-cpu?"),
         (("--printed", "FILE", "--workload", "gemm", *OF[2:]), "is not declared"),

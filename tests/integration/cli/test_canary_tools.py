@@ -148,7 +148,7 @@ def test_read_says_what_is_damaged(run: Run, tmp_path: Path) -> None:
         (("--adapter", "nccl-test", "-"), "did you mean nccl-tests"),
         (("--adapter", "jsonl", "-"), "give --workload"),
         (("--workload", "gpu-burns", "-"), "did you mean gpu-burn"),
-        (("--adapter", "gpu-burn", "/no/such/file"), "cannot read /no/such/file"),
+        (("--adapter", "gpu-burn", "/no/such/file"), "cannot read '/no/such/file'"),
         (("-",), "one of the arguments --adapter --workload is required"),
         (("--adapter", "gpu-burn", "--workload", "gpu-burn", "-"), "not allowed with"),
     ],

@@ -101,7 +101,7 @@ def test_questions_come_from_standard_input(
     path = tmp_path / "in"
     path.write_text(FINE)
     with path.open() as file:
-        monkeypatch.setattr("compatgate.check.batch.STDIN", file.fileno())
+        monkeypatch.setattr("sys.stdin", file)
         assert main(["check", "--batch", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
 
