@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,19 +29,16 @@ def run_batch(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
 
     _refuse(args)
-    decider = choose_decider(args)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED
     write = sys.stdout.write
-    try:
+    with closing(choose_decider(args)) as decider:
         for number, line in _lines(args.batch):
             status, answer = _answer(line, number, decider, decode)
             worst = worst_exit(worst, status)
             write(encode(answer).decode() + "\n")
             if args.batch == "-":
                 sys.stdout.flush()
-    finally:
-        decider.close()
     return worst
 
 
@@ -92,14 +90,9 @@ def _refuse(args: argparse.Namespace) -> None:
     )
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:
-        raise BadInput(
-            "cannot be combined with options for the question: each line has its own",
-            field="--batch",
-            hint=f"omit {', '.join(given)}",
-        )
+        what = "cannot be combined with options for the question: each line has its own"
+        raise BadInput(what, field="--batch", hint=f"omit {', '.join(given)}")
     if args.output or any(form not in ("text", "json") for form in args.format):
-        raise BadInput(
-            "cannot be combined with --batch, which prints JSON lines on standard output",
-            field="--output" if args.output else "--format",
-            value=args.output or args.format,
-        )
+        what = "cannot be combined with --batch, which prints JSON lines on standard output"
+        option = "--output" if args.output else "--format"
+        raise BadInput(what, field=option, value=args.output or args.format)

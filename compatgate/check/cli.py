@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from compatgate.check.reports import FORMATS
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
@@ -13,7 +14,6 @@ from compatgate.kit.cli.parser import add_overlays, add_server, server_of
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from datetime import datetime
 
     from compatgate.check.deciders import Decider
     from compatgate.check.reports import Answer
@@ -304,11 +304,8 @@ def _answer_all(args: argparse.Namespace) -> int:
     files = (args.sbom, args.dockerfile, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
     forms.refuse_inputs(reports, (*args.lock, *files))
     forms.remove_old(reports)
-    decider = choose_decider(args)
-    try:
+    with closing(choose_decider(args)) as decider:
         answers = _answers(args, decider)
-    finally:
-        decider.close()
     forms.write_reports(reports, answers)
     if "github" in args.format:
         from compatgate.check.formats.ci import publish
@@ -320,11 +317,12 @@ def _answer_all(args: argparse.Namespace) -> int:
 
 
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
+    from compatgate.check.deciders import pools_of
     from compatgate.check.question import read_questions
     from compatgate.check.reports import Answer, Place
     from compatgate.kit.cli.terminal import strip_controls
 
-    asked = read_questions(args, decider.facts, lambda: _target_pools(args))
+    asked = read_questions(args, decider.facts, lambda: pools_of(args))
     for note in asked.notes:
         print(f"note: {strip_controls(note)}", file=sys.stderr)
     read = [path for path in (*args.lock, args.sbom, args.dockerfile) if path]
@@ -343,12 +341,6 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     return answers
 
 
-def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
-    from compatgate.check.deciders import pools_of
-
-    return pools_of(args)
-
-
 def _complete(args: argparse.Namespace) -> None:
     """Read missing options from the environment, and refuse contradictions."""
     args.lock = [*args.lock, *args.locks]
@@ -358,44 +350,30 @@ def _complete(args: argparse.Namespace) -> None:
     if (args.read_wheels or args.cached_wheels) and (
         args.server or (args.target and args.target_server and not args.bundle)
     ):
+        what = "cannot be combined with --server: the gate uses its own records"
         hint = "start the server with serve --index, or leave out --server"
-        raise BadInput(
-            "cannot be combined with --server: the gate uses its own records",
-            field="--read-wheels",
-            hint=hint,
-        )
-    args.moment = _moment(args)
+        raise BadInput(what, field="--read-wheels", hint=hint)
+    args.moment = None
+    if args.at is not None:
+        if args.bundle or not args.target:
+            what = "a bundle holds one matrix" if args.bundle else "facts have no history"
+            hint = "use --at with a --target and a server or a database"
+            raise BadInput(what, field="--at", value=args.at, hint=hint)
+        from compatgate.kit.cli.options import revision_or_time
+
+        args.moment = revision_or_time(args.at, "--at")
 
 
 def complete_decider(args: argparse.Namespace) -> None:
     """Read the server from the environment, and refuse contradictions of the decider's options."""
     server = server_of(args)
     if args.server and args.facts:
-        raise BadInput(
-            "cannot be combined with --server: the gate uses its own facts",
-            field="--facts",
-            hint="omit --server",
-        )
+        what = "cannot be combined with --server: the gate uses its own facts"
+        raise BadInput(what, field="--facts", hint="omit --server")
     for option, value in (("--key", args.key), ("--max-stale", args.max_stale)):
         if value and not args.bundle:
             raise BadInput("needs --bundle", field=option, hint="add --bundle FILE")
     if args.bundle and args.facts:
-        raise BadInput(
-            "cannot be combined with --bundle: a bundle contains its own facts",
-            field="--facts",
-            hint="omit --bundle",
-        )
+        what = "cannot be combined with --bundle: a bundle contains its own facts"
+        raise BadInput(what, field="--facts", hint="omit --bundle")
     args.target_server = None if args.facts else server
-
-
-def _moment(args: argparse.Namespace) -> int | datetime | None:
-    """Return the revision or time of ``--at``; None: the present matrix."""
-    if args.at is None:
-        return None
-    if args.bundle or not args.target:
-        what = "a bundle holds one matrix" if args.bundle else "facts have no history"
-        hint = "use --at with a --target and a server or a database"
-        raise BadInput(what, field="--at", value=args.at, hint=hint)
-    from compatgate.kit.cli.options import revision_or_time
-
-    return revision_or_time(args.at, "--at")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,11 +108,8 @@ def run(args: argparse.Namespace) -> int:
     complete_decider(args)
     if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
-    decider = choose_decider(args, recorded=False)
-    try:
+    with closing(choose_decider(args, recorded=False)) as decider:
         return _Locking(args, decider).run()
-    finally:
-        decider.close()
 
 
 class _Attempt(NamedTuple):
@@ -174,8 +172,7 @@ class _Locking:
 
     def _question(self) -> Json:
         wants = dict(self._project.wants)
-        python = self._python()
-        if python:
+        if python := self._python():
             wants["python"] = python
         body: Json = {"want": wants, "limit": self._args.tries}
         if self._args.target:
@@ -194,12 +191,10 @@ class _Locking:
         if self._args.python:
             parse_version("python", self._args.python)
             return str(self._args.python)
-        running = f"{sys.version_info.major}.{sys.version_info.minor}"
-        stated = self._project.python
+        running, stated = f"3.{sys.version_info.minor}", self._project.python
         version = parse_version("python", running)
-        if not stated or parse_constraint("python", stated).allows(version):
-            return running
-        return stated
+        fits = not stated or parse_constraint("python", stated).allows(version)
+        return running if fits else stated
 
     def _try(self, stack: Json, pins: Pins) -> _Attempt:
         """Resolve and judge one stack; write the lock that passes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.cli import add_decider_options, complete_decider
@@ -97,14 +98,11 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)
-    decider = choose_decider(args)
-    try:
+    with closing(choose_decider(args)) as decider:
         pools = read_solve_pools(args)
         body = _read_question(args, decider, pools)
         solution = decider.solve(body, pools)
         facts = decider.facts()
-    finally:
-        decider.close()
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
@@ -136,9 +134,8 @@ def read_solve_pools(args: argparse.Namespace) -> list[Json]:
 
 def _read_question(args: argparse.Namespace, decider: Decider, pools: Sequence[Json]) -> Json:
     if not args.want:
-        raise BadInput(
-            "must name at least one part", field="--want", hint='for example --want "torch>=2.6"'
-        )
+        hint = 'for example --want "torch>=2.6"'
+        raise BadInput("must name at least one part", field="--want", hint=hint)
     body: Json = {"want": args.want}
     if args.target:
         body["targets"] = args.target

@@ -74,9 +74,8 @@ def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
         msgspec.convert(answer, _Verdict)
     except msgspec.ValidationError as error:
         problem = f"the answer of the gate is not a verdict: {quote_error(error)}"
-        raise Unavailable(
-            problem, field=server, hint="check that the URL belongs to a gate"
-        ) from None
+        hint = "check that the URL belongs to a gate"
+        raise Unavailable(problem, field=server, hint=hint) from None
     return answer
 
 

@@ -91,9 +91,8 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.core.versions import parse_version
 
     if args.report and args.first_five:
-        raise BadInput(
-            "cannot be combined with --report", field="--first-five", hint="omit --report"
-        )
+        what = "cannot be combined with --report"
+        raise BadInput(what, field="--first-five", hint="omit --report")
     for name in ("since", "every", "name"):
         if getattr(args, name) is not None and not args.report:
             raise BadInput("needs --report", field=f"--{name}", hint="add --report")
@@ -224,7 +223,13 @@ def _event(event: dict[str, Any]) -> list[str]:
     severity = event["severity"]
     word = paint(f"{severity.upper():<7}", *styles[severity], colour=wants_colour(sys.stdout))
     doubt = " (likely)" if event["confidence"] == "likely" else ""
-    title = f"{word}  {event['device']}  {_code(event)}{doubt}  {event['meaning']}"
+    codes = {"Xid": event["xid"], "SXid": event["sxid"]}
+    code = next((f"{k} {v}" for k, v in codes.items() if v is not None), event["kind"])
+    title = f"{word}  {event['device']}  {code}{doubt}  {event['meaning']}"
+    times = "once" if event["count"] == 1 else f"{event['count']} times"
+    first, last = event["first_seen"], event["last_seen"]
+    if first:
+        times += f", {first}" if first == last else f", from {first} to {last}"
     gpu = " ".join(event[name] for name in ("uuid", "serial") if event[name])
     instance = event["gpu_instance"]
     rows = [
@@ -234,7 +239,7 @@ def _event(event: dict[str, Any]) -> list[str]:
         ("replace", event["rma"]),
         ("settle", event["next"]),
         ("rules", ", ".join(event["rules"])),
-        ("seen", _occurrences(event)),
+        ("seen", times),
         ("GPU", gpu),
         ("MIG", f"GPU instance {instance}" if instance is not None else ""),
         ("said", event["message"][:200]),
@@ -250,22 +255,6 @@ def _row(name: str, text: str) -> list[str]:
 
     first, *rest = wrap(text, width_of(sys.stdout) - 20)
     return [f"         {name:<9}  {first}", *(f"{'':<20}{line}" for line in rest)]
-
-
-def _code(event: dict[str, Any]) -> str:
-    if event["xid"] is not None:
-        return f"Xid {event['xid']}"
-    if event["sxid"] is not None:
-        return f"SXid {event['sxid']}"
-    return str(event["kind"])
-
-
-def _occurrences(event: dict[str, Any]) -> str:
-    times = "once" if event["count"] == 1 else f"{event['count']} times"
-    first, last = event["first_seen"], event["last_seen"]
-    if not first:
-        return times
-    return f"{times}, {first}" if first == last else f"{times}, from {first} to {last}"
 
 
 def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:

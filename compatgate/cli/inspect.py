@@ -88,7 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Inspect and print; return 0."""
-    what, found = _inspect(args)
+    named = [what for what in (args.what, args.lock, args.sbom) if what]
+    if len(named) != 1:
+        hint = "a path, an image, --lock FILE or --sbom FILE"
+        raise BadInput("name one input", field="inspect", hint=hint)
+    what = named[0]
+    found = _read(args, what)
+    if args.read_wheels or args.cached_wheels:
+        found = _measure_wheels(found, what, network=not args.cached_wheels)
     inspection = found.inspection
     if args.format == "json":
         body = inspection.to_json()
@@ -102,18 +109,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_text(what, inspection, found.records))
     return 0
-
-
-def _inspect(args: argparse.Namespace) -> tuple[str, InspectionResult]:
-    """Return the name of the input and the result."""
-    named = [what for what in (args.what, args.lock, args.sbom) if what]
-    if len(named) != 1:
-        hint = "a path, an image, --lock FILE or --sbom FILE"
-        raise BadInput("name one input", field="inspect", hint=hint)
-    found = _read(args, named[0])
-    if args.read_wheels or args.cached_wheels:
-        found = _measure_wheels(found, named[0], network=not args.cached_wheels)
-    return named[0], found
 
 
 def _read(args: argparse.Namespace, what: str) -> InspectionResult:
@@ -135,9 +130,8 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
         left = tuple(found.stack.get("open", ()))
         return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
     if args.build_arg or args.build_stage:
-        raise BadInput(
-            "is not a Dockerfile", field=what, hint="--build-arg applies only to a Dockerfile"
-        )
+        hint = "--build-arg applies only to a Dockerfile"
+        raise BadInput("is not a Dockerfile", field=what, hint=hint)
     for kind in KINDS:
         if kind.is_one(what):
             return kind.inspect(what)

@@ -118,9 +118,6 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Args:
-        argv: arguments without the program's name; None: the arguments of the process.
-
     Returns:
         The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
         130 interrupted, 141 output closed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.cli import (
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the causes; return 0 when there is one, else 3."""
     from compatgate.check.deciders import choose_decider
+    from compatgate.check.question import read_questions
     from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
 
     places = (args.file, args.probe, args.nvidia_smi, args.node_labels)
@@ -65,14 +67,13 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("standard input can be read only once", field="FILE")
     complete_decider(args)
     text = read_text(args.file, "FILE", MAX_TEXT)
-    decider = choose_decider(args, recorded=False)
-    try:
+    with closing(choose_decider(args, recorded=False)) as decider:
         causes = find_causes(text, decider.facts().error_signatures)
         stated = _complete_question(args, text, decider) if causes else {}
-        if _asks_about_a_stack(args):
-            causes = compare_verdict(causes, _decide(args, decider))
-    finally:
-        decider.close()
+        if args.stack or args.set or _is_placed(args):
+            # a wrong stack is refused even if no cause was found
+            asked = read_questions(args, decider.facts).questions[0]
+            causes = compare_verdict(causes, decider.decide(asked.bodies))
     found = [cause.to_json() for cause in causes]
     if args.format == "json":
         print_json({"causes": found, "stated": stated})
@@ -84,9 +85,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found else EXIT_NOT_RECOGNISED
 
 
-def _asks_about_a_stack(args: argparse.Namespace) -> bool:
-    options = (args.stack, args.set, args.target, args.pool)
-    return any((*options, args.probe, args.nvidia_smi, args.node_labels))
+def _is_placed(args: argparse.Namespace) -> bool:
+    return any((args.target, args.pool, args.probe, args.nvidia_smi, args.node_labels))
 
 
 def _complete_question(args: argparse.Namespace, text: str, decider: Decider) -> dict[str, str]:
@@ -96,20 +96,12 @@ def _complete_question(args: argparse.Namespace, text: str, decider: Decider) ->
     """
     from compatgate.core.stated_text import complete_question
 
-    placed = any((args.target, args.pool, args.probe, args.nvidia_smi, args.node_labels))
-    question = {"stack": args.stack or args.probe, "pool": placed}
+    question = {"stack": args.stack or args.probe, "pool": _is_placed(args)}
     whole, stated = complete_question(question, text, decider.facts())
     for option in ("stack", "pool"):
         if isinstance(values := whole[option], dict):
             setattr(args, option, [",".join(f"{name}={text}" for name, text in values.items())])
     return stated
-
-
-def _decide(args: argparse.Namespace, decider: Decider) -> dict[str, Any]:
-    """Return the verdict on the stack; refuse a wrong stack even if no cause was found."""
-    from compatgate.check.question import read_questions
-
-    return decider.decide(read_questions(args, decider.facts).questions[0].bodies)
 
 
 # --- text -----------------------------------------------------------------------------------

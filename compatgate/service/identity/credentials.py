@@ -53,11 +53,7 @@ def path_of(server: str) -> Path:
 
 
 def store(credential: Credential) -> Path:
-    """Write the credential of a gate with mode 0600, in place of an earlier one.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
+    """Write the credential of a gate with mode 0600, in place of an earlier one."""
     path = path_of(credential.server)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,11 +66,7 @@ def store(credential: Credential) -> Path:
 
 
 def load(server: str) -> Credential | None:
-    """Return the credential of a gate; None: there is none, or it has expired.
-
-    Raises:
-        BadInput: others may read the file.
-    """
+    """Return the credential of a gate; None: there is none, or it has expired."""
     path = path_of(server)
     try:
         with path.open("rb") as file:

@@ -54,18 +54,7 @@ def sign_in(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> DeviceTokens:
-    """Return the tokens of a person who signs in at the issuer.
-
-    Args:
-        described: by the gate.
-        show: shows the address and the code.
-        sleep: waits a number of seconds.
-
-    Raises:
-        BadInput: the gate names an endpoint that is not HTTPS.
-        Unauthorized: the person refused, or did not sign in in time.
-        Unavailable: the issuer does not answer.
-    """
+    """Return the tokens of a person who signs in at the issuer."""
     for name in ("device_authorization_endpoint", "token_endpoint"):
         if problem := url_problem(getattr(described, name)):
             raise BadInput(f"the gate's {name} {problem}", field="--server")

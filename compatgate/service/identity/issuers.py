@@ -32,11 +32,7 @@ T = TypeVar("T")
 
 
 class _Published(Generic[T]):
-    """Something that an issuer publishes.
-
-    Args:
-        read: asks the issuer; raises `Unavailable`.
-    """
+    """Something that an issuer publishes; reading it asks the issuer."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
@@ -89,11 +85,7 @@ class _Published(Generic[T]):
 
 
 class Issuer:
-    """An issuer of tokens: its metadata and its keys.
-
-    Args:
-        url: exactly as its tokens spell it.
-    """
+    """An issuer of tokens: its metadata and its keys; the URL is as its tokens spell it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -112,11 +104,7 @@ class Issuer:
     def key(self, kid: str | None) -> Key | None:
         """Return the public key that a token names; None: the issuer has none of this name.
 
-        Args:
-            kid: None: the only key.
-
-        Raises:
-            Unavailable: the keys cannot be read.
+        Without a name the issuer's only key counts.
         """
         return _find(self._keys.get(), kid) or _find(self._keys.get_newer(), kid)
 

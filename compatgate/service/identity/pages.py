@@ -90,11 +90,7 @@ def _redirect_uri(ask: PageRequest[Any]) -> str:
 
 
 def _attempt() -> Any:
-    """Return the sign-in that this browser began.
-
-    Raises:
-        Unauthorized: it began none, or has finished it.
-    """
+    """Return the sign-in that this browser began."""
     from compatgate.service.identity.people import Attempt
 
     kept = request.cookies.get(browser.cookie_name(_COOKIE), "")[:8192]

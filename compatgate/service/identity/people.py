@@ -80,14 +80,7 @@ class People:
         return attempt, str(page)
 
     def finish(self, attempt: Attempt, response: Response, redirect_uri: str) -> NewSession:
-        """Open a session with the issuer's response to this browser's attempt.
-
-        Raises:
-            Unauthorized: the response belongs to another sign-in, came too late, was used before,
-                or the issuer refused.
-            Forbidden: the person has no scope here, or is limited to targets.
-            Unavailable: the issuer does not answer.
-        """
+        """Open a session with the issuer's response to this browser's attempt."""
         self._check(attempt, response)
         tokens = self._fetch(attempt, response, redirect_uri)
         id_token = tokens.get("id_token")
@@ -110,11 +103,6 @@ class People:
         Args:
             id_token: for the client of the command line, just issued.
             access_token: for the userinfo endpoint, if the settings say that it is needed.
-
-        Raises:
-            Unauthorized: the ID token is not valid, is old, or was used before.
-            Forbidden: the person has no scope here.
-            Unavailable: the issuer does not answer.
         """
         audience = self.settings.command_line
         if audience is None:

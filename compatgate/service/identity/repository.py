@@ -50,17 +50,9 @@ def _body(row: IdentitySession) -> SessionBody:
 def open_session(
     session: Session, body: SessionBody, *, digest: str, proof: str, actor: str, rights: Any
 ) -> None:
-    """Store a session, and delete those that ended.
+    """Store a session, and delete those that ended; an ID token (``proof``) opens only one.
 
-    Args:
-        session: writes alone, so that two requests cannot use one ID token.
-        digest: of the session's secret.
-        proof: digest of the ID token.
-        actor: the person, for the audit log.
-        rights: what the person may do now, for the audit log.
-
-    Raises:
-        Unauthorized: the ID token has opened a session before.
+    ``rights`` are what the person may do now, for the audit log.
     """
     oldest = now() - _KEPT_AFTER_END
     session.execute(delete(IdentitySession).where(IdentitySession.expires_at <= oldest))
@@ -91,11 +83,7 @@ def _find(session: Session, session_id: str) -> IdentitySession:
 
 
 def find_session(session: Session, session_id: str) -> SessionBody:
-    """Return a session.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """Return a session."""
     return _body(_find(session, session_id))
 
 
@@ -119,11 +107,7 @@ def touch_session(session: Session, session_id: str, at: datetime) -> None:
 
 
 def end_session(session: Session, session_id: str, *, by: str) -> SessionBody:
-    """End a session; one that ended stays unchanged.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """End a session; one that ended stays unchanged."""
     row = _find(session, session_id)
     if row.ended_at is None:
         at = row.ended_at = now()

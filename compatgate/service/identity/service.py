@@ -67,10 +67,8 @@ class Identity:
         if not _is_jwt(secret):
             return self.sessions.verify(secret, "command-line")
         if self._jobs is None:
-            raise Unauthorized(
-                "this gate trusts no job tokens",
-                hint="the operator configures issuers with serve --oidc FILE",
-            )
+            hint = "the operator configures issuers with serve --oidc FILE"
+            raise Unauthorized("this gate trusts no job tokens", hint=hint)
         return self._jobs.verify(secret)
 
     def at_hand(self, secret: str) -> Principal | None:

@@ -58,12 +58,7 @@ class IdentitySessions:
         self._known: dict[str, tuple[float, SessionBody]] = {}
 
     def open(self, person: Person, kind: SessionKind, id_token: str) -> NewSession:
-        """Open a session for a verified person; an ID token opens one session.
-
-        Raises:
-            Forbidden: the person has no scope here.
-            Unauthorized: the ID token was used before.
-        """
+        """Open a session for a verified person; an ID token opens one session."""
         assert self._people is not None  # noqa: S101 - who verified the person had settings
         access = access_of(person.groups, self._people)
         if not access.scopes:
@@ -98,22 +93,14 @@ class IdentitySessions:
         return NewSession(secret, row, self._principal(row), int(lifetime))
 
     def verify(self, secret: str, kind: SessionKind) -> Principal:
-        """Return the person of a session.
-
-        Raises:
-            Unauthorized: the session is unknown, is of another kind, or has ended.
-        """
+        """Return the person of a session."""
         row = self._cached(secret) or self._look_up(secret)
         if row is None or row.kind != kind:
             raise Unauthorized("the session is unknown", hint="sign in again")
         return self._principal(row)
 
     def at_hand(self, secret: str) -> Principal | None:
-        """Return the person of a command line's session that was used in the last second.
-
-        Raises:
-            Unauthorized: it has ended.
-        """
+        """Return the person of a command line's session that was used in the last second."""
         row = self._cached(secret)
         return self._principal(row) if row and row.kind == "command-line" else None
 
@@ -169,11 +156,7 @@ class IdentitySessions:
         return row
 
     def _check(self, row: SessionBody) -> PeopleSettings:
-        """Return the settings that a session counts under.
-
-        Raises:
-            Unauthorized: it has ended.
-        """
+        """Return the settings that a session counts under."""
         people = self._people
         if people is None or people.issuer != row.issuer:
             raise Unauthorized("this gate no longer trusts the issuer of the session")

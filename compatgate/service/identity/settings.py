@@ -23,7 +23,6 @@ from compatgate.service.tokens.schemas import ScopeName
 _Text = Annotated[str, Meta(min_length=1, max_length=512)]
 _Scopes = Annotated[list[ScopeName], Meta(min_length=1)]
 _Patterns = Annotated[list[_Text], Meta(min_length=1)]
-_LOCAL_HOSTS = ("localhost",)
 OWNERS: dict[str, tuple[str, ...]] = {
     "token.actions.githubusercontent.com": (
         "repository",
@@ -186,18 +185,12 @@ def url_problem(url: str) -> str:
         return "is not a URL"
     if parts.username is not None or parts.query or parts.fragment:
         return "has a user, a query or a fragment"
-    if parts.scheme == "http" and not _is_local(host):
-        return "must be https"
-    return ""
-
-
-def _is_local(host: str) -> bool:
-    if host in _LOCAL_HOSTS:
-        return True
+    if parts.scheme == "https" or host == "localhost":
+        return ""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return "" if ipaddress.ip_address(host).is_loopback else "must be https"
     except ValueError:
-        return False
+        return "must be https"
 
 
 def patterns(given: str | bool | int | Iterable[str]) -> list[str]:
@@ -208,11 +201,7 @@ def patterns(given: str | bool | int | Iterable[str]) -> list[str]:
 
 
 def client_secret(people: PeopleSettings) -> str:
-    """Read the secret of the pages' client; empty: the client is public.
-
-    Raises:
-        BadInput: the file cannot be read, or the file or the variable is empty.
-    """
+    """Read the secret of the pages' client; empty: the client is public."""
     if people.client_secret_env:
         place, name = "client_secret_env", people.client_secret_env
         secret = os.environ.get(name, "")
@@ -226,7 +215,6 @@ def client_secret(people: PeopleSettings) -> str:
     else:
         return ""
     if not secret:
-        raise BadInput(
-            "holds no secret", field=place, value=name, hint="the issuer shows the secret only once"
-        )
+        hint = "the issuer shows the secret only once"
+        raise BadInput("holds no secret", field=place, value=name, hint=hint)
     return secret

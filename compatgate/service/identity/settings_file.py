@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import msgspec
@@ -44,12 +45,7 @@ _SHORTEST_S, _LONGEST_S = 60, 31 * 86400
 
 
 def read_settings(path: str, option: str = "--oidc") -> IdentitySettings:
-    """Read a file, YAML or TOML, and check it.
-
-    Raises:
-        BadInput: the file cannot be read, or the extra ``oidc`` is not installed.
-        ManyProblems: every mistake, with its line in YAML, field, value and what would be right.
-    """
+    """Read a file, YAML or TOML, and check it."""
     (source, *more) = read_paths([path])
     if more:
         raise BadInput("is a folder", field=option, value=path, hint="name one file")
@@ -67,7 +63,9 @@ def read_settings(path: str, option: str = "--oidc") -> IdentitySettings:
                 problems.add(raw.problem(place, shown, value=value, hint=hint))
     if settings is None or len(problems):
         raise ManyProblems(f"{path} cannot be used", list(problems))
-    _require_extra(option)
+    if not all(find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
+        what = "sign-in needs Authlib, which is not installed"
+        raise BadInput(what, field=option, hint=install_hint("oidc"))
     return settings
 
 
@@ -158,17 +156,15 @@ def _people_mistakes(people: PeopleSettings) -> Iterator[Mistake]:
             what = "the scope admin cannot be limited to targets"
             yield (*place, "scopes"), what, grant.scopes, "leave out admin, or the targets"
     for name in ("idle", "longest"):
-        yield from _duration_mistakes(("people", "sessions", name), getattr(people.sessions, name))
-
-
-def _duration_mistakes(place: FieldPath, text: str) -> Iterator[Mistake]:
-    try:
-        seconds = parse_duration(text, field=format_path(place)).total_seconds()
-    except BadInput as error:
-        yield place, error.problem, text, error.hint
-        return
-    if not _SHORTEST_S <= seconds <= _LONGEST_S:
-        yield place, "is out of range", text, "1m to 31d"
+        at: FieldPath = ("people", "sessions", name)
+        length = getattr(people.sessions, name)
+        try:
+            seconds = parse_duration(length, field=format_path(at)).total_seconds()
+        except BadInput as error:
+            yield at, error.problem, length, error.hint
+            continue
+        if not _SHORTEST_S <= seconds <= _LONGEST_S:
+            yield at, "is out of range", length, "1m to 31d"
 
 
 def _url_mistakes(place: FieldPath, url: str) -> Iterator[Mistake]:
@@ -205,11 +201,3 @@ def _is_open(pattern: str) -> bool:
     """Return whether a glob leaves the owner open: its first part has a wildcard."""
     owner = re.split(r"[/:]", pattern.removeprefix("repo:").removeprefix("project_path:"))[0]
     return bool(set(owner) & set("*?"))
-
-
-def _require_extra(option: str) -> None:
-    from importlib.util import find_spec
-
-    if not all(find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
-        what = "sign-in needs Authlib, which is not installed"
-        raise BadInput(what, field=option, hint=install_hint("oidc"))

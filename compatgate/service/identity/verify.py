@@ -36,11 +36,7 @@ Claims = dict[str, Any]
 
 
 def issuer_of(token: str) -> str:
-    """Return the issuer that an unverified token names.
-
-    Raises:
-        Unauthorized: the token is malformed.
-    """
+    """Return the issuer that an unverified token names."""
     try:
         claims = msgspec.json.decode(extract_compact(token.encode()).payload, type=Claims)
     except (JoseError, msgspec.MsgspecError, ValueError, RecursionError):
@@ -68,10 +64,6 @@ def verify(
         client_id: the client that the token was issued to; None: any.
         nonce: that the token must repeat.
         access_token: that came with the token; its hash is compared where the token has one.
-
-    Raises:
-        Unauthorized: says what does not match.
-        Unavailable: the issuer's keys cannot be read.
     """
     header = _header(token)
     if header.get("alg") not in ALGORITHMS:
@@ -135,22 +127,15 @@ class Jobs:
         self._verified: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
 
     def verify(self, token: str) -> Principal:
-        """Return the job that a token is for. Reads keys over the network if need be.
-
-        Raises:
-            Unauthorized: the token is not valid, or of an issuer that is not trusted.
-            Forbidden: no rule matches its claims.
-            Unavailable: the issuer's keys cannot be read.
-        """
+        """Return the job that a token is for. Reads keys over the network if need be."""
         if known := self.at_hand(token):
             return known
         named = issuer_of(token)
         found = self._trusted.get(named)
         if found is None:
             what = f"this gate does not trust the issuer {named[:200]!r} for jobs"
-            raise Unauthorized(
-                what, field="iss", hint="configure trusted issuers with serve --oidc"
-            )
+            hint = "configure trusted issuers with serve --oidc"
+            raise Unauthorized(what, field="iss", hint=hint)
         settings, issuer = found
         claims = verify(token, issuer, audience=settings.audience)
         rule = rule_of(claims, settings)

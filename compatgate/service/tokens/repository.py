@@ -151,11 +151,7 @@ def _find(session: Session, id_or_name: str) -> Token:
 
 
 def find_token(session: Session, id_or_name: str) -> TokenRow:
-    """Return a token by its id or name.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """Return a token by its id or name."""
     return _row(_find(session, id_or_name))
 
 
@@ -181,11 +177,7 @@ def create_token(
     expires_at: datetime | None,
     targets: TargetPatterns | None = None,
 ) -> TokenRow:
-    """Store a token.
-
-    Raises:
-        Conflict: another token has the name; revoked tokens keep their names, for the audit log.
-    """
+    """Store a token."""
     if session.scalars(select(Token.id).where(Token.name == name)).first():
         hint = "choose another; names of revoked tokens stay taken"
         raise Conflict(f"the token {name!r} exists", field="name", value=name, hint=hint)
@@ -217,16 +209,7 @@ def rotate_token(
     overlap_ends: datetime | None,
     expires_at: datetime | None,
 ) -> TokenRow:
-    """Give a token another secret.
-
-    Args:
-        session: a writing one.
-        token_id: of the token.
-        digest: of the new secret.
-        by: author.
-        overlap_ends: until when the present secret stays valid; None: it ends now.
-        expires_at: end of the token from now on.
-    """
+    """Give a token another secret; the present one ends now, or at ``overlap_ends``."""
     token, at = _find(session, token_id), now()
     token.previous_digest = token.digest if overlap_ends else None
     token.previous_expires_at = overlap_ends
@@ -243,11 +226,7 @@ def rotate_token(
 
 
 def revoke_token(session: Session, id_or_name: str, *, by: str) -> TokenRow:
-    """Revoke a token; a revoked token stays unchanged.
-
-    Raises:
-        NotFound: there is none.
-    """
+    """Revoke a token; a revoked token stays unchanged."""
     token = _find(session, id_or_name)
     if token.revoked_at is None:
         token.revoked_at = now()
@@ -311,12 +290,7 @@ def open_session(
 ) -> None:
     """Store a browser session, and delete expired ones.
 
-    Args:
-        session: a writing one.
-        digest: of the cookie.
-        token: that was given.
-        expires_at: the session's absolute end.
-        secret: digest of the token's secret that was given; the session ends with it.
+    The session ends with ``secret``, the digest of the token's secret that opened it.
     """
     at = now()
     session.execute(delete(BrowserSession).where(BrowserSession.expires_at <= at))

@@ -196,12 +196,7 @@ class Tokens:
             return None
 
     def verify(self, secret: str) -> Principal:
-        """Return the holder of a secret.
-
-        Raises:
-            Unauthorized: it is not known, was revoked or has expired.
-            Unavailable: it is not known, and the database that may know it is unavailable.
-        """
+        """Return the holder of a secret."""
         digest = digest_of(secret)
         token = self._lookup(digest) if self.keeper is None else self._recall(digest, self.keeper)
         if token is None:
@@ -210,11 +205,7 @@ class Tokens:
         return to_principal(token)
 
     def at_hand(self, secret: str) -> Principal | None:
-        """Return the holder of a recently verified secret; None: `verify` must look it up.
-
-        Raises:
-            Unauthorized: it has expired.
-        """
+        """Return the holder of a recently verified secret; None: `verify` must look it up."""
         if self.keeper is not None:
             token = self._from_memory(digest_of(secret)) if self.keeper.is_recent() else None
             if token is None:
@@ -353,11 +344,7 @@ def _keep_an_admin(token: TokenRow, active: Iterable[TokenRow], what: str) -> No
 
 
 def to_principal(token: TokenRow) -> Principal:
-    """Return the holder of a token.
-
-    Raises:
-        Unauthorized: it was revoked or has expired.
-    """
+    """Return the holder of a token."""
     name = token.name
     if token.revoked_at is not None:
         raise Unauthorized(f"the token {name} was revoked", reason="revoked", token=name)
