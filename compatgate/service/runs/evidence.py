@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,9 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 from compatgate.service.runs.discards import DiscardedRun
-from compatgate.service.runs.filters import EvidenceFilters
+
+if TYPE_CHECKING:
+    from compatgate.service.runs.filters import EvidenceFilters
 
 
 class EvidenceRecord(Base):
