@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatgate.discovery.wheels.on_demand import MeasureResult, PackageRequest
 
 Body = dict[str, Any]
+_LARGE_MEMBER = 8_000_000
 
 
 class WheelReading(Struct, frozen=True):
@@ -45,8 +46,7 @@ def read_wheels(
 ) -> WheelReading:
     """Find or measure the records that a stack lacks; report failures.
 
-    Args:
-        network: whether to ask indexes; otherwise only cached measurements count.
+    Without ``network`` only cached measurements count.
     """
     from compatgate.core.package_finder import open_packages, release_of
     from compatgate.core.stack import parse_stack
@@ -69,7 +69,7 @@ def read_wheels(
         [_package_request(package, origins) for package in missing],
         WheelSources(read_index_settings()),
         MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
-        _ProgressLines(),
+        ProgressLines(),
         network=network,
     )
     why = {release_of(one.wanted.package): one.why for one in packages if one.record is None}
@@ -100,20 +100,35 @@ def _note(one: MeasureResult) -> str:
     return f"{title}: {when}, {one.record.wheel} (sha256 {one.record.sha256})"
 
 
-class _ProgressLines:
-    """Progress lines on standard error, for several wheels at once."""
+class ProgressLines:
+    """Progress lines on standard error, for logs and for several wheels at once.
 
-    def __init__(self) -> None:
+    ``members`` names large members, too: lines of several wheels would mix.
+    """
+
+    def __init__(self, *, members: bool = False) -> None:
+        self._members = members
         self._writing = threading.Lock()
+
+    def __enter__(self) -> ProgressLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def begin(self, wheel: str, size: int) -> None:
         """Print the name of the wheel and the size to read."""
-        with self._writing:
-            text = f"{wheel}: reading {size / 1e6:.1f} MB"
-            print(strip_controls(text), file=sys.stderr, flush=True)
+        self.say(f"{wheel}: reading {size / 1e6:.1f} MB")
 
     def member(self, path: str, size: int) -> None:
-        """Do nothing: lines of several wheels would mix."""
+        """Print the name of a large member."""
+        if self._members and size >= _LARGE_MEMBER:
+            self.say(f"  {path} ({size / 1e6:.1f} MB)")
 
     def advance(self, size: int) -> None:
         """Do nothing: lines do not show progress within a member."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        with self._writing:
+            print(strip_controls(text), file=sys.stderr, flush=True)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.core.build_environment import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
-from compatgate.core.versions import Version, parse_version
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays, add_server
 
 if TYPE_CHECKING:
     import argparse
-
-    from compatgate.core.facts import Facts
-    from compatgate.core.request import Pool
+    from collections.abc import Mapping, Sequence
 
 _EXAMPLES = """\
 examples:
@@ -79,10 +77,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the variables; return 0, or 2 when no variable has a value."""
     from compatgate.catalog import load_facts
+    from compatgate.check.deciders import pools_of
+    from compatgate.check.question import name_pools, read_pool
 
     facts = load_facts(args.facts)
-    pools = _target_pools(args, facts) if args.target else _stated_pools(args.pool, facts)
-    toolkit = _read_toolkit(args.toolkit) if args.toolkit else None
+    described = [read_pool(text) for text in args.pool]
+    bodies: Sequence[Mapping[str, Any]] = pools_of(args) if args.target else name_pools(described)
+    pools = [parse_pool(body, facts.gpus) for body in bodies]
+    try:
+        toolkit = parse_version("cuda", args.toolkit) if args.toolkit else None
+    except BadInput as error:
+        error.field = "--toolkit"
+        raise
     result = build_environment(pools, facts, toolkit)
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
@@ -99,15 +105,6 @@ def run(args: argparse.Namespace) -> int:
         where = sys.stdout if args.format in _COMMENTED else sys.stderr
         print(f"{mark}{result.compilers.describe()}", file=where)
     return 0
-
-
-def _read_toolkit(text: str) -> Version:
-    """Read ``--toolkit``."""
-    try:
-        return parse_version("cuda", text)
-    except BadInput as error:
-        error.field = "--toolkit"
-        raise
 
 
 def _export(variables: dict[str, str]) -> str:
@@ -140,18 +137,3 @@ _WRITERS = {
 }
 _COMMENTED = ("export", "dotenv")
 """Formats whose reader ignores a line that begins with ``#``."""
-
-
-def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:
-    from compatgate.check.question import name_pools, read_pool
-
-    return [
-        parse_pool(body, facts.gpus) for body in name_pools([read_pool(text) for text in texts])
-    ]
-
-
-def _target_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
-    from compatgate.check.deciders import pools_of
-
-    bodies: list[dict[str, Any]] = pools_of(args)
-    return [parse_pool(body, facts.gpus) for body in bodies]

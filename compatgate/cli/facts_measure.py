@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compatgate.check.wheels import ProgressLines
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
@@ -246,32 +247,6 @@ def _library_lines(library: Library) -> Iterator[str]:
 # --- progress ------------------------------------------------------------------------------
 
 
-class ProgressLines:
-    """Progress as lines, for logs."""
-
-    def __enter__(self) -> ProgressLines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Print the name of the wheel and the size to read."""
-        print(strip_controls(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
-
-    def member(self, path: str, size: int) -> None:
-        """Print the name of a large member."""
-        if size >= 8_000_000:
-            print(strip_controls(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
-
-    def advance(self, size: int) -> None:
-        """Do nothing: a log does not show progress within a member."""
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        print(strip_controls(text), file=sys.stderr, flush=True)
-
-
 class _ProgressBar:
     """Progress as a bar, for a terminal."""
 
@@ -314,8 +289,4 @@ class _ProgressBar:
 
 def make_progress() -> _ProgressBar | ProgressLines:
     """Return a bar on a terminal, lines for a log."""
-    return _ProgressBar() if sys.stderr.isatty() else ProgressLines()
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+    return _ProgressBar() if sys.stderr.isatty() else ProgressLines(members=True)

@@ -229,7 +229,9 @@ def _usage(name: str) -> int:
 def _report(error: CompatgateError) -> int:
     if _is_debugging():
         raise error
-    print(f"error: {_encodable(error.detail)}", file=sys.stderr)
+    from compatgate.kit.cli.terminal import strip_controls
+
+    print(f"error: {strip_controls(error.detail)}", file=sys.stderr)
     return error.exit_code
 
 
@@ -242,18 +244,13 @@ def _report_unwritten(error: OSError) -> int:
     return EXIT_USAGE
 
 
-def _encodable(text: str) -> str:
-    from compatgate.kit.cli.terminal import strip_controls
-
-    return strip_controls(text)
-
-
 def _report_unexpected(error: Exception) -> int:
     if _is_debugging():
         raise error
-    text = quote_error(error)
+    from compatgate.kit.cli.terminal import strip_controls
+
     print(
-        f"error: unexpected {type(error).__name__}: {_encodable(text)} "
+        f"error: unexpected {type(error).__name__}: {strip_controls(quote_error(error))} "
         "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",
         file=sys.stderr,
     )

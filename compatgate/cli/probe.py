@@ -11,6 +11,7 @@ import msgspec
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import write_output
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 
 if TYPE_CHECKING:
@@ -82,20 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Probe and print."""
     document = _look(args)
-    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
     if args.output:
-        try:
-            with open(args.output, "w", encoding="utf-8") as file:
-                file.write(encoded + "\n")
-        except OSError as error:
-            raise BadInput(
-                f"cannot write '{args.output}': {error.strerror}", field="--output"
-            ) from None
+        write_output(args.output, encoded + b"\n")
     if args.format == "json":
         if not args.output:
-            print(encoded)
+            print(encoded.decode())
         return 0
-
     print(render_probe(document))
     if args.output:
         print(f"\nwritten to {args.output}; check it with: compatgate check --probe {args.output}")
@@ -120,13 +114,9 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
         return read_printed(args, facts).to_json()
     from compatgate.discovery.probe import probe_machine
 
-    return probe_machine(facts, python=args.python, root=_folder(args.root)).to_json()
-
-
-def _folder(path: str) -> str:
-    if not os.path.isdir(path):
-        raise BadInput("is not a folder", field="--root", value=path)
-    return path
+    if not os.path.isdir(args.root):
+        raise BadInput("is not a folder", field="--root", value=args.root)
+    return probe_machine(facts, python=args.python, root=args.root).to_json()
 
 
 def _pid(text: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatgate.cli.serve_readers import port
+from compatgate.errors import InfrastructureError
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import bounded_count
@@ -18,7 +19,7 @@ from compatgate.service.gate_client import open_gate
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.canary.engine.interface import ImageContent
@@ -126,8 +127,11 @@ def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
     from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
+    from compatgate.documents.quantities import parse_duration
 
-    every = _verify_interval(args.verify_every)
+    every_s = 0
+    if args.verify_every != "0":
+        every_s = int(parse_duration(args.verify_every, field="--verify-every").total_seconds())
     images = _images(args)
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     logs.configure(args.log_format, args.log_level)
@@ -136,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     with open_gate(args, make=True) as gate:
         if not images.patterns:
             logging.warning("runs that name an image are refused: %s", images.extend)
-        _work(args, gate, hosts, every, images)
+        _work(args, gate, hosts, every_s, images)
     return 0
 
 
@@ -197,14 +201,16 @@ def _work(
             context.executor.close()
         tracing.stop()
     if args.once:
-        _refuse_away_hosts(gate, {host.name for host in hosts})
+        names = {host.name for host in hosts}
+        away = [f"{one.name} is {one.away}" for one in gate.runs.away_hosts() if one.name in names]
+        if away:
+            raise InfrastructureError(". ".join(away), field="hosts")
 
 
 def _list_jobs(
     worker: Worker, name: str, gate: Gate, hosts: list[Host], every_s: int
 ) -> dict[Callable[[], object], int]:
     """Return what a worker does from time to time, with the seconds between two times."""
-    from compatgate.errors import InfrastructureError
 
     def verify() -> None:
         for queued in gate.runs.verify_due(by=name, every_s=every_s):
@@ -226,16 +232,6 @@ def _list_jobs(
     return jobs
 
 
-def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
-    """Check that hosts answer."""
-    from compatgate.errors import InfrastructureError
-
-    result = gate.runs.away_hosts()
-    away = [f"{host.name} is {host.away}" for host in result if host.name in names]
-    if away:
-        raise InfrastructureError(". ".join(away), field="hosts")
-
-
 def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:
     """Return the reader of images' GPU contents, with the variables for registries."""
     from compatgate.canary.image_content import make_content_reader
@@ -255,14 +251,6 @@ def _stop_on_signals(worker: Worker) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-
-
-def _verify_interval(text: str) -> int:
-    from compatgate.documents.quantities import parse_duration
-
-    if text == "0":
-        return 0
-    return int(parse_duration(text, field="--verify-every").total_seconds())
 
 
 def _seconds_between(least: int, most: int) -> Callable[[str], float]:
