@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from compatgate.check.reports import Place
-from compatgate.check.stack_sources import Platforms, read_registry_image
+from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import read_bytes
 
@@ -80,7 +80,7 @@ def read_dockerfile_stack(
     base: ImageReading | None = None
     if reading.base:
         try:
-            base = read_registry_image(reading.base, platforms.cpu, facts)
+            base = read_image_reference(reading.base, platforms.cpu, facts, local=False)
         except BadInput as error:
             error.field = f"{os.path.basename(path)}:{reading.base_line}"
             raise

@@ -35,10 +35,8 @@ class Host(Struct, frozen=True):
         if not stated:
             return list(self.pools)
         if len(stated) > 1:
-            raise BadInput(
-                "only one --pool can be combined with an observed host",
-                hint="the values of --pool override all pools of the host",
-            )
+            hint = "the values of --pool override all pools of the host"
+            raise BadInput("only one --pool can be combined with an observed host", hint=hint)
         changes = stated[0]
         pools = list(self.pools)
         if "gpu" in changes and pools:
@@ -50,11 +48,9 @@ class Host(Struct, frozen=True):
         """Return the observed pool as changes to a target's pools."""
         if len(self.pools) > 1:
             names = ", ".join(str(pool.get("name")) for pool in self.pools)
-            raise BadInput(
-                f"the host has several kinds of GPU: {names}",
-                field="--nvidia-smi or --node-labels",
-                hint="with --target, choose one with --set driver=..,gpu=.. instead",
-            )
+            what = f"the host has several kinds of GPU: {names}"
+            hint = "with --target, choose one with --set driver=..,gpu=.. instead"
+            raise BadInput(what, field="--nvidia-smi or --node-labels", hint=hint)
         pool = self.pools[0]
         changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
         return {**changes, **pool.get("node", {})}
@@ -91,17 +87,19 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 
         document = read_probe(read_text(args.probe, "--probe"), origin=_host_origin(args.probe))
         pools, stack = tuple(document["pools"]), document["stack"]
-        notes += _remarks(document, stack)
+        # without the conflicts that the stack turns into findings
+        conflicts, findings = document.get("conflicts"), stack.get("conflicts")
+        for one in conflicts if isinstance(conflicts, list) else ():
+            message = str(one.get("message")) if isinstance(one, dict) else ""
+            if message and not (isinstance(findings, list) and message in findings):
+                notes.append(message)
     if args.nvidia_smi or args.node_labels:
         printed = read_printed(args, facts)
         pools = tuple(pool.to_body() for pool in printed.pools)
         notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
     if not pools and not args.pool and not args.target:
-        raise BadInput(
-            "the probe found no GPU",
-            field=_host_origin(args.probe),
-            hint="describe the pool with --pool driver=..,gpu=..",
-        )
+        hint = "describe the pool with --pool driver=..,gpu=.."
+        raise BadInput("the probe found no GPU", field=_host_origin(args.probe), hint=hint)
     return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
 
 
@@ -116,18 +114,6 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
 
     text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
     return probe_labels(text, facts, origin=_host_origin(args.node_labels))
-
-
-def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
-    """Return conflicts between sources, without those that the stack turns into findings."""
-    said = stack.get("conflicts")
-    messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
-    return [m for m in messages if m not in (said if isinstance(said, list) else ())]
-
-
-def _list(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = document.get(key)
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _host_origin(path: str) -> str:

@@ -45,8 +45,7 @@ class ProjectFile(Struct, frozen=True):
 def read_project(path: str, facts: Facts, environment: dict[str, str]) -> ProjectFile:
     """Read the parts that have GPU code, by the facts.
 
-    Args:
-        environment: decides markers (PEP 508); a marker that needs more counts as true.
+    The environment decides markers (PEP 508); a marker that needs more counts as true.
     """
     file = Path(path)
     text = _read_text(file)
@@ -61,13 +60,21 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
         if not _applies(asked, environment):
             continue
         part = canonical_key(asked.name)
-        if not _has_gpu_code(part, facts):
+        known = part in facts.frameworks or part in facts.recorded
+        if not known and facts.packages.carries(part) not in _GPU_CONTENT:
             continue
         if asked.url:
             notes.append(f"{asked.name} is pinned by an address: it is left as it is")
             continue
         names[part] = asked.name
-        wants[part] = _join(wants.get(part), _constraint(part, asked, notes))
+        constraint = str(asked.specifier)
+        try:
+            constraint = parse_constraint(part, constraint).text if constraint else ""
+        except BadInput:
+            notes.append(f"{asked.name}{constraint} is left to the resolver")
+            constraint = ""
+        stated_before = wants.get(part, "*").removeprefix("*")
+        wants[part] = ",".join(filter(None, (stated_before, constraint))) or "*"
         if major := _cuda_major(asked):
             wants["cuda"] = f"{major}.*"
     if not names:
@@ -141,23 +148,3 @@ def _cuda_major(asked: Requirement) -> str:
     extras = (match[1] for extra in sorted(asked.extras) if (match := _CUDA_EXTRA.match(extra)))
     component = find_component(asked.name)
     return next(extras, str(component.cuda[0]) if component and component.cuda else "")
-
-
-def _has_gpu_code(part: str, facts: Facts) -> bool:
-    if part in facts.frameworks or part in facts.recorded:
-        return True
-    return facts.packages.carries(part) in _GPU_CONTENT
-
-
-def _constraint(part: str, asked: Requirement, notes: list[str]) -> str:
-    """Return the constraint on a part; any version where the solver cannot read it."""
-    text = str(asked.specifier)
-    try:
-        return parse_constraint(part, text).text if text else ""
-    except BadInput:
-        notes.append(f"{asked.name}{text} is left to the resolver")
-        return ""
-
-
-def _join(known: str | None, more: str) -> str:
-    return ",".join(one for one in (known if known != "*" else "", more) if one) or "*"

@@ -67,11 +67,9 @@ def read_platforms(
     changes: Mapping[str, Any],
     gpus: Gpus,
 ) -> Platforms:
-    """Return the platforms of a question.
+    """Return the platforms of a question; changes of ``--set`` win.
 
-    Args:
-        target_pools: function that reads the target's pools; None without a target.
-        changes: changes of ``--set``, which win.
+    ``target_pools`` reads the target's pools; None without a target.
     """
     known = True
     if target_pools is not None:
@@ -103,32 +101,19 @@ def read_image_stack(
     from compatgate.discovery.stated_stack import merge_bodies
 
     reading = read_image_reference(reference, platforms.cpu, facts)
-    shown = reading.to_request()
+    body = reading.to_request()
     if reading.index:
-        shown = merge_bodies(shown, platforms.of_processors().remarks("the image"))
-    return shown, {"image": reading.pinned}
+        body = merge_bodies(body, platforms.of_processors().remarks("the image"))
+    return body, {"image": reading.pinned}
 
 
-def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry or in a file, with the environment's settings."""
-    from compatgate.discovery.image.local import is_local_image, read_local_image
-
-    read = read_local_image if is_local_image(reference) else None
-    return _read_image(reference, cpu, facts, read)
-
-
-def read_registry_image(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry, with the settings of the environment and the user's cache."""
-    return _read_image(reference, cpu, facts, None)
-
-
-def _read_image(
-    reference: str, cpu: str | None, facts: Facts, read: Callable[..., ImageReading] | None
+def read_image_reference(
+    reference: str, cpu: str | None, facts: Facts, *, local: bool = True
 ) -> ImageReading:
-    from msgspec.structs import replace
-
+    """Read an image in a registry, or in a file, with the environment's settings."""
     from compatgate.catalog import read_source
     from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.image.local import is_local_image, read_local_image
     from compatgate.discovery.image.read import read_image
     from compatgate.discovery.registry.limits import read_options
 
@@ -139,19 +124,14 @@ def _read_image(
         packages=facts.packages,
     )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
-    return (read or read_image)(
-        reference, signals=read_source("image_signals"), platform=platform, options=options
-    )
+    read = read_local_image if local and is_local_image(reference) else read_image
+    return read(reference, signals=read_source("image_signals"), platform=platform, options=options)
 
 
 def places_of(
     path: str, name: str, data: bytes, observations: Iterable[Observation]
 ) -> dict[str, Place]:
-    """Return the place of each component.
-
-    Returns:
-        Component to place; the first line of the file if the component's line is not found.
-    """
+    """Return the place of each component: the first line of the file if none names it."""
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
     for observation in observations:

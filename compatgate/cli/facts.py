@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 
 if TYPE_CHECKING:
     import argparse
@@ -160,10 +160,8 @@ def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
     width = max(map(len, plain), default=0)
     for name, value in known.items():
         if not _is_nested(value):
-            room = max(width_of(sys.stdout) - indent - width - 2, 30)
-            first, *rest = wrap(_text(value), room)
-            yield f"{' ' * indent}{name:<{width}}  {first}"
-            yield from (f"{' ' * (indent + width + 2)}{line}" for line in rest)
+            label = f"{' ' * indent}{name:<{width}}  "
+            yield from wrap_beside(label, _text(value), width_of(sys.stdout))
             continue
         yield f"{' ' * indent}{name}"
         for part in value if isinstance(value, list) else [value]:

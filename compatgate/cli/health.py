@@ -251,10 +251,9 @@ def _event(event: dict[str, Any]) -> list[str]:
 
 
 def _row(name: str, text: str) -> list[str]:
-    from compatgate.kit.cli.terminal import width_of, wrap
+    from compatgate.kit.cli.terminal import width_of, wrap_beside
 
-    first, *rest = wrap(text, width_of(sys.stdout) - 20)
-    return [f"         {name:<9}  {first}", *(f"{'':<20}{line}" for line in rest)]
+    return wrap_beside(f"{'':<9}{name:<9}  ", text, width_of(sys.stdout))
 
 
 def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import write_output
-from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
+from compatgate.kit.cli.terminal import strip_controls, width_of, wrap_beside
 
 if TYPE_CHECKING:
     import argparse
@@ -145,8 +145,7 @@ def render_probe(document: dict[str, Any]) -> str:
         if texts:
             lines += ["", title]
             for text in texts:
-                first, *rest = wrap(strip_controls(text), width - 4)
-                lines += [f"  - {first}", *(f"    {line}" for line in rest)]
+                lines += wrap_beside("  - ", text, width)
     return "\n".join(lines)
 
 
@@ -158,9 +157,7 @@ def _stack_lines(document: dict[str, Any], width: int) -> Iterator[str]:
     yield "stack"
     for name, value in stack.items():
         shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        first, *rest = wrap(shown, width - 22)
-        yield f"  {name:<18}  {first}"
-        yield from (f"  {'':<18}  {line}" for line in rest)
+        yield from wrap_beside(f"  {name:<18}  ", shown, width)
 
 
 def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
@@ -178,9 +175,7 @@ def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
         yield f"platform  {host['platform']}"
     if host.get("node"):
         parts = [f"{name} {value}" for name, value in host["node"].items()]
-        first, *rest = wrap(strip_controls(", ".join(parts)), width - 8)
-        yield f"node    {first}"
-        yield from (f"        {line}" for line in rest)
+        yield from wrap_beside("node    ", ", ".join(parts), width)
     for pool, gpu in zip(document["pools"], host["gpus"], strict=False):
         if "nodes" in gpu:
             yield f"nodes   {gpu['nodes']} x {gpu['product']}, driver {pool.get('driver', '?')}"

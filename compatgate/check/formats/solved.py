@@ -15,6 +15,9 @@ from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 Json = dict[str, Any]
 _EXTRAS = {"jax": "[cuda{major}]", "tensorflow": "[and-cuda]", "onnxruntime-gpu": "[cuda,cudnn]"}
 """Extras of the frameworks that bring no CUDA of their own."""
+_STOPPED = """\
+the search stopped at its limit, and not every combination was tried: narrow the wants, or state
+fewer parts to start from"""
 _MARKS = {"pass": ("PASS", "green"), "warn": ("WARN", "yellow")}
 
 
@@ -46,14 +49,7 @@ def render_solved(found: Json, facts: Facts, width: int, *, colour: bool) -> str
     for miss in found["misses"]:
         lines += ["", *_render_miss(miss, width)]
     if not found["complete"]:
-        lines += [
-            "",
-            *wrap(
-                "the search stopped at its limit, and not every combination was tried: narrow the "
-                "wants, or state fewer parts to start from",
-                width,
-            ),
-        ]
+        lines += ["", *wrap(_STOPPED, width)]
     lines += ["", f"{found['evaluated']} evaluations; facts {found['facts'][:19]}"]
     return "\n".join(lines)
 

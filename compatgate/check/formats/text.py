@@ -11,7 +11,7 @@ from string import ascii_letters, digits
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.components import label_of
 from compatgate.core.rule import OUTCOME_RANK, fix_value
-from compatgate.kit.cli.terminal import paint, strip_controls, wrap
+from compatgate.kit.cli.terminal import paint, strip_controls, wrap, wrap_beside
 
 MAX_ARCHES = 6
 _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
@@ -61,7 +61,7 @@ def format_pool(pool: Json) -> str:
 
 def format_stack(stack: Json) -> str:
     """Return a stack as text, ``CUDA 12.1, cuDNN 8.9.7, PyTorch 2.4.1, sm_80``."""
-    parts = [f"{_label(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
+    parts = [f"{label_of(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
     arch = stack.get("arch")
     if arch is not None:
         more = f" and {len(arch) - MAX_ARCHES} more" if len(arch) > MAX_ARCHES else ""
@@ -69,10 +69,6 @@ def format_stack(stack: Json) -> str:
     if needs := stack.get("needs"):
         parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
-
-
-def _label(name: str) -> str:
-    return label_of(name)
 
 
 def fix_option(change: Json) -> str:
@@ -164,15 +160,13 @@ _LABEL = 8
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render text of at most ``view.width`` columns, without breaking addresses and commands."""
-    return "\n\n".join(_titled_answer(answer, view) for answer in answers)
-
-
-def _titled_answer(answer: Answer, view: View) -> str:
-    """Render an answer, titled with its file if several were read."""
-    text = _render_verdict(answer.verdict, view)
-    if not (title := answer.heading or answer.file):
-        return text
-    return f"{paint(strip_controls(title), 'bold', colour=view.colour)}\n{text}"
+    parts = []
+    for answer in answers:
+        text = _render_verdict(answer.verdict, view)
+        if title := answer.heading or answer.file:
+            text = f"{paint(strip_controls(title), 'bold', colour=view.colour)}\n{text}"
+        parts.append(text)
+    return "\n\n".join(parts)
 
 
 def _render_verdict(verdict: Json, view: View) -> str:
@@ -188,10 +182,8 @@ def _render_verdict(verdict: Json, view: View) -> str:
         lines.append("")
         lines += [line for finding in skipped for line in _skipped_lines(finding, view)]
     if note := degraded_note(verdict):
-        lines += [
-            "",
-            *(paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)),
-        ]
+        lines.append("")
+        lines += [paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)]
     lines.append("")
     if link := open_link(verdict):
         lines += [f"Why, and how to get it allowed: {link}", ""]
@@ -261,12 +253,11 @@ def _short_lines(finding: Json, view: View, *, pools: bool) -> list[str]:
 def _skipped_lines(finding: Json, view: View) -> list[str]:
     text = f"not checked: {finding['rule']} {finding['name']}: {finding['message']}"
     first, *rest = wrap(text, view.width - 2)
-    return [_paint_dim(first, view), *(_paint_dim(f"  {line}", view) for line in rest)]
+    return [_paint_dim(line, view) for line in (first, *(f"  {line}" for line in rest))]
 
 
 def _label_lines(label: str, text: str, view: View) -> list[str]:
-    first, *rest = wrap(text, max(view.width - 2 - _LABEL, 30))
-    return [f"  {label:<{_LABEL}}{first}", *(f"  {'':<{_LABEL}}{line}" for line in rest)]
+    return wrap_beside(f"  {label:<{_LABEL}}", text, view.width)
 
 
 def _paint_dim(text: str, view: View) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import open_input, print_json
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 
 if TYPE_CHECKING:
     import argparse
@@ -293,7 +293,4 @@ def _pair(pair: tuple[float, float]) -> str:
 
 def label_lines(label: str, text: str, width: int) -> list[str]:
     """Return a text beside its label, wrapped; nothing for an empty text."""
-    if not text:
-        return []
-    first, *rest = wrap(text, width - 11)
-    return [f"  {label:<8} {first}", *(f"           {line}" for line in rest)]
+    return wrap_beside(f"  {label:<8} ", text, width) if text else []

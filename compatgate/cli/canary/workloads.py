@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from compatgate.canary.workload import Workload
     from compatgate.canary.workloads.lint import Finding
-    from compatgate.discovery.image.read import ImageFolder
 
 
 def add_workloads_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,16 +174,12 @@ def run_lint(args: argparse.Namespace) -> int:
         rows = [{"file": f.file, "severity": f.severity, "message": f.message} for f in found]
         print_json({"workloads": [str(path) for path in seen], "findings": rows})
     else:
-        _print_findings(seen, found)
+        for finding in found:
+            print(f"{finding.file}: {finding.severity}: {finding.message}")
+        errors = sum(f.severity == "error" for f in found)
+        counts = f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
+        print(f"{_count(len(seen), 'workload')}: {counts}", file=sys.stderr)
     return int(any(f.severity == "error" or args.strict for f in found))
-
-
-def _print_findings(seen: list[Path], found: list[Finding]) -> None:
-    for finding in found:
-        print(f"{finding.file}: {finding.severity}: {finding.message}")
-    errors = sum(f.severity == "error" for f in found)
-    counts = f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
-    print(f"{_count(len(seen), 'workload')}: {counts}", file=sys.stderr)
 
 
 def _count(number: int, noun: str) -> str:
@@ -222,32 +217,13 @@ def run_fetch(args: argparse.Namespace) -> int:
     """Copy the workload and print its name."""
     from tempfile import TemporaryDirectory
 
-    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
-
-    folder = _folder(args)
-    if MANIFEST not in folder.files:
-        hint = f"a workload image has /compatgate/{MANIFEST}, as compatgate canary lint checks it"
-        raise NotFound("the image holds no workload", field=args.image, hint=hint)
-    place = Path(args.output)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".fetching-", dir=place) as draft:
-            _write(folder, Path(draft) / "workload")
-            name = read_workload(Path(draft) / "workload").name
-            _put(Path(draft), place / name, replace=args.force)
-    except OSError as error:
-        raise BadInput(f"cannot write: {error.strerror}", field=str(place)) from None
-    print(f"{name}: {len(folder.files)} files of {folder.digest} in {place / name}")
-    return 0
-
-
-def _folder(args: argparse.Namespace) -> ImageFolder:
     from compatgate.canary.workload import FOLDER
     from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
+    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
     from compatgate.discovery.registry.limits import read_options
 
-    return read_folder(
+    folder = read_folder(
         args.image,
         FOLDER.strip("/"),
         most_files=MAX_FILES,
@@ -255,14 +231,24 @@ def _folder(args: argparse.Namespace) -> ImageFolder:
         platform=args.platform,
         options=read_options(),
     )
-
-
-def _write(folder: ImageFolder, draft: Path) -> None:
-    for path, kept in folder.files.items():
-        target = draft / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(kept.data)
-        target.chmod(0o755 if kept.executable else 0o644)
+    if MANIFEST not in folder.files:
+        hint = f"a workload image has /compatgate/{MANIFEST}, as compatgate canary lint checks it"
+        raise NotFound("the image holds no workload", field=args.image, hint=hint)
+    place = Path(args.output)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".fetching-", dir=place) as draft:
+            for path, content in folder.files.items():
+                target = Path(draft) / "workload" / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content.data)
+                target.chmod(0o755 if content.executable else 0o644)
+            name = read_workload(Path(draft) / "workload").name
+            _put(Path(draft), place / name, replace=args.force)
+    except OSError as error:
+        raise BadInput(f"cannot write: {error.strerror}", field=str(place)) from None
+    print(f"{name}: {len(folder.files)} files of {folder.digest} in {place / name}")
+    return 0
 
 
 def _put(draft: Path, target: Path, *, replace: bool) -> None:

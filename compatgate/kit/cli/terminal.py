@@ -95,3 +95,9 @@ def wrap(text: str, width: int) -> list[str]:
         else:
             line = f"{line} {word}" if line else word
     return [*lines, line] if line else lines or [""]
+
+
+def wrap_beside(label: str, text: str, width: int) -> list[str]:
+    """Return a text beside its label; further lines stand below the text's beginning."""
+    first, *rest = wrap(text, max(width - len(label), 30))
+    return [f"{label}{first}", *(f"{'':<{len(label)}}{line}" for line in rest)]
