@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.commands import add_rows
 from compatgate.kit.cli.options import (
     add_authorship,
     add_force,
@@ -96,27 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "show what packages: enforce would stop on targets that audit packages",
             _packages_arguments,
         ),
-        (
-            "approvals",
-            "list changes that wait for a second person",
-            proposals.approvals_arguments,
-        ),
-        (
-            "refuse",
-            "refuse or withdraw a change that waits for a second person",
-            proposals.decision_arguments,
-        ),
         ("propose", "propose a change for others to approve", proposals.propose_arguments),
-        ("proposals", "list proposals", proposals.list_arguments),
-        ("approve", "approve another person's proposal", proposals.approve_arguments),
-        ("retract", "withdraw your approval", proposals.review_arguments),
-        ("merge", "merge a proposal into the matrix", proposals.merge_arguments),
-        ("close", "close a proposal without merging it", proposals.close_arguments),
         ("revert", "undo a revision", proposals.revert_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
         add_place(action)
+    add_rows(actions, proposals.ROWS)
     actions.add_parser("example", help="print an example matrix to start from")
 
 
@@ -214,6 +201,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.action == "example":
         return cli_files.print_example()
+    if any(row.action == args.action for row in proposals.ROWS):
+        return proposals.run_proposal_row(args)
     return run_action(
         args,
         {
@@ -229,14 +218,7 @@ def run(args: argparse.Namespace) -> int:
             "log": show_log,
             "dependents": cli_dependents.show_dependents,
             "packages-report": run_packages,
-            "approvals": proposals.list_approvals,
-            "refuse": proposals.refuse,
             "propose": proposals.propose,
-            "proposals": proposals.list_proposals,
-            "approve": proposals.approve,
-            "retract": proposals.retract,
-            "merge": proposals.merge,
-            "close": proposals.close,
             "revert": proposals.revert,
         },
         making=["import", "sync"],

@@ -117,12 +117,12 @@ def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: ToolResults) 
     found.other["transports"] = log.transports
     asked = found.workload.environment.get("NCCL_NET", "") if found.workload else ""
     meant = asked.lower() == "socket"
-    _report_metric(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
+    _report_check(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
     if found.declares("gpudirect"):
-        _report_metric(found, "gpudirect", judge_gpudirect(log))
+        _report_check(found, "gpudirect", judge_gpudirect(log))
 
 
-def _report_metric(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
+def _report_check(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
     if judged:
         found.check(name, judged.ok, judged.message)
 
