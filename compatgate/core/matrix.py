@@ -213,6 +213,8 @@ def _constraint_error(
 
 
 EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
+STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
+"""Statuses of entries that running workloads may match."""
 ANY_TARGET = "*"
 
 

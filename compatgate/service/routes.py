@@ -11,9 +11,10 @@ from compatgate.service.admission import api as admission
 from compatgate.service.attestations import api as attestations
 from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
-from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
+from compatgate.service.comparison import api as comparison
+from compatgate.service.comparison import pages as comparison_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
@@ -33,8 +34,6 @@ from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.notices import api as notices
 from compatgate.service.notices import pages as notices_pages
-from compatgate.service.plans import api as plans
-from compatgate.service.plans import pages as plans_pages
 from compatgate.service.preferences import pages as preferences_pages
 from compatgate.service.proposals import api as proposals
 from compatgate.service.proposals import pages as proposals_pages
@@ -96,12 +95,11 @@ _APIS = (
     manifests,
     attestations,
     targets,
-    plans,
+    comparison,
     reports,
     document_api,
     waivers,
     matrix,
-    backtests,
     proposals,
     facts,
     runs,
@@ -170,7 +168,7 @@ _PAGES = (
     facts_pages,
     tokens_pages,
     targets_pages,
-    plans_pages,
+    comparison_pages,
     reports_pages,
     matrix_pages,
     waivers_pages,

@@ -22,6 +22,7 @@ from compatgate.core.rule import Outcome
 from compatgate.kit.http.schemas import Page
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.comparison.schemas import WhatIfBody, WhatIfRequest
 from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.schemas import (
@@ -31,8 +32,6 @@ from compatgate.service.gate.schemas import (
     PoolQuestion,
     StackValue,
     VerdictBody,
-    WhatIfBody,
-    WhatIfRequest,
 )
 from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
 from compatgate.service.manifests.schemas import ManifestCheckBody, ManifestCheckRequest

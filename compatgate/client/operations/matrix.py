@@ -24,18 +24,18 @@ from compatgate.client.request import (
     post,
     put,
 )
+from compatgate.core.compare.packages import PackagesReport
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
+from compatgate.service.comparison.schemas import DependentsBody, PlanBody, PlanRequest
 from compatgate.service.matrix.schemas import (
     ApprovalBody,
     Changes,
-    DependentsBody,
     EntryBody,
     EntryChange,
     ImportBody,
     Made,
-    PackagesReportBody,
     PoolRowBody,
     RevisionBody,
     RevisionDetail,
@@ -44,7 +44,6 @@ from compatgate.service.matrix.schemas import (
     WaiverBody,
     WaiverChange,
 )
-from compatgate.service.plans.schemas import PlanBody, PlanRequest
 from compatgate.service.proposals.schemas import ApproveRequest
 from compatgate.service.reports.schemas import TargetReportBody
 
@@ -97,7 +96,7 @@ def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]
 @Operation
 def packages_report(
     *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
-) -> Request[PackagesReportBody]:
+) -> Request[PackagesReport]:
     """Show what `packages: enforce` would stop on the targets that audit packages.
 
     Args:
@@ -107,7 +106,7 @@ def packages_report(
     """
     request = get(
         "/matrix/packages-report",
-        PackagesReportBody,
+        PackagesReport,
         target=target,
         since=since,
         decisions=decisions,

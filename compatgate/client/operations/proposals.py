@@ -21,7 +21,7 @@ from compatgate.client.request import (
     put,
 )
 from compatgate.kit.http.schemas import Page
-from compatgate.service.backtests.schemas import BacktestBody, BacktestRequest
+from compatgate.service.comparison.schemas import BacktestBody, BacktestRequest
 from compatgate.service.matrix.schemas import SyncBody
 from compatgate.service.proposals.schemas import (
     ApproveRequest,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
-from compatgate.service.backtests.schemas import DAYS, MAX_DAYS, BacktestBody
+from compatgate.service.comparison.schemas import DAYS, MAX_DAYS, BacktestBody
 from compatgate.service.matrix.schemas import (
     ENTRY,
     ChangeBody,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from compatgate.core.upgrade_state import Need, NeedKind, Phase, Wave
 from compatgate.core.upgrades import Decision, decide, list_lacking
 from compatgate.kit.sections import Section
-from compatgate.service.plans.sections import arrange_causes
+from compatgate.service.comparison.sections import arrange_causes
 from compatgate.service.upgrades.models import FreezeRow, KnownGood, UpgradeOutline
 from compatgate.service.upgrades.picture import Bar, draw_upgrade
 from compatgate.service.upgrades.repository import split_key

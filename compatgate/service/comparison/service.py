@@ -1,0 +1,485 @@
+"""Answer what-if questions, plans, dependents and the packages report with what the gate knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.compare.comparison import compare, list_entries_in_use
+from compatgate.core.compare.differences import Subject
+from compatgate.core.compare.findings import CHANGE_ORDER
+from compatgate.core.compare.packages import PackagesReport, PackagesTarget, report_packages
+from compatgate.core.compare.plan import Question, make_plan
+from compatgate.core.compare.ranges import EntryEdit
+from compatgate.core.compare.upgrades import resolve_upgrades
+from compatgate.core.compare.waves import RACK_LABELS, PlannedNode
+from compatgate.core.compare.what_if import WhatIf
+from compatgate.core.compare.what_if import what_if as compare_target
+from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex, Matrix
+from compatgate.core.request import Pool, Target
+from compatgate.core.rule import OUTCOME_RANK
+from compatgate.core.stack import parse_stack
+from compatgate.documents.sources import suggest_name
+from compatgate.documents.text import to_yaml
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
+from compatgate.kit import clock
+from compatgate.service.comparison.questions import (
+    Place,
+    read_changes,
+    read_name,
+    read_place,
+    read_texts,
+    require_keys,
+    select_pool,
+)
+from compatgate.service.comparison.recorded import Recorded, list_questions
+from compatgate.service.comparison.schemas import (
+    DAYS,
+    PACKAGES_DECISIONS,
+    DependentNodeBody,
+    DependentsBody,
+    DependentStackBody,
+    DependentTargetBody,
+    PlanBody,
+    WhatIfBody,
+)
+from compatgate.service.gate.computing import Compute, compute_here
+from compatgate.service.nodes.comparison import (
+    NodeView,
+    driver_version,
+    find_gpu,
+    pools_with_gpu,
+)
+
+if TYPE_CHECKING:
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.snapshot import Snapshot
+
+_MAX_DECISIONS = 20_000
+_MAX_STACKS = 300
+"""Stacks of a plan or an entry that are evaluated, the latest."""
+_MAX_REPORTED_STACKS = 1_000
+_MAX_NODES = 20_000
+_MAX_NAMED_NODES = 500
+FindDocument = Callable[[str], dict[str, Any] | None]
+
+
+def to_wire(found: Struct, body: type[Struct]) -> dict[str, Any]:
+    """Return an answer of the core as plain data, in the form that REST carries."""
+    wire: dict[str, Any] = msgspec.to_builtins(msgspec.convert(found, body, from_attributes=True))
+    return wire
+
+
+# --- what-if ---------------------------------------------------------------------------------
+
+
+def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> WhatIf:
+    """Answer ``POST /what-if``.
+
+    Args:
+        body: ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool, and ``node``
+            (``{"labels": {...}}``) instead of the target or in addition.
+        snapshot: the matrix, facts and evidence.
+        now: for ends of life, waivers and the age of evidence.
+
+    Raises:
+        BadInput: names the field.
+        NotFound: the target or the pool does not exist, or no target or pool fits the node.
+        Unavailable: the facts do not know a GPU of the target.
+    """
+    require_keys(body, ("target", "pool", "node", "set"))
+    place = read_place(body, snapshot)
+    found = compare_target(
+        place.target,
+        place.pools,
+        read_changes(body.get("set") or {}),
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=now,
+    )
+    return replace(found, remarks=place.remarks)
+
+
+def describe_what_if(found: WhatIf) -> dict[str, Any]:
+    """Return the answer of ``POST /what-if``, without the state of the gate."""
+    body = to_wire(found, WhatIfBody)
+    del body["degraded"]
+    return body
+
+
+def compare_facts(
+    before: Snapshot, after: Snapshot, verdicts: Sequence[Subject], now: datetime
+) -> tuple[dict[str, list[Subject]], list[Subject]]:
+    """Compare the entries in use on every target, and recorded verdicts, with other facts.
+
+    Args:
+        before: with the older facts.
+        after: the same matrix with other facts.
+        verdicts: with the places to evaluate them.
+        now: for ends of life, waivers and the age of evidence.
+
+    Returns:
+        The entries by target, those that get worse first, and the verdicts. A target that one of
+        the snapshots cannot resolve is missing: its `unusable` says why.
+    """
+    names = [name for name in sorted(before.targets) if name in after.targets]
+    entries = [one for name in names for one in list_entries_in_use(before.matrix, name)]
+    found = compare(before, after, [*entries, *verdicts], now).subjects
+    by_target: dict[str, list[Subject]] = {name: [] for name in names}
+    for one in found:
+        if one.kind == "entry":
+            by_target[one.target].append(one)
+    for of_target in by_target.values():
+        of_target.sort(key=lambda e: (-CHANGE_ORDER[e.change], -OUTCOME_RANK[e.after], e.name))
+    return by_target, [one for one in found if one.kind != "entry"]
+
+
+# --- plans -----------------------------------------------------------------------------------
+
+
+def plan_upgrade(
+    gate: Gate, target: str, body: Mapping[str, Any], *, by_key: bool = False
+) -> dict[str, Any]:
+    """Answer ``POST /targets/{name}/plan``.
+
+    Args:
+        gate: knows decisions and nodes.
+        target: its name.
+        body: ``{"set": {...}, "upgrade": ["driver"], "pool": ..., "rack_labels": [...]}``.
+        by_key: name every node with its cluster, also where there is one cluster.
+
+    Raises:
+        BadInput: names the field.
+        NotFound: the target or pool does not exist.
+        Unavailable: the facts do not know a GPU of the target.
+    """
+    snapshot, now = gate.snapshot(), clock.now()
+    snapshot.target(target)
+    remarks: list[str] = []
+    running: list[Subject] = []
+    nodes: list[PlannedNode] = []
+    try:
+        running = _list_running(gate, target, now, remarks)
+        nodes = _list_nodes(gate, snapshot, target, remarks, by_key=by_key)
+    except Unavailable as error:
+        remarks.append(f"decisions and nodes could not be read: {error.detail}")
+
+    def find(name: str) -> dict[str, Any] | None:
+        try:
+            return gate.matrix.get("Entry", name).document
+        except CompatgateError:
+            return None
+
+    return answer_plan(body, target, snapshot, now, running, nodes, remarks, find, gate.compute)
+
+
+def answer_plan(
+    body: Mapping[str, Any],
+    target: str,
+    snapshot: Snapshot,
+    now: datetime,
+    running: Sequence[Subject] = (),
+    nodes: Sequence[PlannedNode] = (),
+    remarks: Sequence[str] = (),
+    find: FindDocument = lambda _: None,
+    compute: Compute = compute_here,
+) -> dict[str, Any]:
+    """Return a plan as plain data.
+
+    Args:
+        body: as of `plan_upgrade`, which also names the errors.
+        target: its name.
+        snapshot: the matrix, facts and evidence.
+        now: for ends of life, waivers and the age of evidence.
+        running: stacks that run.
+        nodes: of the target.
+        remarks: on these.
+        find: returns the document of an entry, to edit it.
+        compute: calls the function that evaluates.
+    """
+    require_keys(body, ("set", "upgrade", "pool", "rack_labels"))
+    found, pool = snapshot.target(target), read_name(body, "pool")
+    place = Place(found, found.pools)
+    pools = (select_pool(place, pool) if pool else place).pools
+    upgrades, stated = read_texts(body, "upgrade"), body.get("set") or {}
+    changes = read_changes(stated) if stated or not upgrades else {}
+    today = now.date().isoformat()
+    changes, chosen = resolve_upgrades(upgrades, changes, pools, snapshot.facts, today)
+    asked = Question(
+        found,
+        pools,
+        changes,
+        tuple(running),
+        tuple(nodes),
+        tuple(read_texts(body, "rack_labels")) or RACK_LABELS,
+        (*chosen, *remarks),
+    )
+    plan = compute(make_plan, asked, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+    return to_wire(replace(plan, entries_yaml=_write_entries(plan.edits, find)), PlanBody)
+
+
+def _write_entries(edits: Iterable[EntryEdit], find: FindDocument) -> str:
+    """Return the edited entries as YAML, to be reviewed and imported; empty if there are none."""
+    documents = []
+    for edit in edits:
+        if (document := find(edit.entry)) is None:
+            continue
+        spec = dict(document["spec"])
+        ranges = {name: change.after for name, change in edit.components.items()}
+        spec["components"] = {**spec["components"], **ranges}
+        if edit.becomes != edit.entry:
+            spec["status"] = "candidate"
+            spec["reason"] = f"planned from {edit.entry}; run its suites before it is blessed"
+        body = {"apiVersion": "compatgate.dev/v1", "kind": "Entry"}
+        metadata = {**document["metadata"], "name": edit.becomes}
+        documents.append({**body, "metadata": metadata, "spec": spec})
+    return to_yaml(documents)
+
+
+def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) -> list[Subject]:
+    """Return the stacks that the gate has allowed recently, each once."""
+    since = now - timedelta(days=DAYS)
+    asked = _read_recorded(gate, [target], since, keep=lambda body: bool(body.get("allowed")))
+    if len(asked.questions) > _MAX_STACKS or not asked.complete:
+        count = min(len(asked.questions), _MAX_STACKS)
+        remarks.append(
+            f"of the decisions since {since.date()} the latest count: {asked.decisions} decisions, "
+            f"{count} stacks"
+        )
+    found = []
+    for one in asked.questions[:_MAX_STACKS]:
+        try:
+            parse_stack(one.stack)
+        except BadInput as error:
+            remarks.append(f"{one.name} can no longer be read: {error.detail}")
+        else:
+            found.append(replace(one, apart=True))
+    return found
+
+
+def _read_recorded(
+    gate: Gate, targets: Sequence[str], since: datetime, keep: Callable[[dict[str, Any]], bool]
+) -> Recorded:
+    with gate.database.reading() as session:
+        return list_questions(session, targets, since, most=_MAX_DECISIONS, keep=keep)
+
+
+def _list_nodes(
+    gate: Gate, snapshot: Snapshot, target: str, remarks: list[str], *, by_key: bool
+) -> list[PlannedNode]:
+    """Return the reported nodes of a target, each with its pool."""
+    views = list(islice(gate.nodes.of_target(target), _MAX_NODES + 1))
+    if len(views) > _MAX_NODES:
+        remarks.append(f"only the first {_MAX_NODES} nodes are in waves")
+        views = views[:_MAX_NODES]
+    several = by_key or len({view.row.cluster for view in views}) > 1
+    found = []
+    for view in views:
+        row = view.row
+        pools = _pools_of(view, snapshot.target(target), snapshot)
+        same = [pool for pool in pools if pool.driver and pool.driver.text == row.driver]
+        pool = next((one.name for one in (*same, *pools)), None)
+        name = f"{row.cluster}/{row.name}" if several else row.name
+        found.append(PlannedNode(name, pool, row.driver, row.labels))
+    return found
+
+
+def _pools_of(view: NodeView, target: Target, snapshot: Snapshot) -> list[Pool]:
+    """Return the pools of a target that have the GPUs of a node."""
+    kinds = [find_gpu(one["gpu"], snapshot) for one in view.row.gpus]
+    return [pool for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)]
+
+
+# --- dependents ------------------------------------------------------------------------------
+
+
+def find_dependents(
+    gate: Gate, name: str, reaches: Callable[[str], bool] = lambda _: True
+) -> DependentsBody:
+    """Return what depends on an entry.
+
+    Args:
+        gate: with the matrix, the decisions and the nodes.
+        name: of the entry.
+        reaches: tells whether the caller may read about a target.
+
+    Raises:
+        NotFound: the entry does not exist.
+        Unavailable: the database does not answer.
+    """
+    snapshot, now = gate.snapshot(), clock.now()
+    entry = snapshot.entries.get(name)
+    if entry is None:
+        hint = suggest_name(name, snapshot.entries)
+        raise NotFound(f"entry {name!r} does not exist", field="name", value=name, hint=hint)
+    since = now - timedelta(days=DAYS)
+    targets = [
+        target
+        for target in (snapshot.targets[name] for name in sorted(snapshot.targets))
+        if {ANY_TARGET, target.name} & {*entry.targets} and reaches(target.name)
+    ]
+    asked = _read_recorded(
+        gate,
+        [target.name for target in targets],
+        since,
+        keep=lambda body: entry.name in body.get("entries", {}).values(),
+    )
+    others = EntryIndex([one for one in snapshot.entries.values() if one.name != name])
+    old = snapshot.matrix
+    without = replace(
+        snapshot, matrix=Matrix(old.revision, others, old.waivers, old.evidence, old.suites)
+    )
+    questions = asked.questions[:_MAX_STACKS]
+    stacks = compare(snapshot, without, questions, now, with_fixes=False).subjects
+    nodes = _list_dependent_nodes(gate, entry, targets, snapshot)
+    left_out = []
+    if not asked.complete:
+        left_out.append(f"of the decisions since {since.date()} the latest {asked.decisions} count")
+    if len(asked.questions) > _MAX_STACKS:
+        left_out.append(f"{len(asked.questions)} stacks: the latest {_MAX_STACKS} are listed")
+    if len(nodes) > _MAX_NAMED_NODES:
+        left_out.append(f"{len(nodes)} nodes: the first {_MAX_NAMED_NODES} are named")
+    described = [_describe_stack(one) for one in stacks]
+    return DependentsBody(
+        name,
+        gate.matrix.get("Entry", name).document["metadata"].get("owner"),
+        entry.status,
+        since,
+        [_describe_target(entry, target, snapshot, nodes) for target in targets],
+        described,
+        sum(one.decisions for one in described),
+        sum(bool(one.lost) for one in described),
+        nodes[:_MAX_NAMED_NODES],
+        len(nodes),
+        sorted(
+            one.name
+            for one in snapshot.entries.values()
+            if one.replacement == name
+            and (ANY_TARGET in one.targets or any(map(reaches, one.targets)))
+        ),
+        left_out,
+        snapshot.revision,
+    )
+
+
+def _describe_stack(one: Subject) -> DependentStackBody:
+    assert one.first_asked  # noqa: S101 - it is recorded
+    assert one.last_asked  # noqa: S101
+    case = one.cases[0] if one.cases else None
+    lost = case.allowed == (True, False) if case and case.before else None
+    return DependentStackBody(
+        one.name,
+        one.target,
+        one.stack,
+        one.image,
+        one.decisions,
+        one.first_asked,
+        one.last_asked,
+        lost,
+    )
+
+
+def _describe_target(
+    entry: Entry, target: Target, snapshot: Snapshot, nodes: Sequence[DependentNodeBody]
+) -> DependentTargetBody:
+    pools = [pool for pool in target.pools if _is_for(entry, pool)]
+    policy = target.policy
+    return DependentTargetBody(
+        target.name,
+        snapshot.documents[target.name].metadata.owner,
+        policy.mode,
+        policy.mode == "enforce" and policy.require_entry,
+        [pool.name for pool in pools],
+        sum(pool.count for pool in pools),
+        sum(target.name in node.targets for node in nodes),
+    )
+
+
+def _is_for(entry: Entry, pool: Pool) -> bool:
+    driver = entry.components.get("driver")
+    allowed = driver is None or (pool.driver is not None and driver.allows(pool.driver))
+    return entry.is_for(pool) and allowed
+
+
+def _list_dependent_nodes(
+    gate: Gate, entry: Entry, targets: Iterable[Target], snapshot: Snapshot
+) -> list[DependentNodeBody]:
+    """Return the nodes with a GPU and a driver that the entry is for."""
+    by_name = {target.name: target for target in targets}
+    found = []
+    for view in gate.nodes.each():
+        driver = driver_version(view.row.driver)
+        names = [
+            name
+            for name in view.standing.targets
+            if name in by_name
+            and any(
+                _is_for(entry, replace(pool, driver=driver))
+                for pool in _pools_of(view, by_name[name], snapshot)
+            )
+        ]
+        if names:
+            row = view.row
+            found.append(DependentNodeBody(row.cluster, row.name, names, row.driver))
+    return found
+
+
+# --- packages --------------------------------------------------------------------------------
+
+
+def report_on_packages(
+    gate: Gate,
+    *,
+    target: str | None = None,
+    since: datetime | None = None,
+    decisions: int = PACKAGES_DECISIONS,
+) -> PackagesReport:
+    """Report what ``packages: enforce`` would stop on the targets that audit packages.
+
+    Args:
+        gate: with the matrix and the decisions.
+        target: the only target to check; the report is empty if it enforces packages.
+        since: time of the first decision; None: 30 days ago.
+        decisions: most decisions to check, the newest.
+
+    Raises:
+        NotFound: the target does not exist.
+        Unavailable: the database does not answer.
+    """
+    snapshot, now = gate.snapshot(), clock.now()
+    since = since or now - timedelta(days=DAYS)
+    documents = snapshot.documents
+    if target is not None and target not in documents:
+        hint = suggest_name(target, documents)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
+    names = sorted(
+        name
+        for name, document in documents.items()
+        if document.spec.policy.packages == "audit" and target in (None, name)
+    )
+    with gate.database.reading() as session:
+        asked = list_questions(session, names, since, most=decisions)
+    room, found = _MAX_REPORTED_STACKS, []
+    for name in names:
+        questions = [one for one in asked.questions if one.target == name]
+        if known := snapshot.targets.get(name):
+            found.append(report_packages(snapshot, known, questions[: max(room, 0)], now))
+            room -= len(questions)
+        else:
+            why = f"the target cannot be used: {snapshot.unusable.get(name, 'no pools')}"
+            mode = documents[name].spec.policy.mode
+            found.append(PackagesTarget(name, mode, 0, 0, 0, 0, [], [], [why]))
+    return PackagesReport(
+        since,
+        asked.decisions,
+        asked.complete and room >= 0,
+        found,
+        snapshot.revision,
+        snapshot.facts.digest,
+    )
