@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from compatgate.catalog.browse import FactSet
     from compatgate.core.compare.differences import Subject
+    from compatgate.service.gate.snapshot import Snapshot
 
 HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
 _EXAMPLES = """\
@@ -73,19 +74,25 @@ def run(args: argparse.Namespace) -> int:
     if args.matrix and args.database:
         raise BadInput("cannot be combined", field="--matrix and --database")
     old, new = open_set(args.old), open_set(args.new)
-    document = {
+    document: dict[str, Any] = {
         "old": {"name": old.name, "facts": old.facts.digest},
         "new": {"name": new.name, "facts": new.facts.digest},
         "records": msgspec.to_builtins(compare_sets(old, new)),
         "entries": None,
         "decisions": None,
     }
+    worse = False
     if args.matrix:
-        worse = _compare_files(args.matrix, old, new, document)
+        worse = _compare(document, *_read_files(args.matrix, old, new))
     elif _database_exists(args.database):
-        worse = _compare_in_database(args, old, new, document)
-    else:
-        worse = False
+        from compatgate.service.comparison.recorded import list_newest_verdicts
+        from compatgate.service.gate.snapshot_reader import Snapshots
+        from compatgate.service.gate_client import open_gate
+
+        with open_gate(args, overlays=()) as gate:
+            sides = [Snapshots(gate.database, side.facts).current() for side in (old, new)]
+            recorded = list_newest_verdicts(gate.database, sides[0], sides[1], args.decisions)
+        worse = _compare(document, sides[0], sides[1], recorded)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
@@ -119,50 +126,56 @@ def _database_exists(named: str | None) -> bool:
     return Path(str(resolve_url(None).database)).exists()
 
 
-def _compare_files(
-    paths: Sequence[str], old: FactSet, new: FactSet, document: dict[str, Any]
-) -> bool:
-    """Add the verdicts of matrix files; return whether one gets worse."""
+def _read_files(
+    paths: Sequence[str], old: FactSet, new: FactSet
+) -> tuple[Snapshot, Snapshot, None]:
+    """Read matrix files, and resolve them with both sets of facts."""
     from compatgate.documents.sources import read_paths
     from compatgate.documents.specs import key_of
     from compatgate.documents.validation import read_documents
-    from compatgate.kit import clock
-    from compatgate.service.comparison.service import compare_facts
     from compatgate.service.gate.snapshot import build
 
     documents = read_documents(read_paths(paths), old.facts.gpus)
     versions = [(*key_of(one), one, 0) for one in documents]
-    before, after = build(versions, old.facts, 0), build(versions, new.facts, 0)
-    entries, _ = compare_facts(before, after, [], clock.now())
-    document["entries"] = _describe_entries(entries, {**before.unusable, **after.unusable})
-    return _is_worse(entries)
+    return build(versions, old.facts, 0), build(versions, new.facts, 0), None
 
 
-def _compare_in_database(
-    args: argparse.Namespace, old: FactSet, new: FactSet, document: dict[str, Any]
+def _compare(
+    document: dict[str, Any],
+    before: Snapshot,
+    after: Snapshot,
+    recorded: tuple[list[Subject], int, dict[str, str]] | None,
 ) -> bool:
-    """Add the verdicts of the stored matrix and of decisions; return whether one gets worse."""
+    """Add the verdicts of both sets of facts; return whether one gets worse."""
     from compatgate.kit import clock
-    from compatgate.service.comparison.recorded import list_newest_verdicts
-    from compatgate.service.comparison.service import compare_facts
-    from compatgate.service.gate.snapshot_reader import Snapshots
-    from compatgate.service.gate_client import open_gate
+    from compatgate.service.comparison.schemas import EntryWhatIfBody
+    from compatgate.service.comparison.service import compare_facts, to_wire
 
-    with open_gate(args, overlays=()) as gate:
-        before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
-        asked, read, unread = list_newest_verdicts(gate.database, before, after, args.decisions)
-        entries, verdicts = compare_facts(before, after, asked, clock.now())
-    unread |= {one.name: one.open[0] for one in verdicts if one.open}
+    asked, read, unread = recorded or ([], 0, {})
+    entries, verdicts = compare_facts(before, after, asked, clock.now())
+    document["entries"] = {
+        "judged": sum(map(len, entries.values())),
+        "targets": len(entries),
+        "changed": [
+            {"target": target, **to_wire(entry, EntryWhatIfBody)}
+            for target, found in entries.items()
+            for entry in found
+            if any(pool.change != "same" or pool.before != pool.after for pool in entry.pools)
+        ],
+        "unusable": {**before.unusable, **after.unusable},
+    }
     changed = [one for one in verdicts if one.cases and one.cases[0].effect]
     changed.sort(key=lambda one: (_weigh(one), -one.decisions, one.name))
-    document["entries"] = _describe_entries(entries, {**before.unusable, **after.unusable})
-    document["decisions"] = {
-        "read": read,
-        "verdicts": len(asked) + len(unread),
-        "changed": [_describe_verdict(one) for one in changed],
-        "not_asked": unread,
-    }
-    return _is_worse(entries) or any(_weigh(one) < 0 for one in changed)
+    if recorded is not None:
+        unread = {**unread, **{one.name: one.open[0] for one in verdicts if one.open}}
+        document["decisions"] = {
+            "read": read,
+            "verdicts": len(asked) + len(recorded[2]),
+            "changed": [_describe_verdict(one) for one in changed],
+            "not_asked": unread,
+        }
+    worse = [e for found in entries.values() for e in found if e.change in ("breaks", "worsens")]
+    return bool(worse) or any(_weigh(one) < 0 for one in changed)
 
 
 def _weigh(verdict: Subject) -> int:
@@ -170,30 +183,6 @@ def _weigh(verdict: Subject) -> int:
     from compatgate.core.rule import OUTCOME_RANK
 
     return OUTCOME_RANK[verdict.before] - OUTCOME_RANK[verdict.after]
-
-
-def _is_worse(entries: dict[str, list[Subject]]) -> bool:
-    return any(e.change in ("breaks", "worsens") for found in entries.values() for e in found)
-
-
-def _describe_entries(
-    entries: dict[str, list[Subject]], unusable: dict[str, str]
-) -> dict[str, Any]:
-    from compatgate.service.comparison.schemas import EntryWhatIfBody
-    from compatgate.service.comparison.service import to_wire
-
-    changed = [
-        {"target": target, **to_wire(entry, EntryWhatIfBody)}
-        for target, found in entries.items()
-        for entry in found
-        if any(pool.change != "same" or pool.before != pool.after for pool in entry.pools)
-    ]
-    return {
-        "judged": sum(map(len, entries.values())),
-        "targets": len(entries),
-        "changed": changed,
-        "unusable": unusable,
-    }
 
 
 def _describe_verdict(verdict: Subject) -> dict[str, Any]:

@@ -129,14 +129,9 @@ class _Changed(Struct, frozen=True):
 def run_backtest(
     questions: Iterable[Subject], before: World, after: World, now: datetime, shown: int
 ) -> Backtest:
-    """Decide questions in two worlds, and group the differences.
+    """Decide questions in two worlds at one moment, and group the differences.
 
-    Args:
-        questions: each once.
-        before: the world now.
-        after: the world with a change.
-        now: when both sides are decided.
-        shown: most questions to list of each group.
+    Each group lists its first ``shown`` questions, the most asked.
     """
     compared = compare(before, after, questions, now, with_fixes=False).subjects
     groups: dict[tuple[Effect, ReasonCause, str | None], list[_Changed]] = {}

@@ -62,15 +62,8 @@ def compare(
 
     Entries, and stacks whose pools are evaluated apart, are left out where they concern no pool.
     The older facts choose the stacks of entries, so that a release that only the newer facts know
-    represents none.
-
-    Args:
-        before: the world now.
-        after: the world with a change.
-        subjects: each once.
-        now: for ends of life, waivers and the age of evidence, on both sides.
-        changes: of every stack; those of pools are part of the worlds.
-        with_fixes: find fixes where an entry or a stack gets worse on a pool.
+    represents none. ``changes`` are those of every stack; the worlds have those of the pools. With
+    fixes, these are found where an entry or a stack gets worse on a pool.
 
     Raises:
         BadInput: a change is malformed, or names an unknown component.

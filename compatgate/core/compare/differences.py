@@ -208,12 +208,7 @@ class TargetDifferences(Differences, frozen=True, kw_only=True):
 
 
 def judge_change(subjects: Sequence[Subject], host: Sequence[Finding]) -> Outcome:
-    """Return the verdict on a change of a target.
-
-    Args:
-        subjects: that the change concerns.
-        host: new findings about the pools themselves.
-    """
+    """Return the verdict on a change of a target, with new findings about its pools themselves."""
     outcomes = {finding.outcome for finding in host}
     changes = {one.change for one in subjects}
     if "breaks" in changes or "fail" in outcomes:

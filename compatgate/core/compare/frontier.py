@@ -31,6 +31,12 @@ _MAX_KNOWN = 10_000
 """Most answers by the facts that plans share."""
 _MAX_SHARED = 4
 """Most different waivers and days whose answers are kept."""
+_UNKNOWN, _FAIL = OUTCOME_RANK["unknown"], OUTCOME_RANK["fail"]
+_Judged = tuple[int, tuple[str, ...]]
+"""Rank of the worst finding, and the rules that give it."""
+_shared: WeakKeyDictionary[Facts, dict[tuple[bytes, str], dict[bytes, _Judged]]] = (
+    WeakKeyDictionary()
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,23 +88,19 @@ class Placed(Struct, frozen=True):
     pool: Pool
 
 
-_Judged = tuple[int, tuple[str, ...]]
-"""Rank of the worst finding, and the rules that give it."""
-_shared: WeakKeyDictionary[Facts, dict[tuple[bytes, str], dict[bytes, _Judged]]] = (
-    WeakKeyDictionary()
-)
+class _Alike(Struct, frozen=True):
+    """Equal stacks on the same pool, with the names of all their subjects."""
+
+    stack: Stack
+    pool: Pool
+    subjects: set[str]
 
 
 class FactsEvaluator:
-    """Evaluates stacks by the vendors' facts alone; equal questions are evaluated once.
+    """Evaluates stacks by the vendors' facts and the waivers of a target alone.
 
-    Plans for targets that the same waivers cover share their answers of a day.
-
-    Args:
-        target: its name and waivers count; its policy does not.
-        facts: the catalog.
-        matrix: with the waivers.
-        now: for ends of life and waivers.
+    Equal questions are evaluated once. Plans that the same waivers cover share their answers of a
+    day, whatever their target.
     """
 
     def __init__(self, target: str, facts: Facts, matrix: Matrix, now: datetime) -> None:
@@ -106,8 +108,11 @@ class FactsEvaluator:
         waivers = [one for one in matrix.waivers if {target, ANY_TARGET} & {*one.targets}]
         self._facts, self._now = facts, now
         self._matrix = Matrix(matrix.revision, None, waivers)
-        day = now.astimezone(UTC).date().isoformat()
-        self._known = _share_answers(facts, _encode(waivers), day)
+        key = (_encode(waivers), now.astimezone(UTC).date().isoformat())
+        shared = _shared.setdefault(facts, {})
+        if key not in shared and len(shared) >= _MAX_SHARED:
+            shared.clear()
+        self._known = shared.setdefault(key, {})
 
     def __call__(self, stack: Stack, pool: Pool) -> _Judged:
         """Return the rank of the worst finding (as `OUTCOME_RANK`), and the rules that give it."""
@@ -123,55 +128,41 @@ class FactsEvaluator:
                 now=self._now,
                 with_fixes=False,
             )
-            said = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
-            worst = max((OUTCOME_RANK[f.outcome] for f in said), default=0)
-            rules = [f"{f.rule} {f.message}" for f in said if OUTCOME_RANK[f.outcome] == worst]
-            known = (worst, tuple(rules) if worst >= OUTCOME_RANK["unknown"] else ())
+            findings = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
+            worst = max((OUTCOME_RANK[f.outcome] for f in findings), default=0)
+            rules = [f"{f.rule} {f.message}" for f in findings if OUTCOME_RANK[f.outcome] == worst]
+            known = (worst, tuple(rules) if worst >= _UNKNOWN else ())
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known[key] = known
         return known
 
 
-def _share_answers(facts: Facts, waivers: bytes, day: str) -> dict[bytes, _Judged]:
-    """Return the answers known so far: facts, waivers and day decide, whatever the target."""
-    known = _shared.setdefault(facts, {})
-    if (waivers, day) not in known and len(known) >= _MAX_SHARED:
-        known.clear()
-    return known.setdefault((waivers, day), {})
-
-
 def find_frontier(
-    placed: Iterable[Placed],
-    changes: Mapping[str, Any],
-    judge: FactsEvaluator,
-    facts: Facts,
+    placed: Iterable[Placed], changes: Mapping[str, Any], judge: FactsEvaluator, facts: Facts
 ) -> DriverFrontier:
-    """Return what keeps working on each driver branch, with the other changes made.
+    """Return what keeps working on each driver branch with a known release.
 
-    Args:
-        placed: stacks that work now; those on pools without Linux drivers are left out.
-        changes: of the plan; its driver does not count.
-        judge: evaluates by the facts.
-        facts: with the driver branches.
-
-    Returns:
-        A row for each branch with a known release. An unknown verdict does not keep a subject.
+    The changes apply, but for their driver. Stacks on pools without Linux drivers are left out; an
+    unknown verdict does not keep a subject.
     """
+    others = {name: value for name, value in changes.items() if name != "driver"}
     pairs = _spread([one for one in placed if one.pool.driver_os == "linux"])
-    kept = [
-        replace(one, stack=change_stack(one.stack, changes), pool=_change(one.pool, changes, facts))
-        for one in pairs[:MAX_PAIRS]
-    ]
-    alike = _join_alike(kept)
+    alike: dict[bytes, _Alike] = {}
+    for one in pairs[:MAX_PAIRS]:
+        stack = change_stack(one.stack, changes)
+        pool = change_pool(one.pool, others, facts.gpus)
+        joined = alike.setdefault(_encode((stack, pool)), _Alike(stack, pool, set()))
+        joined.subjects.add(one.subject)
+    kept = list(alike.values())
     rows = [
-        _make_row(branch, alike, judge, _releases(branch, facts))
+        _make_row(branch, kept, judge, _list_releases(branch, facts))
         for branch in facts.driver_branches.branches.values()
         if branch.last is not None
     ]
-    first = next((row.first for row in rows if row.first), None)
-    subjects = len({one.subject for one in kept})
-    return DriverFrontier(subjects, tuple(rows), first if kept else None, len(pairs) <= MAX_PAIRS)
+    first = next((row.first for row in rows if row.first), None) if kept else None
+    subjects = {name for one in kept for name in one.subjects}
+    return DriverFrontier(len(subjects), tuple(rows), first, len(pairs) <= MAX_PAIRS)
 
 
 def _spread(pairs: Iterable[Placed]) -> list[Placed]:
@@ -184,29 +175,7 @@ def _spread(pairs: Iterable[Placed]) -> list[Placed]:
     return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
-class _Alike(Struct, frozen=True):
-    """Equal stacks on the same pool, with all their subjects."""
-
-    stack: Stack
-    pool: Pool
-    subjects: set[str]
-
-
-def _join_alike(placed: Iterable[Placed]) -> list[_Alike]:
-    """Join the subjects of equal stacks on the same pool, in the order of the first of each."""
-    found: dict[bytes, _Alike] = {}
-    for one in placed:
-        key = _encode((one.stack, one.pool))
-        found.setdefault(key, _Alike(one.stack, one.pool, set())).subjects.add(one.subject)
-    return list(found.values())
-
-
-def _change(pool: Pool, changes: Mapping[str, Any], facts: Facts) -> Pool:
-    others = {name: value for name, value in changes.items() if name != "driver"}
-    return change_pool(pool, others, facts.gpus)
-
-
-def _releases(branch: Branch, facts: Facts) -> list[Version]:
+def _list_releases(branch: Branch, facts: Facts) -> list[Version]:
     """Return the known Linux releases of a branch, ascending."""
     named = (toolkit.driver.get("linux") for toolkit in facts.cuda_driver.toolkits)
     known = {v for v in named if v is not None and v.major == branch.branch}
@@ -217,11 +186,22 @@ def _make_row(
     branch: Branch, kept: Sequence[_Alike], judge: FactsEvaluator, releases: Sequence[Version]
 ) -> FrontierRow:
     newest = releases[-1]
-    lost, open_, why = _ask(kept, judge, newest)
-    subjects = {name for one in kept for name in one.subjects}
+    lost: set[str] = set()
+    open_: set[str] = set()
+    why: dict[str, None] = {}
+    for one in kept:
+        rank, rules = judge(one.stack, replace(one.pool, driver=newest))
+        if rank >= _UNKNOWN:
+            (lost if rank >= _FAIL else open_).update(one.subjects)
+        why |= {f"{one.pool.name}: {rule}": None for rule in rules}
     first = None
     if not lost and not open_:
-        first = next(v for v in releases if _all_work(kept, judge, v)).text
+        first = next(
+            driver.text
+            for driver in releases
+            if all(judge(o.stack, replace(o.pool, driver=driver))[0] < _UNKNOWN for o in kept)
+        )
+    subjects = {name for one in kept for name in one.subjects}
     return FrontierRow(
         branch.branch,
         branch.type,
@@ -234,27 +214,3 @@ def _make_row(
         first,
         tuple(why)[:_MAX_REASONS],
     )
-
-
-def _all_work(kept: Iterable[_Alike], judge: FactsEvaluator, driver: Version) -> bool:
-    return all(
-        judge(one.stack, replace(one.pool, driver=driver))[0] < OUTCOME_RANK["unknown"]
-        for one in kept
-    )
-
-
-def _ask(
-    kept: Iterable[_Alike], judge: FactsEvaluator, driver: Version
-) -> tuple[set[str], set[str], dict[str, None]]:
-    """Return the subjects that fail on a driver, those that are unknown, and the reasons."""
-    lost: set[str] = set()
-    open_: set[str] = set()
-    why: dict[str, None] = {}
-    for one in kept:
-        rank, rules = judge(one.stack, replace(one.pool, driver=driver))
-        if rank >= OUTCOME_RANK["fail"]:
-            lost |= one.subjects
-        elif rank >= OUTCOME_RANK["unknown"]:
-            open_ |= one.subjects
-        why |= {f"{one.pool.name}: {rule}": None for rule in rules}
-    return lost, open_, why

@@ -74,13 +74,9 @@ class PackagesReport(Struct, frozen=True, forbid_unknown_fields=True):
 def report_packages(
     world: World, target: Target, questions: Sequence[Subject], now: datetime
 ) -> PackagesTarget:
-    """Return what enforcing would stop on one target.
+    """Return what enforcing would stop on a target that audits packages.
 
-    Args:
-        world: the matrix, facts and evidence.
-        target: that audits packages.
-        questions: recent ones about the target, each once.
-        now: for ends of life, waivers and the age of evidence.
+    The questions are recent ones about the target, each once.
     """
     sides = [
         State(
@@ -173,15 +169,7 @@ def _count(known: OpenPackage, subject: Subject, *, stopped: bool) -> OpenPackag
 def list_remedies(
     facts: Facts, name: str, version: str, rules: Sequence[str], capabilities: Iterable[Pair]
 ) -> list[str]:
-    """List the ways to settle an open package; one is enough.
-
-    Args:
-        facts: the catalog.
-        name: of the package.
-        version: of the package, as the stack states it.
-        rules: that cannot decide on the package.
-        capabilities: compute capabilities of the target's GPUs.
-    """
+    """List the ways to settle a package that rules cannot decide on; one is enough."""
     recorded = [one.text for one in facts.recorded_versions(name) if one.text != version]
     todo = [f"use {name} {recorded[-1]}, the newest release with a record"] if recorded else []
     if package_open.id in rules:

@@ -128,17 +128,7 @@ class Plan(TargetDifferences, frozen=True, kw_only=True):
 
 
 def make_plan(asked: Question, *, facts: Facts, matrix: Matrix, now: datetime) -> Plan:
-    """Return the plan of an upgrade.
-
-    Args:
-        asked: the question.
-        facts: the catalog.
-        matrix: entries, waivers and evidence.
-        now: for ends of life, waivers and the age of evidence.
-
-    Raises:
-        BadInput: a malformed value or an unknown component.
-    """
+    """Return the plan of an upgrade."""
     return _Planner(asked, facts, matrix, now).make()
 
 

@@ -52,12 +52,7 @@ def compare_ranges(old: Entry, new: Entry) -> dict[str, RangeChange]:
 
 
 def edit_entry(entry: Entry, changes: Mapping[str, Any]) -> Entry | None:
-    """Return the entry with ranges that allow the change; None where they allow it already.
-
-    Args:
-        entry: of the matrix.
-        changes: as of `compatgate.core.compare.what_if.what_if`.
-    """
+    """Return the entry with ranges that allow the change; None where they allow it already."""
     edited: dict[str, Constraint] = {}
     for name, constraint in entry.components.items():
         value = changes.get(name)
@@ -105,14 +100,7 @@ def _whole(version: Version) -> Version:
 def branches_between(
     before: Constraint, after: Constraint, driver: str | None, facts: Facts
 ) -> tuple[str, ...]:
-    """Return the other driver branches that an edited range allows, of those with a release.
-
-    Args:
-        before: the entry's range.
-        after: the edited range.
-        driver: the new driver; its own branch is left out.
-        facts: with the branches.
-    """
+    """Return the driver branches that an edited range also allows, but for that of the driver."""
 
     def allowed(constraint: Constraint, releases: Iterable[Version | None]) -> bool:
         return any(release is not None and constraint.allows(release) for release in releases)

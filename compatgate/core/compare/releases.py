@@ -21,6 +21,9 @@ from compatgate.core.versions import format_parts, parse_version
 MAX_RELEASES = 24
 """Releases of a framework that a plan asks about, the newest."""
 
+_Builds = list[tuple[int | None, Stack]]
+"""CUDA major and stack of each build of a release."""
+
 
 class FrameworkChange(Struct, frozen=True):
     """The releases of a framework that work on some pools, before and after.
@@ -52,77 +55,72 @@ def compare_frameworks(
     judge: FactsEvaluator,
     facts: Facts,
 ) -> tuple[FrameworkChange, ...]:
-    """Return the releases of frameworks that work before and after; equal pools share an answer.
+    """Return the releases of frameworks that work on each pool before and after.
 
-    A release works where one of its builds does; after a change of CUDA, one for its major.
-
-    Args:
-        names: of the frameworks.
-        moves: each pool before and after.
-        changes: of the plan.
-        judge: evaluates by the facts.
-        facts: with the releases.
+    Equal pools share an answer. A release works where one of its builds does; after a change of
+    CUDA, one for its major.
     """
     wanted = changes.get("cuda")
     major = parse_version("cuda", wanted).major if isinstance(wanted, str) else None
     found: dict[FrameworkChange, list[str]] = {}
     for name in names:
+        table = facts.framework(name)
+        builds: dict[str, _Builds] = {
+            release.version.text: [
+                (build.cuda_major, _make_stack(name, release, build, facts))
+                for build in release.builds
+            ]
+            for release in (table.releases[-MAX_RELEASES:] if table else ())
+        }
         for before, after in moves:
-            row = _compare(name, before, after, major, judge, facts)
-            if row is not None:
+            if row := _compare(name, builds, before, after, major, judge):
                 found.setdefault(row, []).append(before.name)
     return tuple(replace(row, pools=tuple(pools)) for row, pools in found.items())
 
 
 def _compare(
-    name: str, before: Pool, after: Pool, major: int | None, judge: FactsEvaluator, facts: Facts
+    name: str,
+    releases: Mapping[str, _Builds],
+    before: Pool,
+    after: Pool,
+    major: int | None,
+    judge: FactsEvaluator,
 ) -> FrameworkChange | None:
-    table = facts.framework(name)
-    releases = table.releases[-MAX_RELEASES:] if table else ()
-    worked, works = [], []
-    lost, gained = [], []
-    why = None
-    for release in releases:
-        was, _ = _works(name, release, before, None, judge, facts)
-        then, reason = _works(name, release, after, major, judge, facts)
-        text = release.version.text
-        if was:
-            worked.append(text)
-        if then:
-            works.append(text)
-        if was and not then:
-            lost.append(text)
-            why = reason
-        if then and not was:
-            gained.append(text)
+    reasons = {text: f"no build of {name} {text} is for CUDA {major}" for text in releases}
+    old = {text: _explain(builds, before, None, judge, "") for text, builds in releases.items()}
+    new = {
+        text: _explain(builds, after, major, judge, reasons[text])
+        for text, builds in releases.items()
+    }
+    worked = [text for text, reason in old.items() if reason is None]
+    works = [text for text, reason in new.items() if reason is None]
     if not worked and not works:
         return None
+    lost = tuple(text for text in worked if text not in works)
     return FrameworkChange(
         name,
         (),
         len(worked),
         len(works),
-        tuple(lost),
-        tuple(gained),
+        lost,
+        tuple(text for text in works if text not in worked),
         works[0] if works else None,
         works[-1] if works else None,
-        why,
+        new[lost[-1]] if lost else None,
     )
 
 
-def _works(
-    name: str, release: Release, pool: Pool, major: int | None, judge: FactsEvaluator, facts: Facts
-) -> tuple[bool, str]:
-    """Return whether a build of a release works on a pool by the facts, and else why not."""
-    reason = f"no build of {name} {release.version} is for CUDA {major}"
-    for build in release.builds:
-        if major is not None and build.cuda_major != major:
-            continue
-        rank, rules = judge(_make_stack(name, release, build, facts), pool)
-        if rank < OUTCOME_RANK["unknown"]:
-            return True, ""
-        reason = rules[0] if rules else reason
-    return False, reason
+def _explain(
+    builds: _Builds, pool: Pool, major: int | None, judge: FactsEvaluator, reason: str
+) -> str | None:
+    """Return why no build works on a pool by the facts; None: one does."""
+    for cuda_major, stack in builds:
+        if major is None or cuda_major == major:
+            rank, rules = judge(stack, pool)
+            if rank < OUTCOME_RANK["unknown"]:
+                return None
+            reason = rules[0] if rules else reason
+    return reason
 
 
 def _make_stack(name: str, release: Release, build: Build, facts: Facts) -> Stack:

@@ -29,12 +29,8 @@ def resolve_upgrades(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the changes with a version for each upgrade, and remarks on the choice.
 
-    Args:
-        upgrades: ``driver``, ``driver=580``, ``cuda`` or ``cuda=13.0``.
-        changes: stated changes, which win.
-        pools: that are upgraded.
-        facts: the catalog.
-        today: ISO date, for ends of life.
+    Upgrades are ``driver``, ``driver=580``, ``cuda`` or ``cuda=13.0``; ``today`` (ISO date) decides
+    which branches have support.
 
     Raises:
         BadInput: an upgrade is malformed, states what ``set`` states, or has no newer version.

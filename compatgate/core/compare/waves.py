@@ -32,6 +32,8 @@ MULTI_NODE_NVLINK = ("GH200", "GB200", "GB300")
 _KINDS: tuple[DomainKind, ...] = ("nvlink", "rack", "pool", "node")
 SHARES = (0.1, 0.5, 1.0)
 """Largest share of the nodes after each wave that follows the first domain."""
+_Key = tuple[DomainKind, str, str]
+"""What joins a node with others: the kind of domain, a label and its value."""
 
 
 class PlannedNode(Struct, frozen=True):
@@ -120,28 +122,16 @@ def order_upgrade(
 
     The first wave is one domain; then domains follow up to `SHARES` of the nodes. Domains that have
     begun (some of their nodes have the new driver) come first. A domain with a node of a held pool
-    is held as a whole.
-
-    Args:
-        pools: of the target, before the change.
-        nodes: reported nodes.
-        driver: the new one; None: the driver stays.
-        held: pools that must wait, with the reason.
-        needed: what is to be done before each pool may go.
-        rack_labels: labels whose value names a rack.
+    is held as a whole. Without a new driver every domain goes.
     """
     gpus = {pool.name: pool.gpu for pool in pools}
     placed = [node for node in nodes if node.pool in gpus]
-    domains = find_domains(placed, gpus, driver, rack_labels)
-    going = [d for d in domains if not any(pool in held for pool in d.pools)]
-    going = [d for d in going if driver is None or d.done < len(d.nodes)]
-    counts = {name: sum(node.pool == name for node in placed) for name in gpus}
     rows = [
         PoolOrder(
             pool.name,
             pool.gpu.sku if pool.gpu else None,
             pool.driver.text if pool.driver else None,
-            counts[pool.name],
+            sum(node.pool == pool.name for node in placed),
             pool.count,
             held.get(pool.name),
             needed.get(pool.name, ()),
@@ -150,6 +140,12 @@ def order_upgrade(
     ]
     rows.sort(key=lambda row: (row.held is not None, row.nodes or row.declared, row.pool))
     rank = {row.pool: number for number, row in enumerate(rows)}
+    domains = find_domains(placed, gpus, driver, rack_labels)
+    going = [
+        d
+        for d in domains
+        if held.keys().isdisjoint(d.pools) and (driver is None or d.done < len(d.nodes))
+    ]
     going.sort(
         key=lambda d: (
             not d.done and not d.mixed,
@@ -159,10 +155,9 @@ def order_upgrade(
         )
     )
     waves = _fill_waves(going)
-    planned = sum(wave.nodes for wave in waves)
     done = sum(len(d.nodes) for d in domains if driver is not None and d.done == len(d.nodes))
-    remarks = _remark(rows, domains, nodes, done)
-    return UpgradeOrder(tuple(rows), waves, len(nodes) - planned - done, remarks)
+    left = len(nodes) - sum(wave.nodes for wave in waves) - done
+    return UpgradeOrder(tuple(rows), waves, left, _remark(rows, domains, nodes, done))
 
 
 def find_domains(
@@ -171,15 +166,8 @@ def find_domains(
     driver: str | None,
     rack_labels: Sequence[str] = RACK_LABELS,
 ) -> list[FailureDomain]:
-    """Join nodes that share a label's value, directly or by way of others, to domains.
-
-    Args:
-        nodes: each with a pool of ``gpus``.
-        gpus: by pool.
-        driver: the new one.
-        rack_labels: as of `order_upgrade`.
-    """
-    known = list(nodes)
+    """Join nodes that share a label's value, directly or by way of others, to domains."""
+    known = [(node, _list_keys(node, gpus, rack_labels)) for node in nodes]
     parent = list(range(len(known)))
 
     def root(number: int) -> int:
@@ -188,71 +176,50 @@ def find_domains(
             number = parent[number]
         return number
 
-    first: dict[tuple[str, str], int] = {}
-    for number, node in enumerate(known):
-        for key in _keys(node, gpus, rack_labels):
+    first: dict[_Key, int] = {}
+    for number, (_, keys) in enumerate(known):
+        for key in keys:
             parent[root(number)] = root(first.setdefault(key, number))
-    groups: dict[int, list[int]] = {}
-    for number in range(len(known)):
-        groups.setdefault(root(number), []).append(number)
-    return [
-        _make_domain([known[n] for n in numbers], gpus, driver, rack_labels)
-        for numbers in groups.values()
-    ]
+    groups: dict[int, list[tuple[PlannedNode, list[_Key]]]] = {}
+    for number, one in enumerate(known):
+        groups.setdefault(root(number), []).append(one)
+    return [_make_domain(group, driver) for group in groups.values()]
 
 
-def _keys(
+def _list_keys(
     node: PlannedNode, gpus: Mapping[str, Gpu | None], rack_labels: Sequence[str]
-) -> list[tuple[str, str]]:
-    """Return what joins a node with others: label and value."""
-    nvlink = [
-        (label, _domain_value(label, value))
-        for label in NVLINK_LABELS
-        if (value := node.labels.get(label))
-    ]
-    racks = [(label, value) for label in rack_labels if (value := node.labels.get(label))]
-    if not nvlink and _spans_nodes(gpus.get(node.pool or "")) and not racks:
-        return [("pool", node.pool or "")]
-    return [*nvlink, *racks]
-
-
-def _domain_value(label: str, value: str) -> str:
-    return value.rpartition(".")[0] or value if label == CLIQUE else value
-
-
-def _spans_nodes(gpu: Gpu | None) -> bool:
-    return gpu is not None and any(name in gpu.name for name in MULTI_NODE_NVLINK)
+) -> list[_Key]:
+    keys: list[_Key] = []
+    for label in NVLINK_LABELS:
+        if value := node.labels.get(label):
+            domain = value.rpartition(".")[0] or value if label == CLIQUE else value
+            keys.append(("nvlink", label, domain))
+    keys += [("rack", label, value) for label in rack_labels if (value := node.labels.get(label))]
+    pool = node.pool or ""
+    gpu = gpus.get(pool)
+    if not keys and gpu is not None and any(name in gpu.name for name in MULTI_NODE_NVLINK):
+        return [("pool", "", pool)]
+    return keys
 
 
 def _make_domain(
-    nodes: Sequence[PlannedNode],
-    gpus: Mapping[str, Gpu | None],
-    driver: str | None,
-    rack_labels: Sequence[str],
+    group: Sequence[tuple[PlannedNode, Sequence[_Key]]], driver: str | None
 ) -> FailureDomain:
-    keys = sorted({key for node in nodes for key in _keys(node, gpus, rack_labels)})
-    kind: DomainKind = "node"
-    label: str | None = None
-    name = nodes[0].name
-    if keys:
-        kind = min((_kind_of(key) for key, _ in keys), key=_KINDS.index)
-        label, name = next(key for key in keys if _kind_of(key[0]) == kind)
+    nodes = [node for node, _ in group]
+    keys = sorted({key for _, of_node in group for key in of_node}, key=lambda key: key[1:])
+    kind, label, name = min(
+        keys, key=lambda key: _KINDS.index(key[0]), default=("node", "", nodes[0].name)
+    )
     drivers = sorted({node.driver for node in nodes if node.driver}, key=natural_key)
     return FailureDomain(
         name,
         kind,
-        None if kind == "pool" else label,
+        label or None,
         tuple(sorted({node.pool or "" for node in nodes})),
         tuple(sorted((node.name for node in nodes), key=natural_key)),
         tuple(drivers) if len(drivers) > 1 else (),
         sum(driver is not None and node.driver == driver for node in nodes),
     )
-
-
-def _kind_of(label: str) -> DomainKind:
-    if label == "pool":
-        return "pool"
-    return "nvlink" if label in NVLINK_LABELS else "rack"
 
 
 def _fill_waves(domains: Sequence[FailureDomain]) -> tuple[UpgradeWave, ...]:

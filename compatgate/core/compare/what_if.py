@@ -69,19 +69,9 @@ def what_if(
     now: datetime,
     running: Sequence[Subject] = (),
 ) -> WhatIf:
-    """Compare everything in use on a target before and after a change.
+    """Compare all entries in use on a target, and what runs there, before and after a change.
 
-    Args:
-        target: before the change.
-        pools: pools of the target that change.
-        changes: ``driver gpu os cpu`` of the pools, and components of every stack.
-        facts: the catalog.
-        matrix: entries, waivers and evidence.
-        now: for ends of life, waivers and the age of evidence.
-        running: stacks that run on the target.
-
-    Raises:
-        BadInput: a malformed value or an unknown component.
+    The changes are ``driver gpu os cpu`` of some of its pools, and components of every stack.
     """
     changed = tuple(change_pool(pool, changes, facts.gpus) for pool in pools)
     before, after = (

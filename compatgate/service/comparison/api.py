@@ -14,6 +14,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.replies import Filter, Reply
 from compatgate.kit.http.requests import Since, to_struct
 from compatgate.service.comparison.backtests import backtest_edits, plan_edits
+from compatgate.service.comparison.dependents import find_dependents
 from compatgate.service.comparison.schemas import (
     BACKTEST_EXAMPLES,
     PACKAGES_DECISIONS,
@@ -30,7 +31,6 @@ from compatgate.service.comparison.schemas import (
 from compatgate.service.comparison.service import (
     answer_what_if,
     describe_what_if,
-    find_dependents,
     plan_upgrade,
     report_on_packages,
 )

@@ -45,12 +45,7 @@ _PREVIEW = {"decisions": 20_000, "questions": 1_000, "shown": 20}
 
 
 def apply_edits(snapshot: Snapshot, edits: Iterable[Edit]) -> Snapshot:
-    """Return a snapshot with edits, as the next revision would make it; nothing is stored.
-
-    Args:
-        snapshot: to start from; it does not change.
-        edits: each of another document.
-    """
+    """Return a snapshot with edits, as the next revision would make it; nothing is stored."""
     revision = snapshot.revision + 1
     versions = [(*key_of(edit.document), edit.after, revision) for edit in edits]
     return advance_snapshot(snapshot, versions, revision)
@@ -71,17 +66,11 @@ def backtest_edits(
     questions: int = QUESTIONS,
     shown: int = SHOWN,
 ) -> BacktestBody:
-    """Decide recorded questions before and after edits.
+    """Decide recorded questions before and after edits, which are not stored.
 
-    Only questions about targets that the edits concern are decided: no edit changes others.
-
-    Args:
-        gate: with the decision log, the runs and the current matrix.
-        edits: of the change; they are not stored.
-        days: period of the decisions.
-        decisions: most decisions to read, the newest.
-        questions: most different questions to decide, the latest.
-        shown: most questions to list of each group.
+    Only questions about targets that the edits concern are decided: no edit changes others. Of
+    these the newest decisions are read, the latest questions are decided, and so many are shown of
+    each group.
 
     Raises:
         Unavailable: the database does not answer.
@@ -124,11 +113,6 @@ def plan_edits(
 ) -> list[Edit]:
     """Return the edits that files and deletions would make; equal documents make none.
 
-    Args:
-        gate: with the current matrix.
-        sources: documents to create or change.
-        deleted: documents to delete, by kind and name.
-
     Raises:
         ManyProblems: every mistake in the documents, with file, line and path.
         NotFound: a document to delete does not exist.
@@ -154,13 +138,6 @@ def preview_import(gate: Gate, edits: Sequence[Edit]) -> ImportPreviewBody:
     """Return what a list of changed fields does not show of a planned import.
 
     These are the evidence that blessings lack, and what each waiver lets through.
-
-    Args:
-        gate: with the current matrix and the decision log.
-        edits: of the import; they are not stored.
-
-    Raises:
-        Unavailable: the database does not answer.
     """
     evidence = assess_evidence(edits, gate.snapshot(), gate.facts)
     waivers = [edit for edit in edits if isinstance(edit.after, WaiverDoc)]

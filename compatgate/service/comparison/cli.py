@@ -64,16 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan.
-
-    Returns:
-        0: nothing breaks; 1: something breaks; 3: unknown.
-
-    Raises:
-        BadInput: an option is malformed.
-        NotFound: the target or pool does not exist.
-        Unavailable: the server or the database does not answer.
-    """
+    """Print one plan for each target."""
     body = _read_question(args)
     server_of(args)  # rejects more than one source
     if args.bundle:

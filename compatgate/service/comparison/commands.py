@@ -25,7 +25,7 @@ from compatgate.service.comparison.render import Body, print_reports
 from compatgate.service.comparison.schemas import DAYS, PACKAGES_DECISIONS, QUESTIONS
 from compatgate.service.comparison.sections import report_what_if
 from compatgate.service.gate_client import Operations, add_place, ask, gate_of
-from compatgate.service.proposals.cli import PROPOSAL_ID
+from compatgate.service.proposals.schemas import PROPOSAL_ID
 
 if TYPE_CHECKING:
     import argparse
@@ -66,16 +66,7 @@ def what_if_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_what_if(args: argparse.Namespace) -> int:
-    """Predict which entries would break and which would improve.
-
-    Returns:
-        0: no entry breaks; 1: an entry breaks; 3: unknown.
-
-    Raises:
-        BadInput: an option or a label of the node is malformed.
-        NotFound: the target or pool does not exist, or no target fits the node.
-        Unavailable: the server or the database does not answer.
-    """
+    """Predict which entries would break and which would improve."""
     body = _read_question(args)
     server_of(args)  # rejects more than one source
     if args.bundle:
@@ -185,16 +176,7 @@ def add_period(parser: argparse.ArgumentParser) -> None:
 
 
 def run_backtest(args: argparse.Namespace, gate: Client) -> int:
-    """Print the backtest of a change.
-
-    Returns:
-        0: nothing is newly denied; 1: something is; 3: something is newly unknown or undecided.
-
-    Raises:
-        BadInput: no change is named, a name is malformed, or a proposal and files are named.
-        ManyProblems: every mistake in the files.
-        NotFound: the proposal or the document to delete does not exist.
-    """
+    """Print the backtest of a change."""
     if args.proposal and (args.files or args.delete):
         raise BadInput(
             "cannot be combined with FILE or --delete", field="--proposal", value=args.proposal
@@ -227,18 +209,7 @@ def _ask_proposal(gate: Client, number: str, days: int) -> Body:
 def ask_backtest(
     gate: Client, sources: Sequence[Source], deleted: Sequence[Body] = (), **bounds: Any
 ) -> Body:
-    """Return the backtest of files and deletions.
-
-    Args:
-        gate: to ask.
-        sources: the files.
-        deleted: ``{"kind": ..., "name": ...}`` each.
-        bounds: ``days`` and ``questions``.
-
-    Raises:
-        ManyProblems: every mistake in the files, with file and line.
-        NotFound: the document to delete does not exist.
-    """
+    """Return the backtest of files and deletions; ``bounds`` are ``days`` and ``questions``."""
     from compatgate.service.matrix.cli_files import join_files
 
     body: Body = {"delete": list(deleted), **bounds}
@@ -257,11 +228,7 @@ def print_backtest(found: Body, form: str) -> None:
 
 
 def read_document_name(text: str) -> Body:
-    """Read ``Entry/NAME``.
-
-    Raises:
-        BadInput: it is not a kind and a name.
-    """
+    """Read ``Entry/NAME``, an option that names a document."""
     from compatgate.documents.specs import KINDS
 
     kind, slash, name = text.partition("/")
@@ -321,15 +288,7 @@ def packages_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_packages(args: argparse.Namespace, gate: Client) -> int:
-    """Print the report.
-
-    Returns:
-        0: enforce would stop nothing; 1: it would stop something; 3: unknown.
-
-    Raises:
-        BadInput: ``--since`` is not a time.
-        NotFound: the target does not exist.
-    """
+    """Print the packages report."""
     since = read_moment(args.since, "--since")
     report = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
     found = msgspec.to_builtins(report)

@@ -137,17 +137,7 @@ class ChangeEffects(Struct, frozen=True):
 def preview_effects(
     gate: Gate, edits: Sequence[Edit], author: str, days: int = DAYS
 ) -> ChangeEffects:
-    """Return what edits would do.
-
-    Args:
-        gate: with the current matrix and the decision log.
-        edits: of one change; they are not stored.
-        author: name of the person who would make them.
-        days: period of the decisions.
-
-    Raises:
-        Unavailable: the database does not answer.
-    """
+    """Return what edits, which are not stored, would do; the author may need approvals."""
     before = gate.snapshot()
     after = apply_edits(before, edits)
     names = list_targets(edits)
@@ -219,14 +209,7 @@ def compare_cells(
     """Return the cells of the matrix that edits change.
 
     Rows are the changed entries, the recorded stacks whose answers differ, and the other entries
-    of the targets; columns are the targets that the edits concern.
-
-    Args:
-        before: the current matrix.
-        after: the matrix with the edits.
-        edits: of one change.
-        targets: that the edits concern; None: all.
-        backtest: of the edits, for recorded stacks.
+    of the targets; columns are the targets that the edits concern (None: all).
     """
     names = list(targets) if targets is not None else sorted({*before.targets, *after.targets})
     places = [name for name in names if name in before.targets or name in after.targets]

@@ -39,11 +39,7 @@ _LONGEST_VALUE = 60
 
 
 def backtest_status(found: Body) -> int:
-    """Return the exit status of a backtest.
-
-    Returns:
-        1: something is newly denied; 3: something is newly unknown, or was not decided; 0: neither.
-    """
+    """Return the exit status of a backtest: newly unknown or undecided questions give 3."""
     counts = found["counts"]
     if counts["newly_denied"]["questions"]:
         return EXIT_DENIED
@@ -53,11 +49,7 @@ def backtest_status(found: Body) -> int:
 
 
 def report_backtest(found: Body) -> Report:
-    """Return a backtest as a report.
-
-    Args:
-        found: as `compatgate.service.comparison.schemas.BacktestBody`, in JSON form.
-    """
+    """Return a `BacktestBody` in JSON form as a report."""
     sections = [
         Section(
             f"{title}: {_count(found['counts'][effect])}",
@@ -115,11 +107,7 @@ def _format_moment(moment: Any) -> str:
 
 
 def report_dependents(found: Body) -> Report:
-    """Return the dependents of an entry as a report.
-
-    Args:
-        found: as `compatgate.service.comparison.schemas.DependentsBody`, in JSON form.
-    """
+    """Return a `DependentsBody` in JSON form as a report."""
     targets = [
         (
             one["target"],
@@ -167,11 +155,7 @@ def report_dependents(found: Body) -> Report:
 
 
 def packages_status(found: Body) -> int:
-    """Return the exit status of the packages report.
-
-    Returns:
-        1: enforcing would stop something; 3: something was not checked; 0: neither.
-    """
+    """Return the exit status of the packages report: what was not checked gives 3."""
     targets = found["targets"]
     if any(target["stopped"] or target["stopped_entries"] for target in targets):
         return EXIT_DENIED
@@ -184,11 +168,7 @@ def _has_checked(target: Body) -> bool:
 
 
 def report_packages(found: Body) -> Report:
-    """Return the packages report for people; there is at least one target.
-
-    Args:
-        found: as `compatgate.core.compare.packages.PackagesReport`, in JSON form.
-    """
+    """Return a `PackagesReport` with targets, in JSON form, as a report."""
     which = "every decision" if found["complete"] else "the newest decisions, not every one,"
     since = _format_moment(found["since"])
     titles = list(map(_describe_packages, found["targets"]))
@@ -235,11 +215,7 @@ def _describe_package(package: Body) -> Item:
 
 
 def report_facts(found: Body) -> list[Section]:
-    """Return the sections of a difference of facts.
-
-    Args:
-        found: records, entries and decisions, as ``facts diff --format json`` prints them.
-    """
+    """Return the sections of what ``facts diff --format json`` prints."""
     records, entries, decisions = found["records"], found["entries"], found["decisions"]
     count = len(records)
     title = "1 record differs" if count == 1 else f"{count or 'no'} records differ"

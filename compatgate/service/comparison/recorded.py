@@ -66,15 +66,10 @@ def list_questions(
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
     verdicts: int = MAX_VERDICTS,
 ) -> Recorded:
-    """Return the questions about some targets since a time, without what-if questions.
+    """Return the questions about some targets (None: all) since a time, without what-if questions.
 
-    Args:
-        session: to read from.
-        targets: their names; None: all targets.
-        since: earliest time.
-        most: most decisions to read, the newest.
-        keep: tells by its body whether a verdict counts.
-        verdicts: most verdicts to read, the latest.
+    ``keep`` tells by its body whether a verdict counts; the newest decisions are read, and of them
+    the latest verdicts.
     """
     asked = list_asked_stacks(session, targets, since, most=most, verdicts=verdicts)
     bodies = (one for one in asked.found if one.body.get("basis") != "what-if" and keep(one.body))
@@ -90,14 +85,9 @@ def list_tested_questions(
     decisions: int,
     questions: int,
 ) -> Recorded:
-    """Return the questions about some targets, with who asked, and those of canary runs.
+    """Return the latest questions about some targets (None: all) since a time.
 
-    Args:
-        session: to read from.
-        targets: their names; None: all targets.
-        since: earliest time.
-        decisions: most decisions to read, the newest.
-        questions: most questions to return, the latest.
+    They name who asked, and include the questions of canary runs.
     """
     verdicts = questions + _MAX_REPEATED
     asked = list_asked_stacks(session, targets, since, most=decisions, verdicts=verdicts)
@@ -176,14 +166,7 @@ def list_newest_verdicts(
 ) -> tuple[list[Subject], int, dict[str, str]]:
     """Return the verdicts of the newest decisions, each with its pools in two snapshots.
 
-    Args:
-        database: with the decisions.
-        before: snapshot with the older facts.
-        after: snapshot with the other facts.
-        most: number of decisions.
-
-    Returns:
-        The verdicts, the number of decisions, and why a verdict cannot be evaluated again.
+    Return also the number of decisions, and why a verdict cannot be evaluated again.
     """
     times: dict[str, int] = {}
     found, left = [], {}

@@ -27,11 +27,7 @@ _MARKS = {
 
 
 def report_plan(plan: Body) -> Report:
-    """Return a plan as a report.
-
-    Args:
-        plan: as `compatgate.service.comparison.schemas.PlanBody`, in JSON form.
-    """
+    """Return a `PlanBody` in JSON form as a report."""
     sections = (
         _host(plan),
         *arrange_causes(plan),
@@ -46,11 +42,7 @@ def report_plan(plan: Body) -> Report:
 
 
 def report_what_if(found: Body) -> Report:
-    """Return a what-if answer as a report.
-
-    Args:
-        found: as `compatgate.service.comparison.schemas.WhatIfBody`, in JSON form.
-    """
+    """Return a `WhatIfBody` in JSON form as a report."""
     return _report(found, (_host(found), *map(_entry, found["entries"])))
 
 

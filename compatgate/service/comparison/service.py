@@ -1,4 +1,4 @@
-"""Answer what-if questions, plans, dependents and the packages report with what the gate knows."""
+"""Answer what-if questions, plans and the packages report with what the gate knows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from compatgate.core.compare.upgrades import resolve_upgrades
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.compare.what_if import what_if as compare_target
-from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex, Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.stack import parse_stack
@@ -38,21 +37,16 @@ from compatgate.service.comparison.questions import (
     require_keys,
     select_pool,
 )
-from compatgate.service.comparison.recorded import Recorded, list_questions
+from compatgate.service.comparison.recorded import list_questions
 from compatgate.service.comparison.schemas import (
     DAYS,
     PACKAGES_DECISIONS,
-    DependentNodeBody,
-    DependentsBody,
-    DependentStackBody,
-    DependentTargetBody,
     PlanBody,
     WhatIfBody,
 )
 from compatgate.service.gate.computing import Compute, compute_here
 from compatgate.service.nodes.comparison import (
     NodeView,
-    driver_version,
     find_gpu,
     pools_with_gpu,
 )
@@ -61,12 +55,11 @@ if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
     from compatgate.service.gate.snapshot import Snapshot
 
-_MAX_DECISIONS = 20_000
-_MAX_STACKS = 300
+MAX_DECISIONS = 20_000
+MAX_STACKS = 300
 """Stacks of a plan or an entry that are evaluated, the latest."""
 _MAX_REPORTED_STACKS = 1_000
 _MAX_NODES = 20_000
-_MAX_NAMED_NODES = 500
 FindDocument = Callable[[str], dict[str, Any] | None]
 
 
@@ -82,11 +75,8 @@ def to_wire(found: Struct, body: type[Struct]) -> dict[str, Any]:
 def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> WhatIf:
     """Answer ``POST /what-if``.
 
-    Args:
-        body: ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool, and ``node``
-            (``{"labels": {...}}``) instead of the target or in addition.
-        snapshot: the matrix, facts and evidence.
-        now: for ends of life, waivers and the age of evidence.
+    The body is ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool, and
+    ``node`` (``{"labels": {...}}``) instead of the target or in addition.
 
     Raises:
         BadInput: names the field.
@@ -118,15 +108,8 @@ def compare_facts(
 ) -> tuple[dict[str, list[Subject]], list[Subject]]:
     """Compare the entries in use on every target, and recorded verdicts, with other facts.
 
-    Args:
-        before: with the older facts.
-        after: the same matrix with other facts.
-        verdicts: with the places to evaluate them.
-        now: for ends of life, waivers and the age of evidence.
-
-    Returns:
-        The entries by target, those that get worse first, and the verdicts. A target that one of
-        the snapshots cannot resolve is missing: its `unusable` says why.
+    Return the entries by target, those that get worse first, and the verdicts. A target that one of
+    the snapshots cannot resolve is missing: its `unusable` says why.
     """
     names = [name for name in sorted(before.targets) if name in after.targets]
     entries = [one for name in names for one in list_entries_in_use(before.matrix, name)]
@@ -148,11 +131,8 @@ def plan_upgrade(
 ) -> dict[str, Any]:
     """Answer ``POST /targets/{name}/plan``.
 
-    Args:
-        gate: knows decisions and nodes.
-        target: its name.
-        body: ``{"set": {...}, "upgrade": ["driver"], "pool": ..., "rack_labels": [...]}``.
-        by_key: name every node with its cluster, also where there is one cluster.
+    The body is ``{"set": {...}, "upgrade": ["driver"], "pool": ..., "rack_labels": [...]}``. By
+    key, every node is named with its cluster, also where there is one cluster.
 
     Raises:
         BadInput: names the field.
@@ -190,19 +170,7 @@ def answer_plan(
     find: FindDocument = lambda _: None,
     compute: Compute = compute_here,
 ) -> dict[str, Any]:
-    """Return a plan as plain data.
-
-    Args:
-        body: as of `plan_upgrade`, which also names the errors.
-        target: its name.
-        snapshot: the matrix, facts and evidence.
-        now: for ends of life, waivers and the age of evidence.
-        running: stacks that run.
-        nodes: of the target.
-        remarks: on these.
-        find: returns the document of an entry, to edit it.
-        compute: calls the function that evaluates.
-    """
+    """Return a plan as plain data; ``find`` returns the document of an entry, to edit it."""
     require_keys(body, ("set", "upgrade", "pool", "rack_labels"))
     found, pool = snapshot.target(target), read_name(body, "pool")
     place = Place(found, found.pools)
@@ -245,15 +213,18 @@ def _write_entries(edits: Iterable[EntryEdit], find: FindDocument) -> str:
 def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) -> list[Subject]:
     """Return the stacks that the gate has allowed recently, each once."""
     since = now - timedelta(days=DAYS)
-    asked = _read_recorded(gate, [target], since, keep=lambda body: bool(body.get("allowed")))
-    if len(asked.questions) > _MAX_STACKS or not asked.complete:
-        count = min(len(asked.questions), _MAX_STACKS)
+    with gate.database.reading() as session:
+        asked = list_questions(
+            session, [target], since, most=MAX_DECISIONS, keep=lambda body: bool(body["allowed"])
+        )
+    if len(asked.questions) > MAX_STACKS or not asked.complete:
+        count = min(len(asked.questions), MAX_STACKS)
         remarks.append(
             f"of the decisions since {since.date()} the latest count: {asked.decisions} decisions, "
             f"{count} stacks"
         )
     found = []
-    for one in asked.questions[:_MAX_STACKS]:
+    for one in asked.questions[:MAX_STACKS]:
         try:
             parse_stack(one.stack)
         except BadInput as error:
@@ -261,13 +232,6 @@ def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) ->
         else:
             found.append(replace(one, apart=True))
     return found
-
-
-def _read_recorded(
-    gate: Gate, targets: Sequence[str], since: datetime, keep: Callable[[dict[str, Any]], bool]
-) -> Recorded:
-    with gate.database.reading() as session:
-        return list_questions(session, targets, since, most=_MAX_DECISIONS, keep=keep)
 
 
 def _list_nodes(
@@ -282,7 +246,7 @@ def _list_nodes(
     found = []
     for view in views:
         row = view.row
-        pools = _pools_of(view, snapshot.target(target), snapshot)
+        pools = pools_of(view, snapshot.target(target), snapshot)
         same = [pool for pool in pools if pool.driver and pool.driver.text == row.driver]
         pool = next((one.name for one in (*same, *pools)), None)
         name = f"{row.cluster}/{row.name}" if several else row.name
@@ -290,144 +254,10 @@ def _list_nodes(
     return found
 
 
-def _pools_of(view: NodeView, target: Target, snapshot: Snapshot) -> list[Pool]:
+def pools_of(view: NodeView, target: Target, snapshot: Snapshot) -> list[Pool]:
     """Return the pools of a target that have the GPUs of a node."""
     kinds = [find_gpu(one["gpu"], snapshot) for one in view.row.gpus]
     return [pool for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)]
-
-
-# --- dependents ------------------------------------------------------------------------------
-
-
-def find_dependents(
-    gate: Gate, name: str, reaches: Callable[[str], bool] = lambda _: True
-) -> DependentsBody:
-    """Return what depends on an entry.
-
-    Args:
-        gate: with the matrix, the decisions and the nodes.
-        name: of the entry.
-        reaches: tells whether the caller may read about a target.
-
-    Raises:
-        NotFound: the entry does not exist.
-        Unavailable: the database does not answer.
-    """
-    snapshot, now = gate.snapshot(), clock.now()
-    entry = snapshot.entries.get(name)
-    if entry is None:
-        hint = suggest_name(name, snapshot.entries)
-        raise NotFound(f"entry {name!r} does not exist", field="name", value=name, hint=hint)
-    since = now - timedelta(days=DAYS)
-    targets = [
-        target
-        for target in (snapshot.targets[name] for name in sorted(snapshot.targets))
-        if {ANY_TARGET, target.name} & {*entry.targets} and reaches(target.name)
-    ]
-    asked = _read_recorded(
-        gate,
-        [target.name for target in targets],
-        since,
-        keep=lambda body: entry.name in body.get("entries", {}).values(),
-    )
-    others = EntryIndex([one for one in snapshot.entries.values() if one.name != name])
-    old = snapshot.matrix
-    without = replace(
-        snapshot, matrix=Matrix(old.revision, others, old.waivers, old.evidence, old.suites)
-    )
-    questions = asked.questions[:_MAX_STACKS]
-    stacks = compare(snapshot, without, questions, now, with_fixes=False).subjects
-    nodes = _list_dependent_nodes(gate, entry, targets, snapshot)
-    left_out = []
-    if not asked.complete:
-        left_out.append(f"of the decisions since {since.date()} the latest {asked.decisions} count")
-    if len(asked.questions) > _MAX_STACKS:
-        left_out.append(f"{len(asked.questions)} stacks: the latest {_MAX_STACKS} are listed")
-    if len(nodes) > _MAX_NAMED_NODES:
-        left_out.append(f"{len(nodes)} nodes: the first {_MAX_NAMED_NODES} are named")
-    described = [_describe_stack(one) for one in stacks]
-    return DependentsBody(
-        name,
-        gate.matrix.get("Entry", name).document["metadata"].get("owner"),
-        entry.status,
-        since,
-        [_describe_target(entry, target, snapshot, nodes) for target in targets],
-        described,
-        sum(one.decisions for one in described),
-        sum(bool(one.lost) for one in described),
-        nodes[:_MAX_NAMED_NODES],
-        len(nodes),
-        sorted(
-            one.name
-            for one in snapshot.entries.values()
-            if one.replacement == name
-            and (ANY_TARGET in one.targets or any(map(reaches, one.targets)))
-        ),
-        left_out,
-        snapshot.revision,
-    )
-
-
-def _describe_stack(one: Subject) -> DependentStackBody:
-    assert one.first_asked  # noqa: S101 - it is recorded
-    assert one.last_asked  # noqa: S101
-    case = one.cases[0] if one.cases else None
-    lost = case.allowed == (True, False) if case and case.before else None
-    return DependentStackBody(
-        one.name,
-        one.target,
-        one.stack,
-        one.image,
-        one.decisions,
-        one.first_asked,
-        one.last_asked,
-        lost,
-    )
-
-
-def _describe_target(
-    entry: Entry, target: Target, snapshot: Snapshot, nodes: Sequence[DependentNodeBody]
-) -> DependentTargetBody:
-    pools = [pool for pool in target.pools if _is_for(entry, pool)]
-    policy = target.policy
-    return DependentTargetBody(
-        target.name,
-        snapshot.documents[target.name].metadata.owner,
-        policy.mode,
-        policy.mode == "enforce" and policy.require_entry,
-        [pool.name for pool in pools],
-        sum(pool.count for pool in pools),
-        sum(target.name in node.targets for node in nodes),
-    )
-
-
-def _is_for(entry: Entry, pool: Pool) -> bool:
-    driver = entry.components.get("driver")
-    allowed = driver is None or (pool.driver is not None and driver.allows(pool.driver))
-    return entry.is_for(pool) and allowed
-
-
-def _list_dependent_nodes(
-    gate: Gate, entry: Entry, targets: Iterable[Target], snapshot: Snapshot
-) -> list[DependentNodeBody]:
-    """Return the nodes with a GPU and a driver that the entry is for."""
-    by_name = {target.name: target for target in targets}
-    found = []
-    for view in gate.nodes.each():
-        driver = driver_version(view.row.driver)
-        names = [
-            name
-            for name in view.standing.targets
-            if name in by_name
-            and any(
-                _is_for(entry, replace(pool, driver=driver))
-                for pool in _pools_of(view, by_name[name], snapshot)
-            )
-        ]
-        if names:
-            row = view.row
-            found.append(DependentNodeBody(row.cluster, row.name, names, row.driver))
-    return found
 
 
 # --- packages --------------------------------------------------------------------------------
@@ -442,15 +272,11 @@ def report_on_packages(
 ) -> PackagesReport:
     """Report what ``packages: enforce`` would stop on the targets that audit packages.
 
-    Args:
-        gate: with the matrix and the decisions.
-        target: the only target to check; the report is empty if it enforces packages.
-        since: time of the first decision; None: 30 days ago.
-        decisions: most decisions to check, the newest.
+    The report about one target is empty if it enforces packages. Without ``since`` it covers 30
+    days, of which it checks the newest decisions.
 
     Raises:
         NotFound: the target does not exist.
-        Unavailable: the database does not answer.
     """
     snapshot, now = gate.snapshot(), clock.now()
     since = since or now - timedelta(days=DAYS)

@@ -32,6 +32,7 @@ from compatgate.service.gate_client import (
     run_action,
 )
 from compatgate.service.proposals import cli as proposals
+from compatgate.service.proposals.schemas import PROPOSAL_ID
 from compatgate.service.waivers import cli as waivers
 
 if TYPE_CHECKING:
@@ -61,11 +62,7 @@ _FILES_HELP = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
-    from compatgate.service.comparison.commands import (
-        backtest_arguments,
-        dependents_arguments,
-        packages_arguments,
-    )
+    from compatgate.service.comparison import commands
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -77,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "backtest",
             "show which recorded verdicts a change would alter",
-            backtest_arguments,
+            commands.backtest_arguments,
         ),
         (
             "delete",
@@ -91,12 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "dependents",
             "list the targets, recorded stacks and nodes that depend on an entry",
-            dependents_arguments,
+            commands.dependents_arguments,
         ),
         (
             "packages-report",
             "show what packages: enforce would stop on targets that audit packages",
-            packages_arguments,
+            commands.packages_arguments,
         ),
         (
             "approvals",
@@ -332,7 +329,7 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.documents.text import to_yaml
     from compatgate.service.runs.promotion import EntryRemarks
 
-    if proposals.PROPOSAL_ID.fullmatch(args.name) and not args.kind:
+    if PROPOSAL_ID.fullmatch(args.name) and not args.kind:
         return proposals.show_proposal(args, gate)
     found = _find_documents(args, gate)
     if args.format == "json":

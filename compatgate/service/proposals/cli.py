@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 
-PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
-"""Pattern of a proposal id, which `matrix show` distinguishes from a document."""
 _STATES = ("open", "approved", "conflicted", "merged", "closed")
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 

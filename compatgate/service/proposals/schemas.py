@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,8 @@ from compatgate.service.matrix.schemas import (
     NeededEvidenceBody,
 )
 
+PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
+"""Pattern of a proposal id, which commands distinguish from files and documents."""
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
 Comment = Annotated[str, Meta(max_length=2000)]
 Digest = Annotated[
