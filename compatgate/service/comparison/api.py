@@ -29,8 +29,7 @@ from compatgate.service.comparison.schemas import (
     WhatIfRequest,
 )
 from compatgate.service.comparison.service import (
-    answer_what_if,
-    describe_what_if,
+    answer_in_json,
     plan_upgrade,
     report_on_packages,
 )
@@ -59,8 +58,7 @@ def what_if(call: Call[NoQuery]) -> Reply:
     """
     question = call.document()
     call.principal.require_question(question, named=True)
-    found = call.gate.compute(answer_what_if, question, call.gate.snapshot(), clock.now())
-    body = describe_what_if(found)
+    body = call.gate.compute(answer_in_json, question, call.gate.snapshot(), clock.now())
     if (degraded := call.gate.degraded()) is not None:
         body["degraded"] = degraded.to_json()
     return Reply(body)

@@ -107,10 +107,10 @@ def _read_node(path: str) -> Node:
 
 def _ask_bundle(path: str, body: Body) -> Body:
     from compatgate.kit import clock
-    from compatgate.service.comparison.service import answer_what_if, describe_what_if
+    from compatgate.service.comparison.service import answer_in_json
     from compatgate.service.gate.snapshot import load_bundle
 
-    return describe_what_if(answer_what_if(body, load_bundle(path).snapshot(), clock.now()))
+    return answer_in_json(body, load_bundle(path).snapshot(), clock.now())
 
 
 # --- matrix backtest -------------------------------------------------------------------------

@@ -115,8 +115,11 @@ class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     pools: list[PoolWhatIfBody]
 
 
-class TargetChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The effect of a change of a target."""
+class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of a change. `fail`: an entry in use breaks; `unknown`: one cannot be decided.
+
+    `host` lists findings about the changed pools, whatever runs on them.
+    """
 
     target: str
     set: dict[str, Any]
@@ -124,21 +127,13 @@ class TargetChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allowed: Annotated[bool, Meta(description="true: the target's policy allows the change")]
     mode: Mode
     summary: str
-    host: Annotated[list[FindingBody], Meta(description="new findings about the pools")]
+    host: list[FindingBody]
+    entries: Annotated[list[EntryWhatIfBody], Meta(description="entries, worst first")]
     remarks: list[str]
     before: list[PoolBody]
     after: list[PoolBody]
     matrix_revision: int
     facts: str
-
-
-class WhatIfBody(TargetChangeBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The effect of a change. `fail`: an entry in use breaks; `unknown`: one cannot be decided.
-
-    `host` lists findings about the changed pools, whatever runs on them.
-    """
-
-    entries: Annotated[list[EntryWhatIfBody], Meta(description="entries, worst first")]
     degraded: Annotated[DegradedBody | None, DEGRADED] = None
 
 
@@ -195,13 +190,20 @@ class SubjectBody(Struct, frozen=True, forbid_unknown_fields=True):
     pools: list[PoolWhatIfBody]
 
 
-class PlanBody(TargetChangeBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The plan of an upgrade. `fail`: something breaks; `unknown`: something cannot be decided.
 
     `groups` name what gets worse by cause: the vendors' facts first, then what only the matrix
     excludes (`edits` and `entries_yaml` propose the change), then missing evidence (`owed`).
     """
 
+    target: str
+    set: dict[str, Any]
+    verdict: Outcome
+    allowed: Annotated[bool, Meta(description="true: the target's policy allows the upgrade")]
+    mode: Mode
+    summary: str
+    host: Annotated[list[FindingBody], Meta(description="new findings about the pools")]
     groups: list[CauseGroup]
     subjects: Annotated[list[SubjectBody], Meta(description="entries and stacks, worst first")]
     edits: list[EntryEdit]
@@ -210,6 +212,11 @@ class PlanBody(TargetChangeBody, frozen=True, forbid_unknown_fields=True, kw_onl
     frameworks: list[FrameworkChange]
     frontier: DriverFrontier
     order: UpgradeOrder
+    remarks: list[str]
+    before: list[PoolBody]
+    after: list[PoolBody]
+    matrix_revision: int
+    facts: str
 
 
 PLAN_EXAMPLES: dict[str, Any] = {

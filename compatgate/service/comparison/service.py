@@ -16,11 +16,12 @@ from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.findings import CHANGE_ORDER
 from compatgate.core.compare.packages import PackagesReport, PackagesTarget, report_packages
 from compatgate.core.compare.plan import Question, make_plan
-from compatgate.core.compare.ranges import EntryEdit
 from compatgate.core.compare.upgrades import resolve_upgrades
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.compare.what_if import what_if as compare_target
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.stack import parse_stack
@@ -96,11 +97,11 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
     return replace(found, remarks=place.remarks)
 
 
-def describe_what_if(found: WhatIf) -> dict[str, Any]:
-    """Return the answer of ``POST /what-if``, without the state of the gate."""
-    body = to_wire(found, WhatIfBody)
-    del body["degraded"]
-    return body
+def answer_in_json(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> dict[str, Any]:
+    """Return the answer of ``POST /what-if`` as REST carries it, without the state of the gate."""
+    found = to_wire(answer_what_if(body, snapshot, now), WhatIfBody)
+    del found["degraded"]
+    return found
 
 
 def compare_facts(
@@ -188,24 +189,30 @@ def answer_plan(
         tuple(read_texts(body, "rack_labels")) or RACK_LABELS,
         (*chosen, *remarks),
     )
-    plan = compute(make_plan, asked, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
-    return to_wire(replace(plan, entries_yaml=_write_entries(plan.edits, find)), PlanBody)
+    plan = compute(_make_plan, asked, snapshot.facts, snapshot.matrix, now)
+    return {**plan, "entries_yaml": _write_entries(plan["edits"], find)}
 
 
-def _write_entries(edits: Iterable[EntryEdit], find: FindDocument) -> str:
+def _make_plan(asked: Question, facts: Facts, matrix: Matrix, now: datetime) -> dict[str, Any]:
+    """Return the plan in JSON form: a large one takes a second to convert."""
+    return to_wire(make_plan(asked, facts=facts, matrix=matrix, now=now), PlanBody)
+
+
+def _write_entries(edits: Iterable[dict[str, Any]], find: FindDocument) -> str:
     """Return the edited entries as YAML, to be reviewed and imported; empty if there are none."""
     documents = []
     for edit in edits:
-        if (document := find(edit.entry)) is None:
+        name, becomes = edit["entry"], edit["becomes"]
+        if (document := find(name)) is None:
             continue
         spec = dict(document["spec"])
-        ranges = {name: change.after for name, change in edit.components.items()}
+        ranges = {component: change["after"] for component, change in edit["components"].items()}
         spec["components"] = {**spec["components"], **ranges}
-        if edit.becomes != edit.entry:
+        if becomes != name:
             spec["status"] = "candidate"
-            spec["reason"] = f"planned from {edit.entry}; run its suites before it is blessed"
+            spec["reason"] = f"planned from {name}; run its suites before it is blessed"
         body = {"apiVersion": "compatgate.dev/v1", "kind": "Entry"}
-        metadata = {**document["metadata"], "name": edit.becomes}
+        metadata = {**document["metadata"], "name": becomes}
         documents.append({**body, "metadata": metadata, "spec": spec})
     return to_yaml(documents)
 

@@ -17,7 +17,7 @@ from compatgate.documents.specs import kind_of
 from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput, NotFound
 from compatgate.resources import matrix_dir
-from compatgate.service.comparison.service import answer_what_if, describe_what_if
+from compatgate.service.comparison.service import answer_in_json, answer_what_if
 from compatgate.service.gate.snapshot import DocumentVersion, Snapshot, build
 from compatgate.service.webhooks.questions import rollout_question
 
@@ -85,7 +85,7 @@ SET = {"driver": "535.216.01"}
 
 
 def ask(snapshot: Snapshot, now: datetime, **body: Any) -> dict[str, Any]:
-    return describe_what_if(answer_what_if({"set": SET, **body}, snapshot, now))
+    return answer_in_json({"set": SET, **body}, snapshot, now)
 
 
 def test_a_node_is_of_the_target_whose_labels_it_has(snapshot: Snapshot, now: datetime) -> None:
