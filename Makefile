@@ -46,7 +46,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 facts: $(VENV)/.installed
-	$(BIN)/compatgate facts verify
+	$(PYTEST) --numprocesses 0 --quiet tests/conformance/test_facts_hold.py
 
 unit: $(VENV)/.installed
 	$(PYTEST) --numprocesses 2 --max-worker-restart 0 tests/unit \
@@ -68,8 +68,9 @@ bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has it
 	./scripts/install-test-torch $(TORCH) $(PYTHON)
 
-docs: $(VENV)/.installed  ## generated reference pages, and the answers in README.md and the tutorial
+docs: $(VENV)/.installed  ## the operations of the client, generated reference pages, and the answers in README.md and the tutorial
 	$(BIN)/python scripts/chart_files.py
+	$(BIN)/python scripts/operations.py
 	$(BIN)/python docs/generate.py
 
 vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml

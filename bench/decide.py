@@ -12,8 +12,9 @@ import time
 from datetime import UTC, datetime
 
 from compatgate.catalog import load_facts
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.request import Policy, Target, parse_pool
 from compatgate.core.stack import parse_stack, parse_stack_text
 

@@ -33,7 +33,7 @@ from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.service import Gate
-from compatgate.service.web import server
+from compatgate.service.web import startup
 
 ROOT = Path(__file__).parents[1]
 THREADS = ROOT / "tests" / "conformance" / "threads.yaml"
@@ -120,7 +120,7 @@ def run(url: str, args: argparse.Namespace, batch: int) -> Sizes:
     database = Database.open(url)
     tables.migrate_schema(database)
     with tempfile.TemporaryDirectory() as folder:
-        prepared = server.prepare(server.StartOptions(url, [str(MATRIX)], state=folder))
+        prepared = startup.prepare(startup.StartOptions(url, [str(MATRIX)], state=folder))
         gate = prepared.open_gate(ImageSettings())
         records = list(decide(gate, args.decisions, args.new))
         gate.close()

@@ -139,9 +139,8 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     """Return the product's application, with an empty endpoint of Flask alone beside it."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.kit.http.wsgi import WsgiLane
+    from compatgate.kit.http.wsgi import WsgiLane, receive_body
     from compatgate.service.web.app import create_front
-    from compatgate.service.web.asgi import receive_body
     from compatgate.service.web.call import Settings
 
     bare = Flask("bare")
@@ -157,7 +156,7 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     async def both(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" or scope["path"] != EMPTY:
             await product(scope, receive, send)
-        elif body := await receive_body(receive, 0, 1.0):
+        elif body := await receive_body(receive, 0):
             await lane.answer(scope, body, receive, send)
 
     return both
@@ -175,7 +174,7 @@ def serve(
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
     from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server
+    from compatgate.service.web import server, startup
 
     with tempfile.TemporaryDirectory() as folder:
         if lines == "all":
@@ -188,8 +187,8 @@ def serve(
             tables.migrate_schema(opened)
             opened.close()
         used = database or str(Path(folder, "bench.db"))
-        prepared = server.prepare(
-            server.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
+        prepared = startup.prepare(
+            startup.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
         )
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]

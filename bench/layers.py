@@ -34,7 +34,7 @@ import sys, time, types
 from compatgate.catalog import read_source
 from compatgate.discovery.registry.limits import Deadline
 from compatgate.discovery.image.layer import Layer
-from compatgate.discovery.image.layers import Scan
+from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.registry.client import Blob
@@ -51,7 +51,7 @@ descriptor = Descriptor(sys.argv[2], int(sys.argv[3]))
 signals = read_signals(read_source("image_signals", overlays=[]))
 start = time.perf_counter()
 with Deadline(600) as deadline:
-    scan = Scan(signals, ImageOptions(), deadline)
+    scan = LayerScan(signals, ImageOptions(), deadline)
     scan.read([Layer(1, descriptor)], Registry())
 took = time.perf_counter() - start
 assert scan.verified and scan.seen.components() >= {"torch", "cudnn"}, scan.seen

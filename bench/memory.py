@@ -64,15 +64,15 @@ def _question(n: int) -> dict[str, Any]:
 def serve() -> None:
     """Run the server under test; prints its port."""
     from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server
+    from compatgate.service.web import server, startup
     from compatgate.service.web.app import create_front
     from compatgate.service.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
-        options = server.StartOptions(str(Path(folder, "bench.db")), [str(matrix)])
-        prepared = server.prepare(options)
+        options = startup.StartOptions(str(Path(folder, "bench.db")), [str(matrix)])
+        prepared = startup.prepare(options)
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         server.serve(

@@ -17,7 +17,7 @@ from pathlib import Path
 from compatgate.canary.hosts import Host
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 HOST = Host("bench", executor="process", slots=64)
 HEAD = """\
@@ -42,7 +42,7 @@ def _work(url: str, name: str) -> None:
 def measure(gate: Gate, url: str, runs: int, workers: int) -> tuple[float, int]:
     """Runs a second, and how many were leased more than once."""
     for _ in range(runs):
-        gate.runs.submit(Submission("hello", host=HOST.name), by="bench")
+        gate.runs.submit(RunRequest("hello", host=HOST.name), by="bench")
     spawn = get_context("spawn")
     processes = [spawn.Process(target=_work, args=(url, f"w{n}")) for n in range(workers)]
     for process in processes:

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from reference_pages import cli, files, metrics, rest, rules  # noqa: E402 - from scripts/
+from reference_pages import cli, files, metrics, removed, rest, rules  # noqa: E402 - from scripts/
 
 REFERENCE = {
     "rules": rules,
@@ -24,6 +24,7 @@ REFERENCE = {
     "rest-operations": rest,
     "files": files,
     "metrics": metrics,
+    "removed": removed,
 }
 """Name of a page in docs/reference, and the module that writes it."""
 ANSWERED_PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-verdict.md")

@@ -25,9 +25,10 @@ from msgspec.structs import replace
 
 from compatgate.catalog import load_facts
 from compatgate.core.components import FRAMEWORKS, canonical_name
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.performance import sha256
 from compatgate.core.request import Policy, Pool, Target, parse_pool
 from compatgate.core.stack import parse_stack

@@ -5,7 +5,7 @@ follows: driver and GPUs as NVML names them, and the versions of the CUDA librar
 processes had mapped, each asked for its own. A statically linked library cannot be seen;
 `libraries-loaded` in the same suite measures the image's libraries. Needs only Python 3.8.
 
-    python3 program.py [--repeat N] [--print GLOB]... [--driver-only] -- TOOL ARGUMENT...
+    python3 lib/canary_tool.py [--repeat N] [--print GLOB]... [--driver-only] -- TOOL ARGUMENT...
 """
 
 import argparse
@@ -19,10 +19,18 @@ import subprocess
 import sys
 import threading
 
-import canary_driver
-import canary_lines as say
-import loaded
-from canary_nvml import NoNvml, Nvml
+HERE = os.path.dirname(os.path.abspath(__file__))
+# In a container `loaded` is here; in the repository and in an installation elsewhere.
+sys.path[:0] = [
+    HERE,
+    os.path.join(HERE, os.pardir, os.pardir, "compatgate", "diagnostics"),
+    os.path.join(HERE, os.pardir, os.pardir, os.pardir, "diagnostics"),
+]
+
+import canary_driver  # noqa: E402
+import canary_lines as say  # noqa: E402
+import loaded  # noqa: E402
+from canary_nvml import NoNvml, Nvml  # noqa: E402
 
 NO_GPU, NOTHING_TO_TEST = 77, 78
 NOT_THERE = 127
@@ -212,3 +220,7 @@ def _print_files(patterns):
             sys.stdout.write(text if text.endswith("\n") else text + "\n")
             os.remove(path)
     sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

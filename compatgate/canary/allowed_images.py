@@ -45,20 +45,17 @@ class AllowedImages(Struct, frozen=True):
 
         Args:
             image: under test, as submitted; None if there is no image.
-
-        Raises:
-            BadInput: the image is not a reference, or no pattern allows it.
         """
         if image is None or _EVERY in self.patterns:
             return image
         names = [image] if is_digest(image) else _match_texts(parse_reference(image))
         if any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns):
             return names[0]
-        shown = ", ".join(self.patterns[:_MAX_SHOWN]) + (
+        patterns = ", ".join(self.patterns[:_MAX_SHOWN]) + (
             ", ..." if self.patterns[_MAX_SHOWN:] else ""
         )
         raise BadInput(
-            f"{names[0]} is not an allowed image under test; allowed: {shown or 'none'}",
+            f"{names[0]} is not an allowed image under test; allowed: {patterns or 'none'}",
             field="image",
             value=image,
             hint=self.extend,
@@ -69,11 +66,7 @@ EVERY_IMAGE = AllowedImages()
 
 
 def parse_patterns(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    """Read patterns, separated by commas or blanks; ``none`` alone is the empty list.
-
-    Raises:
-        BadInput: a pattern names no registry, so that it could match an image of anybody.
-    """
+    """Read patterns, separated by commas or blanks; ``none`` alone is the empty list."""
     items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
     if items == [NONE]:
         return ()
@@ -86,12 +79,8 @@ def read_allowed_images(
     """Read the patterns from the option, else from ``COMPATGATE_CANARY_IMAGES``.
 
     Args:
-        texts: values of the option.
         option: name of the option for errors, such as ``worker --image``.
         otherwise: patterns to use if neither is given.
-
-    Raises:
-        BadInput: a pattern is wrong.
     """
     extend = f"add a pattern with {option} PATTERN or {ENVIRONMENT}, {_HINT}"
     if texts:

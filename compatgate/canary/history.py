@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from compatgate.canary.judge.change_points import MAX_HISTORY, ChangePoint, find_changes
 from compatgate.canary.judge.prepare import find_conversion
@@ -59,7 +60,7 @@ class MetricPoint(Struct, frozen=True):
     outcome: str = ""
 
 
-class PartChange(Struct, frozen=True):
+class PartChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A part that differs between two runs or arms; "" is none."""
 
     part: str
@@ -67,30 +68,26 @@ class PartChange(Struct, frozen=True):
     after: str
 
 
-class MetricChange(Struct, frozen=True):
-    """A change of level.
+class MetricChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of level."""
 
-    Attributes:
-        run: the first after the change.
-        change: 0.05 is 5 % more.
-        worse: in the metric's direction, by more than half of its tolerance.
-        beyond: further than the tolerance.
-        stands: no later change brought the metric back.
-        parts: what differs between that run and the one before it: what may have caused the change.
-    """
-
-    run: str
+    run: Annotated[str, Meta(description="the first run after the change")]
     at: datetime
-    before: float
+    before: Annotated[float, Meta(description="median before the change, in the metric's unit")]
     after: float
-    change: float
+    change: Annotated[float, Meta(description="relative change; 0.05 is 5 % more")]
     runs_before: int
     runs_after: int
-    chance: float
+    chance: Annotated[
+        float, Meta(description="probability of this change in a history without a real change")
+    ]
     worse: bool
-    beyond: bool
-    stands: bool
-    parts: tuple[PartChange, ...]
+    beyond: Annotated[bool, Meta(description="true: the change exceeds the metric's tolerance")]
+    stands: Annotated[bool, Meta(description="true: no later change reversed this one")]
+    parts: Annotated[
+        tuple[PartChange, ...],
+        Meta(description="parts that changed at the same run; possible causes"),
+    ]
 
 
 class MetricHistory(Struct, frozen=True):
@@ -125,7 +122,6 @@ def collect_points(
 
     Args:
         steps: newest first.
-        specs: metrics that no workload declares any more are left out.
     """
     points: dict[MetricKey, list[MetricPoint]] = {}
     for step in steps:
@@ -144,14 +140,13 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
 
     Args:
         steps: newest first; at most `MAX_HISTORY` of a metric count.
-        specs: metrics that no workload declares any more are left out.
     """
     points = collect_points(steps, specs)
-    found = [
+    results = [
         _history(key, known[:MAX_HISTORY][::-1], specs[key[0]][key[3]])
         for key, known in sorted(points.items())
     ]
-    return sorted(found, key=lambda one: (not one.is_worse_now, not one.changes))
+    return sorted(results, key=lambda one: (not one.is_worse_now, not one.changes))
 
 
 def _middle(metric: Metric, unit: str) -> float | None:
@@ -172,8 +167,8 @@ def _point(step: MeasuredStep, metric: str, value: float) -> MetricPoint:
 
 
 def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
-    found = find_changes([point.value for point in points], spec.tolerance)
-    changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+    result = find_changes([point.value for point in points], spec.tolerance)
+    changes = tuple(_change(points, result, place, spec) for place in range(len(result)))
     workload, step, gpu, metric = key
     return MetricHistory(
         workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance, tuple(points), changes

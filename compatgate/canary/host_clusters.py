@@ -1,20 +1,15 @@
-"""Read the tables of hosts.toml about clusters: ``[host.slurm]`` and ``[host.kubernetes]``."""
+"""Describe hosts that are part of a cluster, as ``hosts.toml`` states them.
+
+`find_slurm_mistakes` and `find_kubernetes_mistakes` find what a schema cannot express.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.hosts import (
-    VOLCANO,
-    Kubernetes,
-    Slurm,
-    Toleration,
-)
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
 from compatgate.documents.quantities import parse_duration
@@ -45,76 +40,6 @@ _Path = Annotated[str, Meta(pattern=PATH_PATTERN)]
 _Word = Annotated[str, Meta(pattern=WORD_PATTERN)]
 LineText = Annotated[str, Meta(pattern=LINE_PATTERN)]
 _Option = Annotated[str, Meta(pattern=OPTION_PATTERN)]
-
-
-class SlurmTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """``[host.slurm]``."""
-
-    work: _Path
-    partition: _Word | None = None
-    account: _Word | None = None
-    qos: _Word | None = None
-    constraint: Annotated[str, Meta(pattern=CONSTRAINT_PATTERN)] | None = None
-    gres: Annotated[str, Meta(pattern=GRES_PATTERN)] | None = None
-    extra: Annotated[tuple[_Option, ...], Meta(max_length=32)] = ()
-    container: Literal["none", "pyxis", "oci", "wrapper"] = "none"
-    wrapper: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
-    fetch: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
-    bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
-    commands: _Path | None = None
-    poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
-    allocation: Literal["step", "run"] = "step"
-    allocation_time: Annotated[str, Meta(pattern=DURATION)] = "4h"
-
-
-def slurm_settings(table: SlurmTable) -> Slurm:
-    """Convert the table to settings."""
-    fields = msgspec.structs.asdict(table)
-    held = parse_duration(fields.pop("allocation_time"))
-    return Slurm(**fields, allocation_s=int(held.total_seconds()))
-
-
-class SlurmMistake(Struct, frozen=True):
-    """Mistake in ``[host.slurm]``: the field, the problem and how to correct it."""
-
-    field: str
-    problem: str
-    hint: str
-    value: str | None = None
-
-
-def find_slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]:
-    """Yield the mistakes that a schema cannot express.
-
-    Args:
-        table: as written.
-        gpu: GPU of the host.
-    """
-    for option in table.extra:
-        if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
-            yield SlurmMistake("extra", "is not an allowed option",
-                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
-    if gpu and not table.gres:
-        yield SlurmMistake("gres", "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
-    if table.gres and not gpu:
-        yield SlurmMistake(
-            "gres", "is set but the host has no gpu", "name the GPU of the host", table.gres
-        )
-    yield from _find_container_mistakes(table)
-
-
-def _find_container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
-    kind = table.container
-    if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
-        yield SlurmMistake("wrapper", "names no {image}",
-                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
-    if kind == "oci" and not table.bundle:
-        yield SlurmMistake("bundle", "is missing", 'set a path such as "/shared/bundles/{digest}"')
-    for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
-        if getattr(table, field) and kind != owner:
-            yield SlurmMistake(field, f'needs container = "{owner}"', "omit this setting")
-
-
 DNS_LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
 DNS_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
 QUALIFIED_PATTERN = (
@@ -137,10 +62,89 @@ _Resource = Annotated[str, Meta(pattern=RESOURCE_PATTERN)]
 _Duration = Annotated[str, Meta(pattern=DURATION)]
 _Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
 _Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
+VOLCANO = "volcano"
+"""Name of Volcano's scheduler."""
 
 
-class TolerationTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """``[[host.kubernetes.tolerations]]``."""
+class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a Slurm cluster whose nodes are of one kind and form a staging host.
+
+    Attributes:
+        work: absolute path of a directory that the nodes share; owned by the worker's user.
+        partition, account, qos, constraint: as ``sbatch`` takes them.
+        gres: name of the host's GPU, ``gpu:a100``; the workload states the number.
+        extra: further options of ``sbatch``.
+        container: how a node runs an image: not at all, ``srun`` with pyxis, ``srun`` with Slurm's
+            OCI support, or the site's command.
+        wrapper: argument vector of the site's command; the program's arguments are appended.
+        fetch: argument vector that brings the image to the node before the time limit starts.
+        bundle: path of an image's unpacked OCI bundle on the nodes.
+        commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
+        poll: seconds between two questions to the controller about a job.
+        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
+        allocation_time: duration that a shared allocation is asked for.
+    """
+
+    work: _Path
+    partition: _Word | None = None
+    account: _Word | None = None
+    qos: _Word | None = None
+    constraint: Annotated[str, Meta(pattern=CONSTRAINT_PATTERN)] | None = None
+    gres: Annotated[str, Meta(pattern=GRES_PATTERN)] | None = None
+    extra: Annotated[tuple[_Option, ...], Meta(max_length=32)] = ()
+    container: Literal["none", "pyxis", "oci", "wrapper"] = "none"
+    wrapper: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
+    fetch: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
+    bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
+    commands: _Path | None = None
+    poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_time: Annotated[str, Meta(pattern=DURATION)] = "4h"
+
+    @property
+    def allocation_s(self) -> int:
+        """Return the seconds that a shared allocation is asked for."""
+        return int(parse_duration(self.allocation_time).total_seconds())
+
+
+class Mistake(Struct, frozen=True):
+    """A mistake in a table: its place there, the problem and how to correct it."""
+
+    place: tuple[str | int, ...]
+    problem: str
+    hint: str
+    value: str | None = None
+
+
+def find_slurm_mistakes(table: Slurm, gpu: str | None) -> Iterator[Mistake]:
+    """Yield the mistakes that a schema cannot express, on a host with or without a GPU."""
+    for option in table.extra:
+        if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
+            yield Mistake(("extra",), "is not an allowed option",
+                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+    if gpu and not table.gres:
+        yield Mistake(("gres",), "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
+    if table.gres and not gpu:
+        yield Mistake(
+            ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
+        )
+    yield from _find_container_mistakes(table)
+
+
+def _find_container_mistakes(table: Slurm) -> Iterator[Mistake]:
+    kind = table.container
+    if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
+        yield Mistake(("wrapper",), "names no {image}",
+                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
+    if kind == "oci" and not table.bundle:
+        yield Mistake(("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"')
+    for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
+        if getattr(table, field) and kind != owner:
+            yield Mistake((field,), f'needs container = "{owner}"', "omit this setting")
+
+
+class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A taint that pods tolerate, as Kubernetes writes it."""
 
     key: _LabelKey | None = None
     operator: Literal["Equal", "Exists"] | None = None
@@ -148,8 +152,26 @@ class TolerationTable(Struct, frozen=True, forbid_unknown_fields=True):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
 
-class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """``[host.kubernetes]``; the path is relative to the file."""
+class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host.
+
+    Attributes:
+        kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
+        context: context in that file; None for its current context.
+        in_cluster: the worker is a pod of the cluster and has its service account.
+        namespace: namespace of every object.
+        resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
+        node_selector: labels of the nodes, such as those of GPU feature discovery.
+        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
+        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
+        scheduler: name of another scheduler of the pods.
+        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
+            of a device plugin.
+        devices: further resources of a pod with GPUs, such as RDMA devices.
+        networks: Multus networks of a pod with GPUs.
+        images: workload to the image that was built from its folder.
+        wait: duration that a job may wait for a node.
+    """
 
     namespace: _DnsLabel
     kubeconfig: LineText | None = None
@@ -157,7 +179,7 @@ class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
     in_cluster: bool = False
     resource: _Resource = "nvidia.com/gpu"
     node_selector: Annotated[dict[_LabelKey, _LabelValue], Meta(max_length=64)] = {}
-    tolerations: Annotated[tuple[TolerationTable, ...], Meta(max_length=64)] = ()
+    tolerations: Annotated[tuple[Toleration, ...], Meta(max_length=64)] = ()
     queue: _DnsLabel | None = None
     priority_class: DnsName | None = None
     volcano_queue: DnsName | None = None
@@ -171,63 +193,45 @@ class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
     images: Annotated[dict[_Slug, LineText], Meta(max_length=256)] = {}
     wait: _Duration = "1d"
 
-
-class KubernetesMistake(Struct, frozen=True):
-    """Mistake in ``[host.kubernetes]``: the place, the problem and how to correct it."""
-
-    place: tuple[str | int, ...]
-    problem: str
-    hint: str
-    value: str | None = None
+    @property
+    def wait_s(self) -> int:
+        """Return the seconds that a job may wait for a node."""
+        return int(parse_duration(self.wait).total_seconds())
 
 
-def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
-    """Convert the table to settings."""
-    fields = msgspec.structs.asdict(table)
-    wait = parse_duration(fields.pop("wait"))
-    fields["tolerations"] = tuple(
-        Toleration(**msgspec.structs.asdict(each)) for each in table.tolerations
-    )
-    if table.kubeconfig:
-        fields["kubeconfig"] = str(folder / Path(table.kubeconfig).expanduser())
-    return Kubernetes(**fields, wait_s=int(wait.total_seconds()))
-
-
-def find_kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
+def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
     """Yield the mistakes that a schema cannot express."""
     if table.in_cluster:
         for field in ("kubeconfig", "context"):
             if value := getattr(table, field):
                 what = "cannot be set together with in_cluster"
-                yield KubernetesMistake((field,), what, f"remove {field} or in_cluster", value)
+                yield Mistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
         yield from _find_toleration_mistakes(toleration, ("tolerations", number))
     if table.queue and table.volcano_queue:
         what = "cannot be set together with queue, which is Kueue's"
-        yield KubernetesMistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+        yield Mistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
     if table.volcano_queue and table.scheduler not in (None, VOLCANO):
         what = f"must be {VOLCANO} with volcano_queue"
-        yield KubernetesMistake(("scheduler",), what, "omit this setting", table.scheduler)
+        yield Mistake(("scheduler",), what, "omit this setting", table.scheduler)
     if table.priority_class and not table.queue:
         hint = "name the local queue, too"
-        yield KubernetesMistake(("priority_class",), "needs a queue of Kueue", hint)
+        yield Mistake(("priority_class",), "needs a queue of Kueue", hint)
     if table.claims and table.resource in table.devices:
         what = "the GPUs are claimed, so the resource of a device plugin asks for others"
-        yield KubernetesMistake(("devices", table.resource), what, "remove it")
+        yield Mistake(("devices", table.resource), what, "remove it")
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
         except BadInput as error:
-            yield KubernetesMistake(("images", workload), error.problem, error.hint, reference)
+            yield Mistake(("images", workload), error.problem, error.hint, reference)
 
 
 def _find_toleration_mistakes(
-    toleration: TolerationTable, place: tuple[str | int, ...]
-) -> Iterator[KubernetesMistake]:
+    toleration: Toleration, place: tuple[str | int, ...]
+) -> Iterator[Mistake]:
     if toleration.operator == "Exists" and toleration.value:
-        yield KubernetesMistake(
-            (*place, "value"), "cannot be set with operator Exists", "remove one of them"
-        )
+        yield Mistake((*place, "value"), "cannot be set with operator Exists", "remove one of them")
     if toleration.key is None and toleration.operator != "Exists":
         hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
-        yield KubernetesMistake((*place, "key"), "is missing", hint)
+        yield Mistake((*place, "key"), "is missing", hint)

@@ -5,7 +5,7 @@ A schema checks the shape of each table. Functions add the checks that a schema 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -17,33 +17,19 @@ from msgspec.structs import replace
 
 from compatgate.canary.host_clusters import (
     DnsName,
-    KubernetesTable,
-    LineText,
-    SlurmTable,
+    Mistake,
     find_kubernetes_mistakes,
     find_slurm_mistakes,
-    kubernetes_settings,
-    slurm_settings,
 )
-from compatgate.canary.hosts import (
-    CLUSTERS,
-    Host,
-    MaintenanceWindow,
-    Tls,
-)
+from compatgate.canary.hosts import CLUSTERS, Host, Tls
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.sources import FieldPath as Place
-from compatgate.documents.specs import (
-    ENDPOINT_PATTERN,
-    NAME_PATTERN,
-    TIME_PATTERN,
-)
 from compatgate.documents.text import RawDocument
 
-_Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
-_Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
-_Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_LONGEST_NAME = 128
+_HOSTNAME = "kubernetes.io/hostname"
+_NODELIST = "--nodelist"
 _MINIMUM = {
     "slurm": '[host.slurm] work = "/shared/compatgate"',
     "kubernetes": '[host.kubernetes] namespace = "compatgate-canary"',
@@ -52,59 +38,21 @@ _MINIMUM = {
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+class HostTable(Host, frozen=True):
+    """``[[host]]``: a host, or one for each of some nodes; paths are relative to the file."""
 
-
-class TlsTable(_Table, frozen=True):
-    """``[host.tls]``; paths are relative to the file."""
-
-    ca: LineText
-    cert: LineText
-    key: LineText
-
-
-class MaintenanceTable(_Table, frozen=True):
-    """``[[host.quiet]]``."""
-
-    start: _Time
-    end: _Time
-    days: Annotated[tuple[_Day, ...], Meta(max_length=7)] = ()
-    timezone: LineText = "UTC"
-
-
-class HostTable(_Table, frozen=True):
-    """``[[host]]``."""
-
-    name: _Name
-    executor: Literal["docker", "process", "slurm", "kubernetes"] = "docker"
-    endpoint: Annotated[str, Meta(pattern=ENDPOINT_PATTERN)] | None = None
-    tls: TlsTable | None = None
-    gpu: LineText | None = None
-    driver: LineText | None = None
-    slots: Annotated[int, Meta(ge=1, le=1024)] = 1
-    devices: Literal["request", "cdi"] = "request"
-    build_network: bool = False
-    health: Literal["local", "node", "none"] | None = None
-    quiet: Annotated[tuple[MaintenanceTable, ...], Meta(max_length=64)] = ()
-    slurm: SlurmTable | None = None
-    kubernetes: KubernetesTable | None = None
+    health: Literal["local", "node", "none"] | None = None  # type: ignore[assignment]
     each_node: Annotated[tuple[DnsName, ...], Meta(max_length=1024)] = ()
 
 
-class HostsFile(_Table, frozen=True):
+class HostsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """Content of a ``hosts.toml``."""
 
     host: Annotated[tuple[HostTable, ...], Meta(min_length=1, max_length=1024)]
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """Return the hosts of a file, in file order.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file has mistakes; each names file, field and value.
-    """
+    """Return the hosts of a file, in file order."""
     written, raw = read_toml(path, "hosts", HostsFile)
     problems = [
         p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)
@@ -123,11 +71,6 @@ def read_hosts(path: Path) -> list[Host]:
     if problems:
         raise make_file_error(path, problems)
     return hosts
-
-
-_LONGEST_NAME = 128
-_HOSTNAME = "kubernetes.io/hostname"
-_NODELIST = "--nodelist"
 
 
 def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
@@ -149,21 +92,15 @@ def _bind_to_node(host: Host, node: str) -> Host:
 
 
 def _make_host(table: HostTable, folder: Path) -> Host:
-    fields = msgspec.structs.asdict(table)
-    del fields["each_node"]
-    if tls := table.tls:
-        fields["tls"] = Tls(
-            ca=str(folder / tls.ca), cert=str(folder / tls.cert), key=str(folder / tls.key)
-        )
-    if slurm := table.slurm:
-        fields["slurm"] = slurm_settings(slurm)
-    if kubernetes := table.kubernetes:
-        fields["kubernetes"] = kubernetes_settings(kubernetes, folder)
-    fields["health"] = table.health or ("none" if table.executor in CLUSTERS else "local")
-    fields["quiet"] = tuple(
-        MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in table.quiet
-    )
-    return Host(**fields)
+    tls, kubernetes = table.tls, table.kubernetes
+    if tls:
+        tls = Tls(*(str(folder / path) for path in msgspec.structs.astuple(tls)))
+    if kubernetes and kubernetes.kubeconfig:
+        file = folder / Path(kubernetes.kubeconfig).expanduser()
+        kubernetes = replace(kubernetes, kubeconfig=str(file))
+    values = {name: getattr(table, name) for name in Host.__struct_fields__}
+    health = table.health or ("none" if table.executor in CLUSTERS else "local")
+    return Host(**{**values, "tls": tls, "kubernetes": kubernetes, "health": health})
 
 
 def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:
@@ -178,12 +115,12 @@ def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[Docume
 
 def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
-    found: list[DocumentProblem] = []
+    results: list[DocumentProblem] = []
 
     def problem(field: str, what: str, hint: str) -> None:
         value = getattr(table, field, None)
-        shown = value if isinstance(value, str) else None
-        found.append(raw.problem(("host", index, field), what, value=shown, hint=hint))
+        text = value if isinstance(value, str) else None
+        results.append(raw.problem(("host", index, field), what, value=text, hint=hint))
 
     if table.executor != "docker":
         for field in ("endpoint", "tls"):
@@ -200,19 +137,19 @@ def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
-    found += _find_cluster_problems(table, raw, index)
-    found += _find_node_problems(table, raw, index)
+    results += _find_cluster_problems(table, raw, index)
+    results += _find_node_problems(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
         place: Place = ("host", index, "quiet", number)
         if quiet.start == quiet.end:
-            found.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
+            results.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
         if not _is_timezone(quiet.timezone):
             what = f"{quiet.timezone!r} is not a time zone"
             hint = "use an IANA name such as Europe/Berlin"
-            found.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
-    return found
+            results.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
+    return results
 
 
 def _find_cluster_problems(
@@ -220,11 +157,11 @@ def _find_cluster_problems(
 ) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
     for kind, least in _MINIMUM.items():
-        given = getattr(table, kind)
-        if table.executor != kind and given:
+        settings = getattr(table, kind)
+        if table.executor != kind and settings:
             what = f"is not a table of the {table.executor} executor"
             yield raw.problem((*here, kind), what, hint=f'executor = "{kind}"')
-        elif table.executor == kind and given is None:
+        elif table.executor == kind and settings is None:
             yield raw.problem((*here, kind), "is missing", hint=f"write at least {least}")
     if table.executor in CLUSTERS and table.health == "local":
         what = "the GPUs are on the nodes, not on this machine"
@@ -234,14 +171,14 @@ def _find_cluster_problems(
         what = "only jobs of slurm look at their nodes"
         hint = 'health = "none"' if table.executor in CLUSTERS else 'health = "local"'
         yield raw.problem((*here, "health"), what, value="node", hint=hint)
+    mistakes: Iterable[Mistake] = ()
     if table.executor == "slurm" and table.slurm:
-        for wrong in find_slurm_mistakes(table.slurm, table.gpu):
-            place: Place = (*here, "slurm", wrong.field)
-            yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
-    if table.executor == "kubernetes" and table.kubernetes:
-        for fault in find_kubernetes_mistakes(table.kubernetes):
-            place = (*here, "kubernetes", *fault.place)
-            yield raw.problem(place, fault.problem, value=fault.value, hint=fault.hint)
+        mistakes = find_slurm_mistakes(table.slurm, table.gpu)
+    elif table.executor == "kubernetes" and table.kubernetes:
+        mistakes = find_kubernetes_mistakes(table.kubernetes)
+    for wrong in mistakes:
+        place: Place = (*here, table.executor, *wrong.place)
+        yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
 
 
 def _find_node_problems(

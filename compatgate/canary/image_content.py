@@ -28,9 +28,7 @@ def make_content_reader(
     """Return a reader of GPU contents, for `HostContext.read_content`.
 
     Args:
-        facts: with GPU architectures and known packages.
         signals: the fact file ``image_signals``.
-        options: mirrors, TLS, credentials and cache.
     """
     options = replace(options, arch_facts=facts.arch, packages=facts.packages)
 

@@ -71,7 +71,6 @@ def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
     """Return what evidence keeps of the pairs of a run; None if nothing was compared.
 
     Args:
-        state: pairs of the run.
         entry: entry that the reference stands for; None if an image was named.
     """
     judged = state.judgement

@@ -59,8 +59,8 @@ class Share(Struct, frozen=True):
         """
         what = "memory" if self.kind == "memory" else f"dense {self.kind}"
         of = f"the published {what} peak of {self.gpu}, {self.peak:.4g} {self.unit}"
-        said = f"{self.median:.4g} {self.unit}, {percent(self.share)} of {of}"
-        return f"{said}; {DOUBT}" if self.implausible else said
+        text = f"{self.median:.4g} {self.unit}, {percent(self.share)} of {of}"
+        return f"{text}; {DOUBT}" if self.implausible else text
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, including the description."""
@@ -73,20 +73,14 @@ def find_shares(
     """Return a share for each metric that names a published peak of the observed GPU.
 
     Skip MIG slices, GPUs that are not known, and several GPUs that differ.
-
-    Args:
-        metrics: as the workload declares them.
-        report: of an execution.
-        gpus: facts to identify the GPU by its name.
-        peaks: published peaks.
     """
     if report.env is None or not any(spec.peak for spec in metrics.values()):
         return ()
     known = peaks.gpus.get(_product(report.env.gpus, gpus) or "")
     if known is None:
         return ()
-    found = [_make_share(metric, metrics.get(metric.name), known) for metric in report.metrics]
-    return tuple(share for share in found if share)
+    results = [_make_share(metric, metrics.get(metric.name), known) for metric in report.metrics]
+    return tuple(share for share in results if share)
 
 
 def find_doubts(shares: Sequence[Share]) -> dict[str, str]:
@@ -135,9 +129,9 @@ def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
     if any(device.mig for device in devices):
         return None
     try:
-        found = [resolve_gpu(device.name, gpus) for device in devices]
+        results = [resolve_gpu(device.name, gpus) for device in devices]
     except BadInput:
         return None
-    names = {gpu.name for gpu in found}
-    whole = all(gpu.product and not gpu.mig and not gpu.vgpu for gpu in found)
+    names = {gpu.name for gpu in results}
+    whole = all(gpu.product and not gpu.mig and not gpu.vgpu for gpu in results)
     return names.pop() if len(names) == 1 and whole else None

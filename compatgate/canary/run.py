@@ -10,9 +10,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from compatgate.core.binding import ASSURANCES, Assurance
@@ -26,19 +26,17 @@ ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "time
 
 
 class Against(Struct, frozen=True):
-    """The reference of a run's candidate, in pairs.
+    """The reference of a run's candidate, in pairs."""
 
-    Attributes:
-        asked: as requested: ``auto``, an entry's name or an image.
-        image: reference image; None if none was found, so the run judges the candidate alone.
-        entry: entry that the reference image stands for; None if an image was named.
-        reason: where the image is known from, or why there is none; one line.
-    """
-
-    asked: str
-    image: str | None = None
-    entry: str | None = None
-    reason: str = ""
+    asked: Annotated[str, Meta(description="requested reference: auto, an entry or an image")]
+    image: Annotated[
+        str | None,
+        Meta(description="reference image; null: none found, and the candidate is judged alone"),
+    ]
+    entry: Annotated[str | None, Meta(description="entry that the reference image represents")]
+    reason: Annotated[
+        str, Meta(description="origin of the reference image, or the reason why none was found")
+    ]
 
 
 class Run(Struct, frozen=True):
@@ -86,57 +84,42 @@ class Run(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """Provenance of a step's values, needed where they are used elsewhere.
+    """Provenance of a step's values, needed where they are used elsewhere."""
 
-    Attributes:
-        digest: digest of the workload's content when it ran.
-        sku: SKU of the host as in baselines; ``cpu`` if it has no GPUs.
-        executor: kind of executor, as in ``hosts.toml``.
-        development: the workload ran outside a container.
-    """
-
-    digest: str
-    sku: str
+    digest: Annotated[
+        str, Meta(description="digest of the workload's content at the time of the run")
+    ]
+    sku: Annotated[str, Meta(description="SKU of the host; cpu for a host without GPUs")]
     executor: str
-    development: bool
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
 
 
 class BlockPosition(Struct, frozen=True):
-    """Position of a block, which is one process, among the pairs of a run.
-
-    Attributes:
-        arm: ``A`` is the reference, ``B`` the candidate.
-        pair: counts from 1.
-        session: attempt in which the block ran; both blocks of a pair must be of one session.
-    """
+    """Position of a block, which is one process, among the pairs of a run."""
 
     arm: Literal["A", "B"]
     pair: int
-    session: int
+    session: Annotated[int, Meta(description="number of the attempt")]
 
 
 class Attribution(Struct, frozen=True):
-    """Source of an imported result, which no worker of this gate measured.
-
-    Attributes:
-        format: format of the report, as ``dcgm``.
-        source: who measured, as named by the importer.
-        tool: name and version of the tool.
-        file: name of the report; ``sha256`` is its digest.
-        by: who imported it.
-        stated: facts that the importer stated, and the report does not contain.
-    """
+    """Source of an imported result, which no worker of this gate measured."""
 
     format: str
-    source: str
+    source: Annotated[str, Meta(description="name of the measuring party")]
     tool: str
     file: str
-    sha256: str
-    by: str
+    sha256: Annotated[str, Meta(description="SHA-256 of the report")]
+    by: Annotated[str, Meta(description="person or token that imported the report")]
     measured_at: datetime
     imported_at: datetime
-    trust: ImportTrust
-    stated: tuple[str, ...] = ()
+    trust: Annotated[
+        ImportTrust, Meta(description="source of driver and GPU: the report or the importer")
+    ]
+    stated: Annotated[
+        tuple[str, ...],
+        Meta(description="values that the importer stated because the report lacks them"),
+    ]
 
 
 class StepResult(Struct, frozen=True):
@@ -339,11 +322,23 @@ class Report(Struct, frozen=True):
         return self.dropped_bytes > 0
 
 
+class OutputReader(Protocol):
+    """Reader of one execution's output; one per adapter."""
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece."""
+        ...
+
+    def report(self) -> Report:
+        """Return the report; called once, at the end."""
+        ...
+
+
 def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:
     """Return the witness with the least assurance; None if an execution has none."""
-    found = list(witnesses)
-    known = [witness for witness in found if witness]
-    if not known or len(known) < len(found):
+    result = list(witnesses)
+    known = [witness for witness in result if witness]
+    if not known or len(known) < len(result):
         return None
     return min(known, key=lambda witness: ASSURANCES.index(witness.assurance))
 

@@ -25,25 +25,19 @@ def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
     """Read a TOML file into a struct.
 
     Args:
-        path: of the file.
         kind: name of the schema, ``matrix/schema/KIND.schema.json``.
-        shape: struct that accepts what the schema accepts.
 
     Returns:
         The struct and the raw document, which locates later problems in the file.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file is not TOML, or does not match the schema.
     """
     raw = RawDocument(str(path), _parse(path))
     try:
         return msgspec.convert(raw.value, shape), raw
     except msgspec.ValidationError as error:
-        found = list(validation.explain_mistakes(raw, kind)) or [
+        result = list(validation.explain_mistakes(raw, kind)) or [
             raw.problem((), explain_form(error, "the document"))
         ]
-        raise make_file_error(path, found) from None
+        raise make_file_error(path, result) from None
 
 
 def make_file_error(path: Path, problems: list[DocumentProblem]) -> ManyProblems:
@@ -106,10 +100,10 @@ class Record(Struct, frozen=True):
             return msgspec.convert(self.body, shape)
         except msgspec.ValidationError as error:
             raw = RawDocument(self.file, self.body)
-            for found in list(validation.explain_mistakes(raw, kind)) or [
+            for result in list(validation.explain_mistakes(raw, kind)) or [
                 raw.problem((), explain_form(error, "the document"))
             ]:
-                problems.add(self._here(found))
+                problems.add(self._here(result))
             return None
 
     def _here(self, problem: DocumentProblem) -> DocumentProblem:
@@ -119,12 +113,12 @@ class Record(Struct, frozen=True):
 
 def read_records(source: Source, problems: Problems) -> list[Record]:
     """Return the lines of a text without empty lines."""
-    found: list[Record] = []
+    results: list[Record] = []
     for number, line in enumerate(source.text.split("\n"), 1):
         if not line.strip():
             continue
         if (body := _object(line)) is not None and isinstance(body.get("type"), str):
-            found.append(Record(source.file, number, body))
+            results.append(Record(source.file, number, body))
         else:
             what, hint = (
                 "is not a JSON object with a type",
@@ -134,10 +128,10 @@ def read_records(source: Source, problems: Problems) -> list[Record]:
             problems.add(problem)
         if problems.enough:
             break
-    if not found and not len(problems):
+    if not results and not len(problems):
         what = "the file is empty"
         problems.add(DocumentProblem(what, file=source.file, line=1))
-    return found
+    return results
 
 
 def _object(line: str) -> dict[str, Any] | None:

@@ -70,10 +70,6 @@ class Worker:
     """Worker that executes runs on its hosts, each run in its own thread.
 
     Args:
-        name: owner of the leases.
-        queue: queue of runs.
-        hosts: as declared.
-        contexts: host name to the context of runs there.
         concurrency: maximum number of concurrent runs; None for the number of slots.
         idle: seconds between two polls of an empty queue.
         probe: seconds between two probes of an unreachable host.
@@ -153,12 +149,8 @@ class Worker:
         """Remove what ended runs left on a host, and return the number of those runs.
 
         Args:
-            host: name of the host.
             ended: returns which of the given runs are known and have ended; other runs are not
                 touched.
-
-        Raises:
-            Infrastructure: the host does not answer.
         """
         executor = self._contexts[host].executor
         swept = ended(executor.left())
@@ -204,7 +196,6 @@ class UnreachableHosts:
     """Hosts of a worker that do not answer.
 
     Args:
-        contexts: host name to its context.
         every: seconds between two probes of an unreachable host.
         on_return: called when a host answers again.
     """
@@ -269,19 +260,10 @@ def open_host(
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
     Args:
-        host: host of the runs.
-        queue: queue of the runs.
-        baselines: baselines that results are compared with.
         catalogue: returns the workloads as their files are now, at the start of each run. A
             baseline belongs to the digest of the workload that ran. A list from the worker's start
             would judge a changed program by the results of its older version.
-        facts: facts to identify GPUs.
-        settings: of the engine.
-        images: allowed images under test.
         read_content: returns the GPU content of an image; None: evidence is bound to no content.
-
-    Raises:
-        BadInput: the facts do not know the host's GPU.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     executor = open_executor(host)
@@ -315,11 +297,7 @@ def fill_in_driver(host: Host) -> Host:
 
 
 def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    """Return the workloads of a suite.
-
-    Raises:
-        NotFound: this worker does not know the suite.
-    """
+    """Return the workloads of a suite."""
     try:
         return library.of_suite(suite)
     except NotFound as error:

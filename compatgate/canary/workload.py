@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.core.needs import Needs
+from compatgate.documents.specs import (
+    LINE_PATTERN,
+    NAME_PATTERN,
+    SLUG_PATTERN,
+    TEXT_PATTERN,
+    TOOL_PATTERN,
+    VARIABLE_PATTERN,
+)
 
 Better = Literal["lower", "higher", "either"]
+Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
+Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+_Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+_Variable = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
+_Text = Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=8192)]
+_Seed = Annotated[int, Meta(ge=0, le=4_294_967_295)]
 
 
-class MetricSpec(Struct, frozen=True):
+class MetricSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric that the workload measures.
 
     Attributes:
@@ -27,16 +41,16 @@ class MetricSpec(Struct, frozen=True):
             to more than the program lasts.
     """
 
-    unit: str
+    unit: Line
     better: Better
-    tolerance: float = 0.05
-    repetitions: int = 30
-    description: str = ""
+    tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
+    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    description: _Text = ""
     peak: PeakKind | None = None
     overlaps: bool = False
 
 
-class ImageSpec(Struct, frozen=True):
+class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """Container image of a workload.
 
     Attributes:
@@ -52,10 +66,10 @@ class ImageSpec(Struct, frozen=True):
     """
 
     inside: bool = False
-    context: str | None = None
-    reference: str | None = None
+    context: Line | None = None
+    reference: Line | None = None
     network: bool = False
-    tool: str | None = None
+    tool: Annotated[str, Meta(pattern=TOOL_PATTERN)] | None = None
 
 
 class Limits(Struct, frozen=True):
@@ -78,45 +92,53 @@ class Limits(Struct, frozen=True):
     output: int = 16 << 20
 
 
-class Workload(Struct, frozen=True):
-    """A canary program and the results that it promises.
+class Program(Struct, frozen=True):
+    """What ``workload.toml`` states of a canary program in the form that the engine needs.
 
     Attributes:
-        folder: folder of ``workload.toml``; None if it was read from elsewhere.
         catches: failures that the workload detects, a phrase each.
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
         nodes: number of nodes that run the same program at once.
-        needs: what it needs of each GPU; a run on a GPU that cannot is refused.
-        timeout_s: seconds from start to end, after which the program is stopped.
         seeds: the workload runs once for each.
         environment: variables set in the container.
         adapter: reader of the output; ``jsonl`` is the line protocol.
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.
         interpreter: whose Python runs the command: the image's, or the worker's, mounted read-only.
+    """
+
+    name: Slug
+    description: Line
+    command: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=256)]
+    image: ImageSpec
+    catches: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
+    environment: dict[_Variable, _Text] = {}
+    metrics: Annotated[dict[_Name, MetricSpec], Meta(max_length=256)] = {}
+    checks: Annotated[dict[_Name, Line], Meta(max_length=256)] = {}
+    adapter: Slug = "jsonl"
+    user: Literal["nobody", "image"] = "nobody"
+    interpreter: Literal["image", "worker"] = "image"
+
+
+class Workload(Program, frozen=True):
+    """A canary program, its limits and its content.
+
+    Attributes:
+        needs: what it needs of each GPU; a run on a GPU that cannot is refused.
+        timeout_s: seconds from start to end, after which the program is stopped.
         proofs: what must answer the worker's challenge, ``python`` or a framework; () for a program
             that does not use the harness, whose report is its own word.
+        folder: folder of ``workload.toml``; None if it was read from elsewhere.
         digest: digest of the folder's content, ``sha256:...``; part of a baseline's key.
     """
 
-    name: str
-    description: str
-    command: tuple[str, ...]
-    image: ImageSpec
-    catches: tuple[str, ...] = ()
-    gpus: int = 0
-    nodes: int = 1
     needs: Needs | None = None
     timeout_s: int = 600
-    seeds: tuple[int, ...] = (0,)
-    environment: dict[str, str] = {}
     limits: Limits = Limits()
-    metrics: dict[str, MetricSpec] = {}
-    checks: dict[str, str] = {}
-    adapter: str = "jsonl"
-    user: Literal["nobody", "image"] = "nobody"
-    interpreter: Literal["image", "worker"] = "image"
     proofs: tuple[str, ...] = ()
     folder: Path | None = None
     digest: str = ""

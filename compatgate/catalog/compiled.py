@@ -19,7 +19,7 @@ import msgspec
 from compatgate.catalog import build, sources
 from compatgate.catalog.sources import file_digest
 from compatgate.core.performance import combine_digests
-from compatgate.errors import CatalogError, CompatgateError, quote_error
+from compatgate.errors import CatalogError
 
 SCHEMA = 1
 """Version of the compiled format; other versions are not read."""
@@ -67,20 +67,21 @@ def file_name(table: str) -> str:
 def compile_table(
     name: str, document: dict[str, Any], digests: dict[str, str], code: str
 ) -> CompiledTable:
-    """Adapt a parsed file and encode the table.
+    """Decode the table of a parsed file, and encode it.
 
     Raises:
-        CatalogError: the file does not have the shape that the adapter reads.
+        CatalogError: a value does not fit; names the file, the record and the field.
     """
     try:
         table = build.adapt(name, document)
-    except CompatgateError as error:
-        raise error.at(build.table(name).source) from error
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+    except build.Misfit as misfit:
+        error, source = misfit.error, build.table(name).source
+        schema = sources.read_schema(source)
         raise CatalogError(
-            f"cannot be read into its table: {type(error).__name__} {quote_error(error)}",
-            field=build.table(name).source,
-            hint="run: compatgate facts verify",
+            error.problem,
+            field=f"{source}.{sources.natural_path(schema, misfit.path)}".rstrip("."),
+            value=error.value,
+            hint=error.hint or "run: compatgate facts verify",
         ) from error
     return CompiledTable(SCHEMA, name, code, digests, msgspec.msgpack.encode(table))
 
@@ -164,7 +165,15 @@ _MAX_FORMS = 7
 """Cached versions per table, for other overlays and other versions of compatgate."""
 _SETTLED_S = 2
 """Seconds after a change; by then a second change gets another timestamp."""
-_CODE = ("catalog/build", "core/facts", "core/versions.py", "core/components.py", "core/gpus.py")
+_CODE = (
+    "catalog/build",
+    "core/facts",
+    "core/components.py",
+    "core/constraints.py",
+    "core/gpu_code.py",
+    "core/gpus.py",
+    "core/versions.py",
+)
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -203,11 +203,11 @@ def schema_errors(
     """
     schema, validator = _validator(source, partial)
     for error in validator.iter_errors(document):
-        yield (
-            natural_path(document, list(error.absolute_path), schema),
-            error.instance,
-            _reason(error),
-        )
+        node, steps = document, []
+        for step in error.absolute_path:
+            node = node[step]
+            steps.append((step, node) if isinstance(step, int) else str(step))
+        yield natural_path(schema, steps), error.instance, _reason(error)
 
 
 @lru_cache(maxsize=128)
@@ -259,19 +259,20 @@ def _optional_sections(schema: Schema) -> Schema:
     return {**schema, "required": [], "properties": sections}
 
 
-def natural_path(document: Any, path: list[Any], schema: Schema) -> str:
+Step = str | tuple[int, Any]
+"""A field, or a value of a list with its place."""
+
+
+def natural_path(schema: Schema, steps: Iterable[Step]) -> str:
     """Return a path with natural keys instead of positions: ``releases[cuda=12.4.1].driver``."""
-    text = ""
-    node, described = document, schema
-    for step in path:
-        if isinstance(step, int):
-            record = node[step]
-            text += f"[{record_label(record, natural_key(described)) or step}]"
-            described = item_schema(described)
+    text, described = "", schema
+    for step in steps:
+        if isinstance(step, str):
+            text += f".{step}" if text else step
+            described = property_schema(described, step)
         else:
-            text += f".{step}" if text else str(step)
-            described = property_schema(described, str(step))
-        node = node[step]
+            text += f"[{record_label(step[1], natural_key(described)) or step[0]}]"
+            described = item_schema(described)
     return text
 
 

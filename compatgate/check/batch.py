@@ -26,10 +26,6 @@ def run_batch(args: argparse.Namespace) -> int:
 
     Returns:
         2 if a line is malformed, else 1 if one was denied, else 3 if one had no decision, else 0.
-
-    Raises:
-        BadInput: the file cannot be read, or options contradict the batch.
-        Unavailable: the gate does not answer; earlier lines were answered.
     """
     from compatgate.check.deciders import choose_decider
 

@@ -139,8 +139,7 @@ def add_place_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--probe",
         metavar="FILE",
-        help="GPUs, driver and stack from the output of compatgate probe, or GPUs and driver from"
-        ' an AICR snapshot ("-": standard input)',
+        help='GPUs, driver and stack from the output of compatgate probe ("-": standard input)',
     )
 
 
@@ -185,7 +184,7 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         help="stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,"
-        ' Pipfile.lock, pixi.lock, spack.lock, conda\'s; "-": standard input); unpinned versions'
+        ' Pipfile.lock, pixi.lock, conda\'s; "-": standard input); unpinned versions'
         " are unknown, never a pass; may be repeated, one question per lockfile",
     )
     group.add_argument(
@@ -262,25 +261,13 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of several. ``--fail-open``
         turns 3 into 0.
-
-    Raises:
-        BadInput: an option, a file or a value in a file is malformed.
-        NotFound: the target does not exist.
     """
     _complete(args)
     return settle(args, _answer_all)
 
 
 def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]) -> int:
-    """Return the exit status of a command with ``--fail-open``, and report errors to GitHub.
-
-    Args:
-        args: with the options of `add_output_options`.
-        answer: prints the answers; returns the exit status.
-
-    Raises:
-        CompatgateError: as ``answer``; not where ``--fail-open`` lets it pass.
-    """
+    """Return the exit status of a command with ``--fail-open``, and report errors to GitHub."""
     try:
         status = answer(args)
     except CompatgateError as error:
@@ -294,7 +281,13 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
         print(f"error: {error.detail}", file=sys.stderr)
         status = EXIT_NO_DECISION
     if status == EXIT_NO_DECISION and args.fail_open:
-        _warn_open()
+        from compatgate.kit.cli.terminal import paint, wants_colour
+
+        text = (
+            "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED"
+            " (exit status 0 instead of 3)"
+        )
+        print(paint(text, "bold", "red", colour=wants_colour(sys.stderr)), file=sys.stderr)
         return EXIT_ALLOWED
     return status
 
@@ -375,11 +368,7 @@ def _complete(args: argparse.Namespace) -> None:
 
 
 def complete_decider(args: argparse.Namespace) -> None:
-    """Read the server from the environment, and refuse contradictions of the decider's options.
-
-    Raises:
-        BadInput: options contradict each other.
-    """
+    """Read the server from the environment, and refuse contradictions of the decider's options."""
     server = server_of(args)
     if args.server and args.facts:
         raise BadInput(
@@ -400,11 +389,7 @@ def complete_decider(args: argparse.Namespace) -> None:
 
 
 def _moment(args: argparse.Namespace) -> int | datetime | None:
-    """Return the revision or time of ``--at``; None: the present matrix.
-
-    Raises:
-        BadInput: ``--at`` is neither a revision nor a time, or the decider has no older matrix.
-    """
+    """Return the revision or time of ``--at``; None: the present matrix."""
     if args.at is None:
         return None
     if args.bundle or not args.target:
@@ -414,13 +399,3 @@ def _moment(args: argparse.Namespace) -> int | datetime | None:
     from compatgate.kit.cli.options import revision_or_time
 
     return revision_or_time(args.at, "--at")
-
-
-def _warn_open() -> None:
-    from compatgate.kit.cli.terminal import paint, wants_colour
-
-    text = (
-        "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED (exit status 0 "
-        "instead of 3)"
-    )
-    print(paint(text, "bold", "red", colour=wants_colour(sys.stderr)), file=sys.stderr)

@@ -36,13 +36,7 @@ class Decider:
         """Return one verdict, in JSON form, on bodies that differ only in their pool.
 
         Args:
-            bodies: the question, once per pool.
             records: records of wheels measured for the question; a server uses its own.
-
-        Raises:
-            BadInput: a body is malformed.
-            NotFound: the target does not exist.
-            Unavailable: no decision is possible.
         """
         raise NotImplementedError
 
@@ -51,12 +45,6 @@ class Decider:
 
         Args:
             body: the question; without a place where pools are given.
-            pools: described pools; a stack must pass on all.
-
-        Raises:
-            BadInput: the question is malformed.
-            NotFound: a target does not exist.
-            Unavailable: no answer is possible.
         """
         raise NotImplementedError
 
@@ -79,7 +67,6 @@ class FactsDecider(Decider):
 
     Args:
         overlays: the operator's fact files; a bundle has its own.
-        targets: decider for targets.
     """
 
     def __init__(self, overlays: Sequence[str] | None, targets: Decider) -> None:
@@ -147,8 +134,6 @@ class GateDecider(Decider):
 
     Args:
         at: revision or time of an older matrix; its decisions are not recorded.
-        hint: advice when the gate does not answer.
-        recorded: log decisions.
     """
 
     def __init__(
@@ -197,19 +182,13 @@ class GateDecider(Decider):
         if self._recorded:
             answer = ask(gate, Operations.ask, body)
         else:
-            answer = ask(gate, Operations.preview, body, at=self._at)
+            at = None if self._at is None else str(self._at)
+            answer = ask(gate, Operations.preview, body, at=at)
         return verdict_of(answer, gate.base_url)
 
 
 class ServerDecider(GateDecider):
-    """A decider that asks a server.
-
-    Args:
-        client: client of the server; closed with the decider.
-        at: see `GateDecider`.
-        hint: see `GateDecider`.
-        recorded: see `GateDecider`.
-    """
+    """A decider that asks a server."""
 
     def __init__(
         self, client: Client, at: int | datetime | None, hint: str, *, recorded: bool = True
@@ -260,12 +239,6 @@ class DatabaseDecider(GateDecider):
     """A decider that asks the gate of a local database; the first question opens it.
 
     Questions go to the gate itself: its REST application takes longer to import than they take.
-
-    Args:
-        database: address of the database.
-        overlays: the operator's fact files.
-        at: see `GateDecider`.
-        recorded: see `GateDecider`.
     """
 
     def __init__(
@@ -334,16 +307,7 @@ class DatabaseDecider(GateDecider):
 
 
 class BundleDecider(Decider):
-    """A decider that reads targets from a bundle and records nothing.
-
-    Args:
-        path: of the bundle.
-        keys: files of public keys; one of them must have signed the bundle. None: any bundle.
-
-    Raises:
-        BadInput: the file is not a bundle.
-        BundleRefused: no trusted key signed it.
-    """
+    """A decider that reads targets from a bundle and records nothing."""
 
     def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
         bundle = _load_bundle(path, keys)
@@ -391,12 +355,7 @@ class BundleDecider(Decider):
 
 
 def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decider:
-    """Choose the decider by the options; open no database before the first question.
-
-    Args:
-        args: arguments that `compatgate.check.cli.complete_decider` completed.
-        recorded: a gate logs its decisions.
-    """
+    """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
         decider = ServerDecider(_client(server, args), at, _hint(args), recorded=recorded)
@@ -419,12 +378,7 @@ def _hint(args: argparse.Namespace) -> str:
 
 
 def refuse_stale(path: str, longest: str | None) -> None:
-    """Refuse a bundle that was last confirmed too long ago.
-
-    Raises:
-        BadInput: the text is not a duration.
-        Unavailable: the bundle is too old to decide with.
-    """
+    """Refuse a bundle that was last confirmed too long ago."""
     if longest is None:
         return
     from compatgate.documents.quantities import parse_duration
@@ -454,12 +408,7 @@ _MEMBERS = ("name", "driver", "gpu", "os", "cpu", "platform", "sharing", "node")
 
 
 def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the pools of ``args.target`` as bodies of requests.
-
-    Raises:
-        NotFound: the target does not exist.
-        Unavailable: the server or the database does not answer.
-    """
+    """Return the pools of ``args.target`` as bodies of requests."""
     server = args.target_server if "target_server" in args else server_of(args)
     if server:  # the options were checked before
         from compatgate.service.gate_client import make_client

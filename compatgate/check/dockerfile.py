@@ -38,8 +38,6 @@ class DockerfileStack(Struct, frozen=True):
 
     Attributes:
         stack: in the form of requests, with what is open.
-        places: component to its line.
-        observations: those of the image it begins from, then the hints.
         base: reference of that image with its digest; empty without one.
     """
 
@@ -51,32 +49,21 @@ class DockerfileStack(Struct, frozen=True):
 
 
 def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
-    """Return the options of a build.
-
-    Raises:
-        BadInput: an argument is not ``NAME=VALUE``.
-    """
-    found: dict[str, str] = {}
+    """Return the options of a build."""
+    options: dict[str, str] = {}
     for text in arguments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
-        found[name] = value
-    return BuildOptions(found, stage)
+        options[name] = value
+    return BuildOptions(options, stage)
 
 
 def read_dockerfile_stack(
     path: str, options: BuildOptions, platforms: Platforms, facts: Facts
 ) -> DockerfileStack:
-    """Read a Dockerfile, and the image that it begins from in its registry.
-
-    Raises:
-        BadInput: the file is malformed, or the image's name is.
-        InconclusiveInput: the file is empty, or the image's name has a variable without a value.
-        NotFound: the registry has no such image.
-        Unavailable: the registry does not answer in time.
-    """
+    """Read a Dockerfile, and the image that it begins from in its registry."""
     from compatgate.catalog import read_source
     from compatgate.discovery.dockerfile.read import read_dockerfile
     from compatgate.discovery.lockfiles.platform import Platform

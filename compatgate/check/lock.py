@@ -1,17 +1,14 @@
-"""Run ``compatgate lock``: let uv or conda's solver lock a project for a target.
-
-What the gate passes is written.
-"""
+"""Run ``compatgate lock``: let uv lock a project for a target; what the gate passes is written."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatgate.check.cli import add_decider_options, add_wheel_options, complete_decider
-from compatgate.check.resolver import TORCH_INDEX
+from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX
 from compatgate.check.solve import add_solve_places, read_base, read_solve_pools, solve_exit
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
@@ -21,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatgate.check.deciders import Decider
-    from compatgate.check.project import ProjectFile
-    from compatgate.check.resolver import Pins, Resolved
+    from compatgate.check.resolver import Pins
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
@@ -30,9 +26,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 _MAX_TRIES = 20
 _EXAMPLES = """\
-The stacks of compatgate solve are tried in their order: uv, or conda's solver for an
-environment.yml, resolves the project with the stack as constraints, and the gate judges the lock.
-The first lock that passes is written.
+The stacks of compatgate solve are tried in their order: uv resolves the project with the stack as
+constraints, and the gate judges the lock. The first lock that passes is written.
 
 exit status:
   0  a lock that passes was written      1  none passes, or conflicts with each stack
@@ -45,7 +40,6 @@ examples:
   compatgate lock --target prod-a100 --in pyproject.toml --edit
   compatgate lock --pool driver=580.95.05,gpu=L4 --in requirements.in \\
                   --build-index https://mirror.example/whl/{label} -- --default-index https://...
-  compatgate lock --target prod-a100 --in environment.yml --channel conda-forge
 """
 
 
@@ -57,18 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         metavar="FILE",
         required=True,
-        help="requirements.in or pyproject.toml for uv; environment.yml for conda's solver",
-    )
-    parser.add_argument(
-        "--tool",
-        choices=("uv", "conda"),
-        help="resolver (default: conda for a file that ends in .yml or .yaml, else uv)",
+        help="requirements.in or pyproject.toml",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="lock file to write (default: pylock.toml or conda-PLATFORM.lock, next to the project"
-        " file)",
+        help=f"lock file to write (default: {LOCK_NAME}, next to the project file)",
     )
     parser.add_argument(
         "--edit",
@@ -90,7 +78,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overrides", metavar="FILE", help="file with requirement overrides, for uv --overrides"
     )
-    _add_indexes(parser)
+    parser.add_argument(
+        "--build-index",
+        metavar="[LABEL=]URL",
+        action="append",
+        default=[],
+        help="index with builds of a label, such as cu126=https://...; {label} stands for it"
+        f" (default: {TORCH_INDEX}); none: leave out builds of labels without an index",
+    )
     parser.add_argument(
         "--tries",
         metavar="N",
@@ -105,39 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("options", metavar="-- OPTION", nargs="*", help="options for uv")
 
 
-def _add_indexes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--build-index",
-        metavar="[LABEL=]URL",
-        action="append",
-        default=[],
-        help="index with builds of a label, such as cu126=https://...; {label} stands for it"
-        f" (default: {TORCH_INDEX}); none: leave out builds of labels without an index",
-    )
-    parser.add_argument(
-        "--channel",
-        metavar="NAME|URL",
-        action="append",
-        default=[],
-        help="conda channel, instead of the channels in the file; may be repeated",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
-    """Write the first lock that passes.
-
-    Returns:
-        0: written, or the edit was printed; 1: denied, or conflicts only; 3: no decision.
-
-    Raises:
-        BadInput: an option or the project's file is malformed.
-        NotFound: the target does not exist.
-        Unavailable: the resolver is not installed, or the server or the database does not answer.
-    """
+    """Write the first lock that passes; return the exit status."""
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)
-    _check_tool(args)
     if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
     decider = choose_decider(args, recorded=False)
@@ -145,26 +112,6 @@ def run(args: argparse.Namespace) -> int:
         return _Locking(args, decider).run()
     finally:
         decider.close()
-
-
-def _check_tool(args: argparse.Namespace) -> None:
-    """Choose the resolver, and refuse options of the other one.
-
-    Raises:
-        BadInput: an option belongs to the other resolver.
-    """
-    if not args.tool:
-        args.tool = "conda" if args.source.endswith((".yml", ".yaml")) else "uv"
-    of_uv = ("edit", "overrides", "build_index", "options")
-    for name in of_uv if args.tool == "conda" else ("channel",):
-        if getattr(args, name):
-            option = "-- OPTION" if name == "options" else f"--{name.replace('_', '-')}"
-            other = "uv" if args.tool == "conda" else "conda"
-            raise BadInput(
-                f"is an option for {other}",
-                field=option,
-                hint=f"omit the option, or use --tool {other}",
-            )
 
 
 class _Attempt(NamedTuple):
@@ -178,6 +125,7 @@ class _Locking:
     """Locks one project."""
 
     def __init__(self, args: argparse.Namespace, decider: Decider) -> None:
+        from compatgate.check.resolver import UvProject
         from compatgate.check.stack_sources import read_platforms
 
         self._args = args
@@ -187,60 +135,42 @@ class _Locking:
         self._platforms: Platforms = read_platforms(
             self._pools, self._target_pools if args.target else None, {}, self._facts.gpus
         )
-        self._tool = self._choose_tool()
-        self._project: ProjectFile = self._tool.project
-        self._away: set[str] = set()
-
-    def _choose_tool(self) -> LockTool:
-        where = (self._platforms.os, self._platforms.cpu)
-        if self._args.tool == "uv":
-            from compatgate.check.resolver import UvProject
-
-            return UvProject(self._args, self._facts, where)
-        from compatgate.check.conda import CondaEnvironment
-        from compatgate.core.request import parse_pool
-
-        bodies = self._pools or [
-            pool for name in self._args.target for pool in self._pools_of(name)
-        ]
-        pools = [parse_pool(body, self._facts.gpus) for body in bodies]
-        return CondaEnvironment(self._args.source, self._facts, pools, where, self._args.channel)
+        self._uv = UvProject(args, self._facts, (self._platforms.os, self._platforms.cpu))
+        self._project = self._uv.project
+        self._unreachable: set[str] = set()
 
     def run(self) -> int:
         """Try the stacks in their order, and write the first lock that passes."""
         for note in (*self._project.notes, *self._platforms.remarks(self._args.source).values()):
             _say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
-        found = self._decider.solve(self._question(), self._pools)
-        if not found["found"]:
+        solution = self._decider.solve(self._question(), self._pools)
+        if not solution["found"]:
             from compatgate.check.formats.solved import render_solved
             from compatgate.kit.cli.terminal import width_of
 
-            print(render_solved(found, self._facts, width_of(sys.stdout), colour=False))
-            return solve_exit(found)
+            print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
+            return solve_exit(solution)
         worst = EXIT_DENIED
         tried: list[list[str]] = []
-        for one in found["stacks"]:
-            pins: Pins | None = self._tool.pins(one["stack"])
+        for one in solution["stacks"]:
+            pins: Pins | None = self._uv.pins(one["stack"])
             while pins and pins.constraints() not in tried and len(tried) < 2 * self._args.tries:
                 tried.append(pins.constraints())
-                said = self._try(one["stack"], pins)
-                if said.status == 0:
+                attempt = self._try(one["stack"], pins)
+                if attempt.status == 0:
                     return 0
-                worst = EXIT_NO_DECISION if said.status == EXIT_NO_DECISION else worst
-                pins = said.instead
+                worst = EXIT_NO_DECISION if attempt.status == EXIT_NO_DECISION else worst
+                pins = attempt.instead
         _say("no lock was written: none of the stacks above gives one that passes")
         return worst
 
     def _target_pools(self) -> list[Json]:
         """Return the pools of the first target, which choose the platform."""
-        return self._pools_of(self._args.target[0])
-
-    def _pools_of(self, target: str) -> list[Json]:
         from argparse import Namespace
 
         from compatgate.check.deciders import pools_of
 
-        return pools_of(Namespace(**{**vars(self._args), "target": target}))
+        return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
 
     def _question(self) -> Json:
         wants = dict(self._project.wants)
@@ -250,7 +180,7 @@ class _Locking:
         body: Json = {"want": wants, "limit": self._args.tries}
         if self._args.target:
             body["targets"] = self._args.target
-        if (labels := self._tool.labels()) is not None:
+        if (labels := self._uv.labels()) is not None:
             body["labels"] = labels
         if self._args.base:
             body["from"] = read_base(self._args.base, self._decider, self._pools)
@@ -258,46 +188,55 @@ class _Locking:
 
     def _python(self) -> str:
         """Return the constraint on Python: as asked for, this machine's, or the project's."""
-        from compatgate.core.matrix import parse_constraint
+        from compatgate.core.constraints import parse_constraint
         from compatgate.core.versions import parse_version
 
         if self._args.python:
             parse_version("python", self._args.python)
             return str(self._args.python)
-        ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
         stated = self._project.python
-        if not stated or parse_constraint("python", stated).allows(parse_version("python", ours)):
-            return ours
+        version = parse_version("python", running)
+        if not stated or parse_constraint("python", stated).allows(version):
+            return running
         return stated
 
     def _try(self, stack: Json, pins: Pins) -> _Attempt:
         """Resolve and judge one stack; write the lock that passes."""
         from compatgate.check.formats.text import format_stack
 
-        away = [url for url in pins.indexes.values() if url in self._away]
-        if away:
-            _say(f"left out {format_stack(stack)}: {away[0]} does not answer")
+        silent = [url for url in pins.indexes.values() if url in self._unreachable]
+        if silent:
+            _say(f"left out {format_stack(stack)}: {silent[0]} does not answer")
             return _Attempt(EXIT_DENIED)
         _say(f"trying {format_stack(stack)}")
         python = str(stack.get("python") or self._python())
-        made = self._tool.resolve(pins, python.removesuffix("t"))
-        if not made.lock:
-            self._away |= {url for url in pins.indexes.values() if f"fetch: {url}" in made.words}
-            _say(f"  {self._tool.name} found no lock with {', '.join(pins.constraints())}:")
-            _say("\n".join(f"  | {line}" for line in made.words.splitlines()))
+        resolved = self._uv.resolve(pins, python.removesuffix("t"))
+        if not resolved.lock:
+            self._unreachable |= {
+                url for url in pins.indexes.values() if f"fetch: {url}" in resolved.words
+            }
+            _say(f"  uv found no lock with {', '.join(pins.constraints())}:")
+            _say("\n".join(f"  | {line}" for line in resolved.words.splitlines()))
             _say("\n".join(f"  {text}" for text in pins.left))
             return _Attempt(EXIT_DENIED)
-        verdicts = self._judge(made.lock)
-        bad = [one for one in verdicts if not _passes(one)]
+        verdicts = self._judge(resolved.lock)
+        passing = ("pass", "warn")
+        bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
-            self._print(one)
+            from compatgate.check.formats.text import headline, subject
+
+            _say(f"  {headline(one)[0]}: {subject(one)}")
+            for finding in one["findings"]:
+                if finding["outcome"] in ("fail", "unknown", "warn"):
+                    _say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
         if not bad:
-            self._write(made.lock, pins)
+            self._write(resolved.lock, pins)
             return _Attempt(0)
         _say("\n".join(f"  {text}" for text in pins.left))
         unknown = all(one["verdict"] == "unknown" for one in bad)
         status = EXIT_NO_DECISION if unknown else EXIT_DENIED
-        return _Attempt(status, self._tool.revise(pins, bad))
+        return _Attempt(status, self._uv.revise(pins, bad))
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
@@ -306,7 +245,7 @@ class _Locking:
         from compatgate.check.stack_sources import read_files
 
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
-            path = os.path.join(folder, self._tool.lock_name)
+            path = os.path.join(folder, LOCK_NAME)
             Path(path).write_bytes(lock)
             written = read_files(path, None, self._platforms, {}, self._facts.packages)
         stack = written.stack
@@ -324,15 +263,6 @@ class _Locking:
             questions = [[{"pool": pool, "stack": stack} for pool in self._pools]]
         return [self._decider.decide(bodies, records) for bodies in questions]
 
-    def _print(self, verdict: Json) -> None:
-        from compatgate.check.formats.text import headline, subject
-
-        said, _ = headline(verdict)
-        _say(f"  {said}: {subject(verdict)}")
-        for finding in verdict["findings"]:
-            if finding["outcome"] in ("fail", "unknown", "warn"):
-                _say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
-
     def _write(self, lock: bytes, pins: Pins) -> None:
         if self._args.edit:
             print(pins.edit())
@@ -340,45 +270,11 @@ class _Locking:
             return
         from compatgate.kit.files import replacing
 
-        out = Path(self._args.out or self._project.path.with_name(self._tool.lock_name))
-        header = f"# Made by {self._tool.name} for compatgate lock --in {self._project.path.name}\n"
+        out = Path(self._args.out or self._project.path.with_name(LOCK_NAME))
+        header = f"# Made by uv for compatgate lock --in {self._project.path.name}\n"
         with replacing(out, 0o644) as file:
             file.write(header.encode() + lock)
         print(f"wrote {out}")
-
-
-class LockTool(Protocol):
-    """A resolver with the project that it locks.
-
-    Attributes:
-        name: of the resolver.
-        lock_name: file name of the lock.
-        project: the project's file.
-    """
-
-    name: str
-    lock_name: str
-    project: ProjectFile
-
-    def labels(self) -> list[str] | None:
-        """Return the labels of builds that an index of builds has; None: any."""
-        ...
-
-    def pins(self, stack: Json) -> Pins:
-        """Return what the resolver is told of a stack."""
-        ...
-
-    def resolve(self, pins: Pins, python: str) -> Resolved:
-        """Resolve the project with pins for a Python."""
-        ...
-
-    def revise(self, pins: Pins, verdicts: Sequence[Json]) -> Pins | None:
-        """Return other pins of a stack whose lock did not pass; None: there are none."""
-        ...
-
-
-def _passes(verdict: Json) -> bool:
-    return bool(verdict["allowed"]) and verdict["verdict"] in ("pass", "warn")
 
 
 def _say(text: str) -> None:

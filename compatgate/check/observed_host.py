@@ -31,11 +31,7 @@ class Host(Struct, frozen=True):
     table: Any
 
     def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the observed pools, overridden or selected by stated pools.
-
-        Raises:
-            BadInput: several pools are stated.
-        """
+        """Return the observed pools, overridden or selected by stated pools."""
         if not stated:
             return list(self.pools)
         if len(stated) > 1:
@@ -51,11 +47,7 @@ class Host(Struct, frozen=True):
         return [_override_pool(pool, changes) for pool in pools or [{}]]
 
     def as_changes(self) -> dict[str, Any]:
-        """Return the observed pool as changes to a target's pools.
-
-        Raises:
-            BadInput: the host has several pools.
-        """
+        """Return the observed pool as changes to a target's pools."""
         if len(self.pools) > 1:
             names = ", ".join(str(pool.get("name")) for pool in self.pools)
             raise BadInput(
@@ -85,9 +77,6 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 
     With a target, a probe gives only the stack; the others give driver and GPU of one of the
     target's nodes.
-
-    Raises:
-        BadInput: a file cannot be read or is malformed; or it has no GPU and no pool is stated.
     """
     pools: tuple[dict[str, Any], ...] = ()
     stack: dict[str, Any] = {}
@@ -98,8 +87,11 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     if args.nvidia_smi and args.node_labels:
         raise BadInput("--nvidia-smi and --node-labels cannot be used together")
     if args.probe:
-        pools, stack, said = _read_probe(args.probe, facts)
-        notes += said
+        from compatgate.discovery.probe import read_probe
+
+        document = read_probe(read_text(args.probe, "--probe"), origin=_host_origin(args.probe))
+        pools, stack = tuple(document["pools"]), document["stack"]
+        notes += _remarks(document, stack)
     if args.nvidia_smi or args.node_labels:
         printed = read_printed(args, facts)
         pools = tuple(pool.to_body() for pool in printed.pools)
@@ -113,29 +105,8 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
 
 
-def _read_probe(
-    path: str, facts: Facts
-) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Return pools, stack and notes of a probe, or of an AICR snapshot."""
-    text, origin = read_text(path, "--probe"), _host_origin(path)
-    if "measurements" in text:
-        from compatgate.discovery.integrations.drafts import read_snapshot_pools
-
-        snapshot = read_snapshot_pools(text, facts, origin=origin)
-        if snapshot is not None:
-            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
-    from compatgate.discovery.probe import read_probe
-
-    document = read_probe(text, origin=origin)
-    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
-
-
 def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
-    """Read ``--nvidia-smi`` or ``--node-labels``.
-
-    Raises:
-        BadInput: the file cannot be read, or is malformed.
-    """
+    """Read ``--nvidia-smi`` or ``--node-labels``."""
     from compatgate.discovery.probe import probe_labels, probe_output
 
     if args.nvidia_smi:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from compatgate.core.components import find_component
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.stack import canonical_key
 from compatgate.errors import BadInput, quote_error
 
@@ -31,10 +31,7 @@ class ProjectFile(Struct, frozen=True):
     """A project's file, and the part of it that concerns GPUs.
 
     Attributes:
-        path: the file.
-        wants: part to constraint, as the solver takes them.
         python: constraint on Python; empty where none is stated.
-        names: part to the distribution that the project names.
         notes: what was not read, in words.
     """
 
@@ -49,15 +46,10 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
     """Read the parts that have GPU code, by the facts.
 
     Args:
-        path: ``pyproject.toml``, or a file of requirements.
-        facts: know frameworks and packages with GPU code.
         environment: decides markers (PEP 508); a marker that needs more counts as true.
-
-    Raises:
-        BadInput: the file cannot be read, is malformed, or names nothing with GPU code.
     """
     file = Path(path)
-    text = read_project_text(file)
+    text = _read_text(file)
     if file.name == "pyproject.toml":
         stated, python = _read_pyproject(text, path)
     else:
@@ -79,51 +71,13 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
         if major := _cuda_major(asked):
             wants["cuda"] = f"{major}.*"
     if not names:
-        raise _nothing_to_choose(path, "uv pip compile")
+        hint = "run uv pip compile itself: the project has no GPU part to choose"
+        raise BadInput("names no part with GPU code", field="--in", value=path, hint=hint)
     return ProjectFile(file, wants, python, names, tuple(notes))
 
 
-def _nothing_to_choose(path: str, resolver: str) -> BadInput:
-    hint = f"run {resolver} itself: the project has no GPU part to choose"
-    return BadInput("names no part with GPU code", field="--in", value=path, hint=hint)
-
-
-def select_parts(
-    stated: Mapping[str, str], facts: Facts, path: str
-) -> tuple[dict[str, str], list[str]]:
-    """Return the parts of a conda environment that have GPU code, by the facts.
-
-    Args:
-        stated: part to the version that conda is asked for.
-        facts: know frameworks and packages with GPU code.
-        path: of the file.
-
-    Returns:
-        Part to constraint, as the solver takes them; and what was not read, in words.
-
-    Raises:
-        BadInput: no part has GPU code.
-    """
-    wants: dict[str, str] = {}
-    notes: list[str] = []
-    for part, text in stated.items():
-        if _has_gpu_code(part, facts):
-            try:
-                wants[part] = parse_constraint(part, text).text if text else "*"
-            except BadInput:
-                notes.append(f"{part} {text} is left to the resolver")
-                wants[part] = "*"
-    if not wants:
-        raise _nothing_to_choose(path, "conda")
-    return wants, notes
-
-
-def read_project_text(file: Path) -> str:
-    """Read a project's file.
-
-    Raises:
-        BadInput: the file cannot be read, or is larger than 1 MiB.
-    """
+def _read_text(file: Path) -> str:
+    """Read a project's file."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -156,7 +110,7 @@ def _read_requirements(text: str, file: Path, depth: int) -> Iterator[Requiremen
         stated = re.split(r"(?:^|\s)#", line)[0].strip()
         if (match := _INCLUDE.match(stated)) and depth < _MAX_INCLUDES:
             other = file.parent / match[1].strip()
-            yield from _read_requirements(read_project_text(other), other, depth + 1)
+            yield from _read_requirements(_read_text(other), other, depth + 1)
         elif stated and not stated.startswith("-"):
             yield _read_requirement(stated.partition(" --")[0], str(file))
 
@@ -185,8 +139,8 @@ def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
 def _cuda_major(asked: Requirement) -> str:
     """Return the CUDA that a requirement names: ``jax[cuda12]``, ``cupy-cuda12x``."""
     extras = (match[1] for extra in sorted(asked.extras) if (match := _CUDA_EXTRA.match(extra)))
-    found = find_component(asked.name)
-    return next(extras, str(found.cuda[0]) if found and found.cuda else "")
+    component = find_component(asked.name)
+    return next(extras, str(component.cuda[0]) if component and component.cuda else "")
 
 
 def _has_gpu_code(part: str, facts: Facts) -> bool:

@@ -30,8 +30,6 @@ class Question(Struct, frozen=True):
     Attributes:
         bodies: requests to the gate; they differ only in their pool.
         file: the lockfile, if there are several.
-        places: component to its place in a file.
-        records: records of wheels measured for the question.
     """
 
     bodies: tuple[dict[str, Any], ...]
@@ -45,7 +43,6 @@ class Questions(Struct, frozen=True):
 
     Attributes:
         questions: one, or one per lockfile that was not skipped.
-        notes: unknowns of an observed host, and skipped lockfiles.
     """
 
     questions: tuple[Question, ...]
@@ -69,16 +66,15 @@ def read_questions(
     """Join options, probe and nvidia-smi; options win.
 
     Args:
-        args: arguments of ``compatgate check``.
-        facts: function that loads the facts; called only for observed hosts, files and images.
         target_pools: function that reads the target's pools; called only for files and images
             that may hold a part for each platform.
-
-    Raises:
-        BadInput: stack, target or pool is missing, or an option is malformed.
     """
     where = _read_location(args, facts)
-    _check_dockerfile_options(args)
+    if args.image and args.dockerfile:
+        hint = "--image once the image is built"
+        raise BadInput("--image and --dockerfile cannot be used together", hint=hint)
+    if (args.build_arg or args.build_stage) and not args.dockerfile:
+        raise BadInput("--build-arg and --build-stage need --dockerfile")
     if not (args.lock or args.sbom or args.image or args.dockerfile):
         if not where.stack and not args.stack:
             raise BadInput("no stack is given", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
@@ -114,12 +110,6 @@ class _ReadStack(NamedTuple):
 
 class _StackReader:
     """Reads the image and the Dockerfile once, and joins them with each lockfile.
-
-    Args:
-        args: arguments of ``compatgate check``.
-        stated: stack of options and probe.
-        platforms: platforms of the question.
-        facts: function that loads the facts.
 
     Attributes:
         image: the image, as a request names it; empty without one.
@@ -184,14 +174,6 @@ class _StackReader:
         return _ReadStack(read.stack, places, read.records, read.notes)
 
 
-def _check_dockerfile_options(args: argparse.Namespace) -> None:
-    if args.image and args.dockerfile:
-        hint = "--image once the image is built"
-        raise BadInput("--image and --dockerfile cannot be used together", hint=hint)
-    if (args.build_arg or args.build_stage) and not args.dockerfile:
-        raise BadInput("--build-arg and --build-stage need --dockerfile")
-
-
 def _read_dockerfile(
     args: argparse.Namespace, platforms: Platforms, facts: Callable[[], Facts]
 ) -> DockerfileStack:
@@ -245,11 +227,7 @@ def _bodies(
 
 
 def read_stack(texts: Iterable[str]) -> dict[str, Any]:
-    """Merge the values of ``--stack``.
-
-    Raises:
-        BadInput: a value is malformed, or names a component twice.
-    """
+    """Merge the values of ``--stack``."""
     stack: dict[str, Any] = {}
     for text in texts:
         for name, value in _parse_field("stack", text).items():
@@ -261,11 +239,7 @@ def read_stack(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def read_changes(texts: Iterable[str]) -> dict[str, Any]:
-    """Merge the values of ``--set``; an empty value becomes None, which removes.
-
-    Raises:
-        BadInput: an item is not ``name=value``.
-    """
+    """Merge the values of ``--set``; an empty value becomes None, which removes."""
     changes: dict[str, Any] = {}
     for text in texts:
         for name, value in parse_changes_text(text).items():
@@ -278,11 +252,7 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def read_pool(text: str) -> dict[str, Any]:
-    """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into request form.
-
-    Raises:
-        BadInput: an item is not ``name=value``, or the pool is empty.
-    """
+    """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into request form."""
     pool = _parse_field("pool", text)
     if not pool:
         raise BadInput(
@@ -300,11 +270,7 @@ def read_pool(text: str) -> dict[str, Any]:
 
 
 def _node_part(key: str) -> str | None:
-    """Return the part of a node that a key of ``--pool`` names; None: it is a key of the pool.
-
-    Raises:
-        BadInput: the key is neither, but near to a part of a node.
-    """
+    """Return the part of a node that a key of ``--pool`` names; None: it is a key of the pool."""
     name = key.lower().replace("_", "-")
     if name in NODE_COMPONENTS:
         return name

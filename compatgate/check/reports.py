@@ -38,7 +38,6 @@ class Place(Struct, frozen=True):
     """A line of a file.
 
     Attributes:
-        path: path as given.
         line: number from 1; 1 also means the whole file.
     """
 
@@ -52,7 +51,6 @@ class Answer(Struct, frozen=True):
     Attributes:
         verdict: verdict in the form of ``POST /gate``.
         file: the file that was read, if there are several.
-        places: component to its place in a file.
         at: place of findings whose component has none; None: no place.
         link: address of the verdict; empty if no server stores it.
         heading: title for people; empty: the file.
@@ -74,7 +72,6 @@ class View(Struct, frozen=True):
     """Width and colour of text output.
 
     Attributes:
-        width: columns.
         colour: whether to use colours.
     """
 
@@ -110,9 +107,6 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
 
     A format without a file goes to ``--output``, or else to standard output. If every format has a
     file, standard output gets the text for people.
-
-    Raises:
-        BadInput: two formats have the same file.
     """
     reports: list[Report] = []
     for stated in forms:
@@ -129,11 +123,7 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
 
 
 def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
-    """Refuse a report that would overwrite an input file.
-
-    Raises:
-        BadInput: a report would overwrite an input file.
-    """
+    """Refuse a report that would overwrite an input file."""
     read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
     for report in reports:
         if report.path != STDOUT and os.path.realpath(report.path) in read:
@@ -149,11 +139,7 @@ def remove_old(reports: Sequence[Report]) -> None:
 
 
 def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
-    """Write every report.
-
-    Raises:
-        BadInput: a file cannot be written.
-    """
+    """Write every report."""
     from compatgate.kit.cli.terminal import wants_colour, width_of
 
     for report in reports:

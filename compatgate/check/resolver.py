@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.request import Cpu, Os
 
+LOCK_NAME = "pylock.toml"
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
 _MAJOR = re.compile(r"cu(\d\d)")
 """Label of a build whose distribution names its CUDA: ``cupy-cuda12x``."""
@@ -40,30 +41,26 @@ class Pins(Struct, frozen=True):
     """The part of a stack that a resolver is told.
 
     Attributes:
-        versions: distribution to exact version, with the label of its build.
-        indexes: label of a build to the index that has it.
         left: parts of the stack that no distribution states, in words.
-        bounds: further constraints that only limit a version.
     """
 
     versions: dict[str, str]
     indexes: dict[str, str]
     left: tuple[str, ...] = ()
-    bounds: tuple[str, ...] = ()
 
     @property
     def sources(self) -> dict[str, str]:
         """Return the name of the index of each distribution that has an index of its own."""
-        found = {}
+        sources = {}
         for name, version in self.versions.items():
             label = version.partition("+")[2]
             if label in self.indexes:
-                found[name] = _index_name(label)
-        return found
+                sources[name] = _index_name(label)
+        return sources
 
     def constraints(self) -> list[str]:
         """Return the pins as requirements."""
-        return [*(f"{name}=={version}" for name, version in self.versions.items()), *self.bounds]
+        return [f"{name}=={version}" for name, version in self.versions.items()]
 
     def edit(self) -> str:
         """Return the part of a ``pyproject.toml`` that makes ``uv lock`` choose the same versions.
@@ -122,21 +119,17 @@ class Resolved(Struct, frozen=True):
 
 
 def find_uv() -> str:
-    """Return the path of uv.
-
-    Raises:
-        Unavailable: uv is not installed.
-    """
+    """Return the path of uv."""
     try:
         from uv import find_uv_bin
 
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
+        program = shutil.which("uv")
+    if program is None:
         hint = install_hint("lock")
         raise Unavailable("the resolver uv is not installed", field="uv", hint=hint)
-    return found
+    return program
 
 
 def resolve(
@@ -148,22 +141,10 @@ def resolve(
     options: Sequence[str] = (),
     overrides: str | None = None,
 ) -> Resolved:
-    """Run ``uv pip compile`` on a project's file with the pins as constraints.
-
-    Args:
-        source: ``requirements.in`` or ``pyproject.toml``.
-        pins: versions that the lock must have where it has the distribution.
-        python: version to resolve for, ``3.12``.
-        platform: system and processor to resolve for.
-        options: further options of uv, as the user gave them.
-        overrides: file of overrides, as the user gave it.
-
-    Raises:
-        Unavailable: uv is not installed, or did not end in ten minutes.
-    """
+    """Run ``uv pip compile`` on a project's file with the pins as constraints."""
     with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
         here = Path(folder)
-        constraints, lock = here / "constraints.txt", here / "pylock.toml"
+        constraints, lock = here / "constraints.txt", here / LOCK_NAME
         constraints.write_text("".join(f"{one}\n" for one in pins.constraints()))
         sources = [str(source)]
         if pins.sources:
@@ -202,8 +183,6 @@ def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping
     """Return what a resolver is told of a stack.
 
     Args:
-        stack: part to version in request form.
-        names: part to distribution, of the parts that a distribution states.
         indexes: label to index; the empty label is a template with ``{label}`` for all others.
     """
     versions: dict[str, str] = {}
@@ -251,19 +230,7 @@ def name_distributions(stack: Mapping[str, Any], facts: Facts) -> dict[str, str]
 
 
 class UvProject:
-    """A project that uv locks.
-
-    Args:
-        args: options of ``compatgate lock``.
-        facts: the catalog.
-        platform: system and processor to resolve for.
-
-    Raises:
-        BadInput: an option or the project's file is malformed.
-    """
-
-    name = "uv"
-    lock_name = "pylock.toml"
+    """A project that uv locks for one system and processor."""
 
     def __init__(self, args: argparse.Namespace, facts: Facts, platform: tuple[Os, Cpu]) -> None:
         from compatgate.check.project import read_project
@@ -272,7 +239,15 @@ class UvProject:
         self._args, self._facts, self._platform = args, facts, platform
         environment = Platform(*platform, None).environment
         self.project: ProjectFile = read_project(args.source, facts, environment)
-        self._indexes = _read_indexes(args.build_index)
+        self._indexes = {"": TORCH_INDEX}  # the empty label is the template of all others
+        for text in args.build_index:
+            label, equals, url = text.partition("=")
+            if not equals or "/" in label:
+                label, url = "", text
+            if url != "none" and not url.startswith(("https://", "http://", "file://")):
+                hint = "cu126=https://..., or none"
+                raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
+            self._indexes[label] = "" if url == "none" else url
 
     def labels(self) -> list[str] | None:
         """Return the labels of builds that an index of builds has; None: any."""
@@ -302,28 +277,10 @@ class UvProject:
 
     def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
         """Return pins with recorded releases of packages whose content is not known."""
-        found: dict[str, str] = {}
+        releases: dict[str, str] = {}
         for finding in (one for verdict in verdicts for one in verdict["findings"]):
             name = finding["component"]
             if finding["rule"] == "CG410" and name not in pins.versions:
                 known = self._facts.recorded_versions(name)
-                found |= {name: known[-1].public} if known else {}
-        return replace(pins, versions={**pins.versions, **found}) if found else None
-
-
-def _read_indexes(texts: Sequence[str]) -> dict[str, str]:
-    """Return the index of each label; the empty label is the template of all others.
-
-    Raises:
-        BadInput: a value has no URL.
-    """
-    found = {"": TORCH_INDEX}
-    for text in texts:
-        label, equals, url = text.partition("=")
-        if not equals or "/" in label:
-            label, url = "", text
-        if url != "none" and not url.startswith(("https://", "http://", "file://")):
-            hint = "cu126=https://..., or none"
-            raise BadInput("names no URL", field="--build-index", value=text, hint=hint)
-        found[label] = "" if url == "none" else url
-    return found
+                releases |= {name: known[-1].public} if known else {}
+        return replace(pins, versions={**pins.versions, **releases}) if releases else None

@@ -93,11 +93,6 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         0: a stack passes; 1: none does; 3: not every stack was tried, or a part is not known.
-
-    Raises:
-        BadInput: an option is malformed.
-        NotFound: the target does not exist.
-        Unavailable: the server or the database does not answer.
     """
     from compatgate.check.deciders import choose_decider
 
@@ -106,20 +101,20 @@ def run(args: argparse.Namespace) -> int:
     try:
         pools = read_solve_pools(args)
         body = _read_question(args, decider, pools)
-        found = decider.solve(body, pools)
+        solution = decider.solve(body, pools)
         facts = decider.facts()
     finally:
         decider.close()
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
-        print_json(found)
+        print_json(solution)
     else:
         from compatgate.check.formats.solved import render_solved
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
-        print(render_solved(found, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return solve_exit(found)
+        print(render_solved(solution, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return solve_exit(solution)
 
 
 def solve_exit(found: Mapping[str, Any]) -> int:
@@ -130,11 +125,7 @@ def solve_exit(found: Mapping[str, Any]) -> int:
 
 
 def read_solve_pools(args: argparse.Namespace) -> list[Json]:
-    """Return the described pools.
-
-    Raises:
-        BadInput: neither targets nor pools are named, or both are.
-    """
+    """Return the described pools."""
     from compatgate.check.question import name_pools, read_pool
 
     if bool(args.target) == bool(args.pool):
@@ -168,17 +159,8 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
     """Return the stack to start from: of a lockfile, or as written.
 
     What a lockfile leaves open does not matter here: only its versions are a start.
-
-    Args:
-        text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
-        decider: knows the packages that have GPU code.
-        pools: described pools; their platform selects a part of the lockfile.
-
-    Raises:
-        BadInput: the file cannot be read, or the stack is malformed.
     """
-    from compatgate.core.stack import parse_stack_text
-    from compatgate.core.stack_values import SPECIAL_KEYS
+    from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 
     if "=" in text and not os.path.exists(text):
         return parse_stack_text(text)

@@ -38,7 +38,6 @@ class Platforms(Struct, frozen=True):
 
     Attributes:
         os: system to read a lockfile for; ``wsl`` counts as Linux.
-        cpu: processor to read a lockfile for, and to select from an image index.
         all: every system and processor of the pools, the one to read first.
         known: whether the gate reported the target's pools.
     """
@@ -49,11 +48,7 @@ class Platforms(Struct, frozen=True):
     known: bool = True
 
     def remarks(self, what: str) -> Body:
-        """Return the platforms of a lockfile or image that were not read, as unknowns.
-
-        Args:
-            what: name of the input, ``uv.lock``.
-        """
+        """Return the platforms of a lockfile or image that were not read, as unknowns."""
         read = f"{what} was read for {self.os} {self.cpu}"
         if not self.known:
             return {"unread": [f"{read}: the gate did not report the target's pools"]}
@@ -75,14 +70,8 @@ def read_platforms(
     """Return the platforms of a question.
 
     Args:
-        pools: described pools.
         target_pools: function that reads the target's pools; None without a target.
         changes: changes of ``--set``, which win.
-        gpus: the GPU table.
-
-    Raises:
-        BadInput: a system or processor is unknown.
-        NotFound: the target does not exist.
     """
     known = True
     if target_pools is not None:
@@ -90,8 +79,8 @@ def read_platforms(
             pools = target_pools()
         except BadInput:  # a token may have the right to ask, but not to read targets
             pools, known = (), "cpu" in changes
-    found = [_platform(pool, changes, gpus) for pool in pools or ({},)]
-    return Platforms(found[0][0], found[0][1], tuple(dict.fromkeys(found)), known)
+    platforms = [_platform(pool, changes, gpus) for pool in pools or ({},)]
+    return Platforms(platforms[0][0], platforms[0][1], tuple(dict.fromkeys(platforms)), known)
 
 
 def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
@@ -110,9 +99,6 @@ def read_image_stack(
     """Return the stack in an image, and the pinned ``image``.
 
     An image index has one image per processor; processors that were not read become unknowns.
-
-    Raises:
-        See `read_image_reference`.
     """
     from compatgate.discovery.stated_stack import merge_bodies
 
@@ -124,13 +110,7 @@ def read_image_stack(
 
 
 def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry or in a file, with the environment's settings.
-
-    Raises:
-        BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry lacks the image, or the file does not exist.
-        Unavailable: the registry does not answer in time.
-    """
+    """Read an image in a registry or in a file, with the environment's settings."""
     from compatgate.discovery.image.local import is_local_image, read_local_image
 
     read = read_local_image if is_local_image(reference) else None
@@ -138,13 +118,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
 
 
 def read_registry_image(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image in a registry, with the settings of the environment and the user's cache.
-
-    Raises:
-        BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry has no such image.
-        Unavailable: the registry does not answer in time.
-    """
+    """Read an image in a registry, with the settings of the environment and the user's cache."""
     return _read_image(reference, cpu, facts, None)
 
 
@@ -175,20 +149,14 @@ def places_of(
 ) -> dict[str, Place]:
     """Return the place of each component.
 
-    Args:
-        path: path of the lockfile.
-        name: name of the file, as origins write it.
-        data: content of the file.
-        observations: observations with origins like ``requirements.txt:3`` or ``uv.lock: torch``.
-
     Returns:
         Component to place; the first line of the file if the component's line is not found.
     """
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
-    for seen in observations:
-        if seen.component not in places:
-            places[seen.component] = _place(path, name, text, seen.origin)
+    for observation in observations:
+        if observation.component not in places:
+            places[observation.component] = _place(path, name, text, observation.origin)
     return places
 
 
@@ -235,8 +203,6 @@ class FileStack(Struct, frozen=True):
     """The stack of a lockfile and a bill of materials.
 
     Attributes:
-        stack: stack in request form.
-        places: component to its place in the file.
         unrelated: whether the lockfile has no GPU components.
         origins: origins of its GPU packages, by name.
     """
@@ -254,17 +220,6 @@ def read_files(
 
     Unknowns and conflicts of a file are part of the stack, so that no verdict ignores them. Stated
     versions win and are not unknown; a different version in a file is a finding.
-
-    Args:
-        lock: file of ``--lock``; ``-``: standard input.
-        sbom: file of ``--sbom``; ``-``: standard input.
-        platforms: platforms of the question.
-        stated: stack of the options.
-        known: packages that have GPU code.
-
-    Raises:
-        BadInput: a file cannot be read, or is malformed.
-        Inconclusive: a file has no content (empty, a template).
     """
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.stated_stack import merge_bodies, prefer_stated

@@ -69,11 +69,7 @@ class _Verdict(Struct):
 
 
 def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
-    """Validate an answer and return it unchanged, with unknown fields of newer gates.
-
-    Raises:
-        Unavailable: the answer is not a verdict, such as a proxy's page.
-    """
+    """Validate an answer and return it unchanged, with unknown fields of newer gates."""
     try:
         msgspec.convert(answer, _Verdict)
     except msgspec.ValidationError as error:

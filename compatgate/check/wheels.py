@@ -27,8 +27,6 @@ class WheelReading(Struct, frozen=True):
     """Results for packages without a record.
 
     Attributes:
-        stack: stack in request form, with the reasons of failed measurements.
-        records: records of measured wheels, new or cached.
         notes: one sentence per package.
     """
 
@@ -48,14 +46,7 @@ def read_wheels(
     """Find or measure the records that a stack lacks; report failures.
 
     Args:
-        stack: stack in request form.
-        origins: origins of packages in a lockfile or bill of materials, by name.
-        platforms: platforms of the pools.
-        facts: facts with the known records.
         network: whether to ask indexes; otherwise only cached measurements count.
-
-    Raises:
-        BadInput: the stack is malformed; ``field`` names the key.
     """
     from compatgate.core.package_finder import open_packages, release_of
     from compatgate.core.stack import parse_stack
@@ -74,18 +65,18 @@ def read_wheels(
     from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
-    found = measure_packages(
+    packages = measure_packages(
         [_package_request(package, origins) for package in missing],
         WheelSources(read_index_settings()),
         MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
         _ProgressLines(),
         network=network,
     )
-    why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
+    why = {release_of(one.wanted.package): one.why for one in packages if one.record is None}
     return WheelReading(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
-        tuple(one.record for one in found if one.record),
-        tuple(map(_note, found)),
+        tuple(one.record for one in packages if one.record),
+        tuple(map(_note, packages)),
     )
 
 

@@ -61,12 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=(*_WRITERS, "json", "variants"),
+        choices=(*_WRITERS, "json"),
         default="export",
         help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
         " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
-        " docker: --build-arg options; variants: properties of variant wheels (PEP 825) that"
-        " suit every pool, as JSON",
+        " docker: --build-arg options",
     )
     add_server(parser)
     parser.add_argument(
@@ -79,12 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the variables; return 0, or 2 when no variable has a value.
-
-    Raises:
-        BadInput: a pool is malformed.
-        NotFound: the target does not exist.
-    """
+    """Print the variables; return 0, or 2 when no variable has a value."""
     from compatgate.catalog import load_facts
 
     facts = load_facts(args.facts)
@@ -95,9 +89,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
-    if args.format == "variants":
-        print(_indent(result.variants.to_json()))
-        return 0
     if args.format == "json":
         print(_json(result))
         return 0
@@ -110,11 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_toolkit(text: str) -> Version:
-    """Read ``--toolkit``.
-
-    Raises:
-        BadInput: it is not a CUDA version.
-    """
+    """Read ``--toolkit``."""
     try:
         return parse_version("cuda", text)
     except BadInput as error:
@@ -144,10 +131,6 @@ def _json(result: BuildEnvironment) -> str:
     body = dict(result.variables)
     if result.compilers:
         body["host_compilers"] = result.compilers.to_text()
-    return _indent(body)
-
-
-def _indent(body: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 

@@ -22,17 +22,16 @@ examples:
   compatgate facts show gpus H100
   compatgate facts verify --facts ./our-facts
   compatgate facts measure xformers==0.0.32.post2 --format json
-  compatgate facts refresh --check
   compatgate facts diff shipped ./new-facts
 
 exit status: 0 verified or measured, 1 verify found problems, 2 bad input, or not all measured;
-for refresh and diff see their help
+for diff see its help
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions: list, show, verify, measure, refresh and diff."""
-    from compatgate.cli import facts_diff, facts_measure, facts_refresh
+    """Add the actions: list, show, verify, measure and diff."""
+    from compatgate.cli import facts_diff, facts_measure
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -54,9 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = actions.add_parser("measure", help=facts_measure.HELP)
     facts_measure.add_arguments(measure)
     _add_common_options(measure)
-    refresh = actions.add_parser("refresh", help=facts_refresh.HELP)
-    facts_refresh.add_arguments(refresh)
-    _add_common_options(refresh)
     facts_diff.add_arguments(actions.add_parser("diff", help=facts_diff.HELP))
 
 
@@ -71,14 +67,13 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: the table or record does not exist, or an overlay is malformed.
     """
-    from compatgate.cli import facts_diff, facts_measure, facts_refresh
+    from compatgate.cli import facts_diff, facts_measure
 
     actions = {
         "list": _list,
         "show": _show,
         "verify": _verify,
         "measure": facts_measure.run,
-        "refresh": facts_refresh.run,
         "diff": facts_diff.run,
     }
     return actions[args.action](args)

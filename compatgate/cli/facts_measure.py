@@ -101,7 +101,10 @@ def run(args: argparse.Namespace) -> int:
         for what in args.what:
             try:
                 for record in _measure(what, args, indexes, options, progress):
-                    _print(record, args.format)
+                    if args.format == "json":
+                        print(json.dumps(record.to_json()), flush=True)
+                    else:
+                        print("\n".join(map(strip_controls, _lines(record))), flush=True)
                     if args.overlay:
                         _keep(record, args.overlay)
             except CompatgateError as error:
@@ -190,13 +193,6 @@ def _keep(record: Record, path: str) -> None:
 
 
 # --- records -------------------------------------------------------------------------------
-
-
-def _print(record: Record, form: str) -> None:
-    if form == "json":
-        print(json.dumps(record.to_json()), flush=True)
-    else:
-        print("\n".join(map(strip_controls, _lines(record))), flush=True)
 
 
 def _lines(record: Record) -> Iterator[str]:

@@ -89,12 +89,7 @@ def _interval(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen.
-
-    Raises:
-        BadInput: the log cannot be read, or the driver is not a version.
-        Unavailable: this machine's log is not readable, and no GPU answers.
-    """
+    """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen."""
     from compatgate.core.versions import parse_version
 
     if args.report and args.first_five:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from compatgate.canary.health.kernel_log import XidTimes
     from compatgate.canary.health.records import Record
 
 DEFAULT_PERIOD = "10m"
@@ -51,12 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report once, or at an interval; return 0.
-
-    Raises:
-        BadInput: an option is malformed, or the log has errors without a time.
-        Unavailable: the log cannot be read: nothing is reported.
-    """
+    """Report once, or at an interval; return 0."""
     from compatgate.kit.cli.options import read_interval, repeat
 
     if args.every is None:
@@ -113,17 +107,19 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
     """Return what ``POST /nodes/health`` takes of this machine.
 
     The period begins no earlier than the boot of this machine, or the last load of its driver.
-
-    Raises:
-        BadInput: the log cannot be read, or has errors whose time is not known.
-        Unavailable: this machine's log cannot be read.
     """
     from compatgate.canary.health.kernel_log import list_xids, read_boot_time
     from compatgate.kit.clock import iso
 
     boot = read_boot_time()
     times = list_xids(_read_records(args.dmesg), boot)
-    _require_times(times)
+    if times.unplaced:
+        raise BadInput(
+            f"{len(times.unplaced)} errors have no time with a zone, like"
+            f" {times.unplaced[0][:120]!r}; nothing was reported",
+            field="--dmesg",
+            hint="journalctl -k -o json | compatgate health --dmesg - --report",
+        )
     starts = [since, *(at for at in (boot, times.loaded) if at is not None and at < until)]
     since = max(starts)
     xids = sorted((x for x in times.found if since <= x.at <= until), key=lambda one: one.at)
@@ -146,16 +142,6 @@ def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**node, "since": since, "until": until, "xids": xids[:MAX_XIDS]}
         xids, since = xids[MAX_XIDS:], until
     yield {**node, "since": since, "xids": xids}
-
-
-def _require_times(times: XidTimes) -> None:
-    if times.unplaced:
-        raise BadInput(
-            f"{len(times.unplaced)} errors have no time with a zone, like"
-            f" {times.unplaced[0][:120]!r}; nothing was reported",
-            field="--dmesg",
-            hint="journalctl -k -o json | compatgate health --dmesg - --report",
-        )
 
 
 def _read_records(path: str | None) -> Iterable[Record]:

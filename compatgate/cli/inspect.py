@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.check.cli import add_build_options, add_wheel_options
 from compatgate.errors import BadInput, NotFound
@@ -29,10 +29,9 @@ examples:
   compatgate inspect --lock uv.lock --read-wheels
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
-  compatgate inspect registry.example/team/app:1.2 --format nfd
 
 exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
-answer, or (nfd) no rule can be written
+answer
 """
 
 
@@ -40,7 +39,6 @@ class Kind(NamedTuple):
     """A kind of inspection.
 
     Attributes:
-        name: name for messages.
         is_one: function that tells whether an argument is of this kind.
         inspect: function that reads it.
     """
@@ -56,7 +54,6 @@ class InspectionResult(NamedTuple):
     Attributes:
         wheels: files that parts are installed from, by name.
         origins: origins of GPU packages; None: the input does not list packages.
-        records: records of wheels measured for this inspection.
     """
 
     inspection: Inspection
@@ -82,29 +79,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_wheel_options(parser)
     parser.add_argument(
         "--format",
-        choices=("text", "json", "cyclonedx", "nfd"),
+        choices=("text", "json", "cyclonedx"),
         default="text",
-        help="output format (default: text); cyclonedx: a bill of materials for check --sbom; nfd:"
-        " node requirements as an image-compatibility spec of NFD",
+        help="output format (default: text); cyclonedx: a bill of materials for check --sbom",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Inspect and print; return 0.
-
-    Raises:
-        BadInput: the input is damaged or unsupported.
-        Inconclusive: no rule of an image-compatibility spec can be written.
-        NotFound: no file or image has this name.
-    """
+    """Inspect and print; return 0."""
     what, found = _inspect(args)
     inspection = found.inspection
-    if args.format == "nfd":
-        print(_spec(inspection), end="")
-    elif args.format == "json":
+    if args.format == "json":
         import json
 
-        print(json.dumps(inspection.to_json() | _measurements(found.records)))
+        body = inspection.to_json()
+        if found.records:
+            body["records"] = [record.to_json() for record in found.records]
+        print(json.dumps(body))
     elif args.format == "cyclonedx":
         import json
 
@@ -117,12 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspect(args: argparse.Namespace) -> tuple[str, InspectionResult]:
-    """Return the name of the input and the result.
-
-    Raises:
-        BadInput: no input or more than one is named, or it lists no packages to measure.
-        NotFound: no file or image has this name.
-    """
+    """Return the name of the input and the result."""
     named = [what for what in (args.what, args.lock, args.sbom) if what]
     if len(named) != 1:
         hint = "a path, an image, --lock FILE or --sbom FILE"
@@ -138,8 +124,19 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
         return _inspect_lockfile(what)
     if args.sbom:
         return _inspect_sbom(what)
-    if _is_dockerfile(what):
-        return _inspect_dockerfile(what, args)
+    from compatgate.discovery.dockerfile.read import is_dockerfile
+
+    if is_dockerfile(what) and os.path.isfile(what):
+        from compatgate.catalog import load_facts
+        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+        from compatgate.check.stack_sources import Platforms
+        from compatgate.discovery.findings import Inspection
+
+        options = read_build_options(args.build_arg, args.build_stage)
+        found = read_dockerfile_stack(what, options, Platforms(), load_facts())
+        stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
+        left = tuple(found.stack.get("open", ()))
+        return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
     if args.build_arg or args.build_stage:
         raise BadInput(
             "is not a Dockerfile", field=what, hint="--build-arg applies only to a Dockerfile"
@@ -175,19 +172,6 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
     left = tuple(f"{name}: {why}" for name, why in read.stack.get("unmeasured", {}).items())
     inspection = replace(found.inspection, open=(*found.inspection.open, *left))
     return found._replace(inspection=inspection, records=read.records)
-
-
-def _measurements(records: tuple[Record, ...]) -> dict[str, Any]:
-    return {"records": [record.to_json() for record in records]} if records else {}
-
-
-def _spec(inspection: Inspection) -> str:
-    from compatgate.catalog import load_facts
-    from compatgate.cli.image_compat import spec_text
-    from compatgate.discovery.stated_stack import attach_remarks
-
-    stack = attach_remarks(inspection.stack, inspection.open, ())
-    return spec_text(stack, "linux/amd64", load_facts())
 
 
 def _inspect_path(path: str) -> InspectionResult:
@@ -254,25 +238,6 @@ def _inspect_image(reference: str) -> InspectionResult:
     return InspectionResult(
         Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
     )
-
-
-def _is_dockerfile(what: str) -> bool:
-    from compatgate.discovery.dockerfile.read import is_dockerfile
-
-    return is_dockerfile(what) and os.path.isfile(what)
-
-
-def _inspect_dockerfile(path: str, args: argparse.Namespace) -> InspectionResult:
-    from compatgate.catalog import load_facts
-    from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-    from compatgate.check.stack_sources import Platforms
-    from compatgate.discovery.findings import Inspection
-
-    options = read_build_options(args.build_arg, args.build_stage)
-    found = read_dockerfile_stack(path, options, Platforms(), load_facts())
-    stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
-    left = tuple(found.stack.get("open", ()))
-    return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
 
 
 def _is_local_image(what: str) -> bool:

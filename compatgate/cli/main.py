@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
     "lock": (
         "compatgate.check.lock",
-        "lock a project with uv or conda's solver for targets or pools",
+        "lock a project with uv for targets or pools",
     ),
     "inspect": (
         "compatgate.cli.inspect",
@@ -45,10 +45,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
-    "image-compat": (
-        "compatgate.cli.image_compat",
-        "attach node requirements to an image for NFD, or read them",
-    ),
     "facts": (
         "compatgate.cli.facts",
         "show, verify, refresh and compare vendor facts; measure wheels",
@@ -72,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "notices": (
         "compatgate.service.notices.cli",
-        "list incidents and act on them; manage channels and subscriptions",
+        "list incidents and act on them",
     ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),

@@ -80,13 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Probe and print.
-
-    Raises:
-        BadInput: the subject cannot be inspected, or the file cannot be written.
-        NotFound: the process or container does not exist.
-        Unavailable: the container engine does not answer.
-    """
+    """Probe and print."""
     document = _look(args)
     encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
     if args.output:

@@ -6,39 +6,39 @@ import os
 import shutil
 import sys
 import tempfile
-from argparse import ArgumentTypeError
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
-from compatgate.cli import serve_access, serve_far, serve_options
-from compatgate.cli.serve_access import add_images, add_wheels, image_settings, wheel_settings
+from compatgate.cli.serve_readers import LOOPBACK_SCOPES
+from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
-from compatgate.kit.cli.options import add_database, add_workloads
-from compatgate.kit.cli.parser import add_overlays, bounded_count
-from compatgate.service.attestations import cli as serve_signing
+from compatgate.service.attestations.cli import read_signing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from compatgate.canary.allowed_images import AllowedImages
+    from compatgate.kit.http.certificates import CertificatePair
+    from compatgate.service.admission.service import AdmissionOptions
+    from compatgate.service.far.gate import PreparedFarGate
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.verdict_links import VerdictLinks
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.web.call import Settings
-    from compatgate.service.web.server import Prepared
+    from compatgate.service.web.startup import Prepared
 
-_PEER_CONNECTIONS = 512
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
-_LOOPBACK_SCOPES = "read,gate,plan"
-_NO_SCOPES = ("", "none")
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
+_ASYNC_WARNING = """\
+warning: --decision-commit async: if PostgreSQL crashes or its host loses power, the decisions of \
+the last second are lost; sync keeps them"""
 _EXAMPLES = """\
 examples:
   compatgate serve --matrix matrix.yaml          the first start prints an admin token
@@ -53,110 +53,22 @@ try:
   curl -s {url}/api/v1/gate -H 'Content-Type: application/json'{token} -d '
     {{"pool": {{"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}},
      "stack": {{"cuda": "12.4", "arch": ["sm_80", "compute_80"]}}}}'"""
+_NOT_FAR = {
+    "database": "it has none",
+    "decision_commit": "it has no database",
+    "start_empty": "it has no database",
+    "matrix": "the matrix comes with the bundle",
+    "facts": "the overlays of the central gate come with the bundle",
+    "signing_key": "it keeps no verdicts; the central gate signs",
+    "oidc": "sessions need a database; name callers with --caller-token",
+}
+"""Options that mean nothing for a far gate, and why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    add(
-        "--port",
-        type=serve_options.port,
-        default=8080,
-        help="port to listen on; 0 picks a free one (default: 8080)",
-    )
-    _add_processes(parser)
-    add_database(parser)
-    serve_options.add_commit(parser)
-    outages = parser.add_argument_group("outages of the database")
-    serve_options.add_state(outages)
-    outages.add_argument(
-        "--spool-size",
-        type=_size,
-        default=64 * 1024**2,
-        metavar="BYTES",
-        help="reserved disk space of each process, in the folder of --state, for undelivered"
-        " decisions; if the space is full, the gate makes no decision (default: 64m)",
-    )
-    serve_far.add_far(parser.add_argument_group("far gate"))
-    add(
-        "--matrix",
-        action="append",
-        default=[],
-        metavar="FILE|DIR",
-        help="matrix files to import at start if the stored matrix is empty; may be repeated",
-    )
-    add(
-        "--anonymous",
-        metavar="SCOPES",
-        help="scopes that need no token, or none"
-        f" (default: {_LOOPBACK_SCOPES} on a loopback address, else none)",
-    )
-    _add_limits(parser)
-    add_images(parser.add_argument_group("images that questions name"))
-    add_wheels(parser.add_argument_group("packages without a record"))
-    add_workloads(parser)
-    _add_canary_images(parser)
-    serve_access.add_access(parser.add_argument_group("callers"))
-    serve_options.add_tls(parser.add_argument_group("TLS and links"))
-    serve_access.add_verdict_links(parser.add_argument_group("verdicts without a token"))
-    serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
-    signed = parser.add_argument_group("signed verdicts")
-    serve_signing.add_signing(signed)
-    serve_signing.add_verifying(signed)
-    serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
-    serve_options.add_notices(parser.add_argument_group("notices"))
-    serve_options.add_oidc(parser.add_argument_group("sign-in"))
-    add_overlays(parser)
-    serve_options.add_logging(parser)
-
-
-def _add_processes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers",
-        type=bounded_count,
-        default=1,
-        metavar="N",
-        help="number of processes (default: 1)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=bounded_count,
-        default=32,
-        metavar="N",
-        help="concurrent requests per process and kind: questions, hooks, others (default: 32)",
-    )
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-request-size",
-        type=_size,
-        default=1024**2,
-        metavar="BYTES",
-        help="largest request body, for example 512k or 8m (default: 1m)",
-    )
-    parser.add_argument(
-        "--connections-per-address",
-        type=bounded_count,
-        default=_PEER_CONNECTIONS,
-        metavar="N",
-        help="connections that one client address may have to each process; a further connection"
-        f" closes the longest idle one (default: {_PEER_CONNECTIONS})",
-    )
-
-
-def _add_canary_images(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument_group("canary runs").add_argument(
-        "--canary-image",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="images that submitted runs may test, like registry.example/team/*, or none; may be"
-        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
-        " loopback address, none on others)",
-    )
+    ServeSettings.add_to(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -167,9 +79,12 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.workloads:
         os.environ["COMPATGATE_WORKLOADS"] = os.pathsep.join(args.workloads)
-    figures = _share_figures(args.workers)
+    figures = None
+    if args.workers > 1 and not os.environ.get(_FIGURES):
+        # Workers share counters in this folder; prometheus_client reads it when it is imported.
+        figures = os.environ[_FIGURES] = tempfile.mkdtemp(prefix="compatgate-metrics-")
     try:
-        return _serve(args)
+        return _serve(ServeSettings(args))
     except Unavailable as error:
         error.exit_code = BadInput.exit_code
         raise
@@ -178,124 +93,230 @@ def run(args: argparse.Namespace) -> int:
             shutil.rmtree(figures, ignore_errors=True)
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(settings: ServeSettings) -> int:
     from compatgate.service.web.app import create_front
-    from compatgate.service.web.server import (
-        ServerOptions,
-        is_loopback,
-        listen,
-        serve,
-        url_of,
-    )
+    from compatgate.service.web.server import ServerOptions, is_loopback, listen, serve, url_of
 
-    logs.configure(args.log_format, args.log_level)
-    settings, commit = _read_settings(args), serve_options.commit_of(args)
-    proxies = serve_access.trusted_proxies(args)
-    images, wheels = image_settings(args), wheel_settings(args)
-    listener = listen(args.host, args.port)
+    logs.configure(settings.args.log_format, settings.args.log_level)
+    is_far = check_far(settings)
+    commit, tls = read_commit(settings), read_certificate(settings)
+    listener = listen(settings.host, settings.port)
     local = is_loopback(listener)
-    if args.anonymous is None and local:
-        settings = replace(settings, anonymous=_scopes(_LOOPBACK_SCOPES))
-    under_test = _canary_images(args, local=local)
-    url = url_of(listener, args.host, secure=settings.certificate is not None)
-    open_gate = _prepare(args, settings.overlays, images, wheels, under_test, commit)
-    _warn(settings.anonymous, url, local=local)
+    web = read_web(settings, tls, local=local, far=is_far)
+    url = url_of(listener, settings.host, secure=tls is not None)
+    open_gate = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
+    open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
+    if open_scopes:
+        logs.tell(f"warning: {url} allows {', '.join(sorted(open_scopes))} without a token")
 
     def announce() -> None:
-        token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
+        token = "" if web.anonymous & {"gate", "admin"} else _HEADER
         print(f"compatgate is serving on {url}")
-        if not serve_far.is_far(args):  # a far gate has none
+        if not is_far:
             print(f"its pages: {url}/ui/")
         print(_TRY.format(url=url, token=token), flush=True)
 
     os.umask(_UMASK)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
-    options = ServerOptions(
-        listener,
-        args.workers,
-        args.log_level,
-        settings.certificate,
-        proxies,
-        args.connections_per_address,
-    )
+    level = settings.args.log_level
+    options = ServerOptions(listener, settings.workers, level, tls, settings.proxies)
     status = serve(
         options,
         open_gate,
-        lambda gate: create_front(gate, settings, args.threads, parent=parent),
+        lambda gate: create_front(gate, web, settings.threads, parent=parent),
         announce,
     )
     return BadInput.exit_code if status else 0
 
 
-def _read_settings(args: argparse.Namespace) -> Settings:
-    """Read the settings of the application; callers without a token may do nothing by default."""
+def check_far(settings: ServeSettings) -> bool:
+    """Return whether the settings describe a far gate.
+
+    Raises:
+        BadInput: an option does not go with ``--bundle``, or needs it.
+    """
+    options = vars(settings.args)
+    if settings.bundle is None:
+        for name in ("bundle_key", "bundle_token", "caller_token"):
+            if options[name]:
+                raise BadInput("needs --bundle URL", field=f"--{name.replace('_', '-')}")
+        return False
+    for name, why in _NOT_FAR.items():
+        if options[name]:
+            field, hint = f"--{name.replace('_', '-')}", f"a far gate: {why}"
+            raise BadInput("cannot be combined with --bundle", field=field, hint=hint)
+    if not settings.bundle_keys:
+        hint = "the public key of the central gate's serve --signing-key"
+        raise BadInput("--bundle needs a trusted key", field="--bundle-key", hint=hint)
+    return True
+
+
+def read_commit(settings: ServeSettings) -> CommitMode:
+    """Return how decisions are committed; warn about ``async``, which needs PostgreSQL."""
+    from compatgate.kit.database.database import resolve_url
+
+    mode = settings.commit
+    if mode == "async":
+        if resolve_url(settings.args.database).drivername == "sqlite":
+            field = "--decision-commit"
+            if not settings.args.decision_commit:
+                field = "COMPATGATE_DECISION_COMMIT"
+            hint = "omit the option: SQLite always waits for the disk"
+            raise BadInput("async needs PostgreSQL", field=field, value=mode, hint=hint)
+        print(_ASYNC_WARNING, file=sys.stderr)
+    return mode
+
+
+def read_certificate(settings: ServeSettings) -> CertificatePair | None:
+    """Return the certificate and its key, loaded once as a check; None: plain HTTP."""
+    from compatgate.kit.http.certificates import CertificatePair, load_certificate
+
+    certificate, key = settings.tls_cert, settings.tls_key
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        missing = "--tls-key" if certificate else "--tls-cert"
+        raise BadInput("TLS needs both --tls-cert and --tls-key", field=missing)
+    pair = CertificatePair(certificate, key)
+    load_certificate(pair)
+    return pair
+
+
+def read_web(
+    settings: ServeSettings, tls: CertificatePair | None, *, local: bool, far: bool
+) -> Settings:
+    """Return the settings of the web application."""
+    from compatgate.service.notices.webhook import read_webhook
+    from compatgate.service.tokens.browser_sessions import SessionLimits
     from compatgate.service.web.call import Settings
 
-    public_url = serve_options.public_url(args)
+    overlays, lifetime = settings.args.facts, settings.session_lifetime
+    anonymous, public_url = settings.anonymous, settings.public_url
+    webhook = settings.webhook_url
+    if anonymous is None:  # only a loopback address opens scopes by itself
+        anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
-        frozenset() if args.anonymous is None else _scopes(args.anonymous),
-        args.max_request_size,
-        overlays=None if args.facts is None else tuple(args.facts),
-        max_listeners=args.threads // 2,
-        admission=serve_options.admission_options(args),
-        hook_secrets=serve_options.hook_secrets(args),
+        anonymous,
+        settings.max_request_size,
+        overlays=None if overlays is None else tuple(overlays),
+        max_listeners=settings.threads // 2,
+        admission=read_admission(settings),
+        hook_secrets=settings.hook_secrets,
         public_url=public_url,
-        signing=serve_signing.read_signing(args, public_url),
-        access_log=args.access_log,
-        metric_targets=args.metrics_targets,
-        certificate=serve_options.tls_pair(args),
-        identity=serve_options.identity_settings(args),
-        failed=serve_access.rate_limit(args, "--failed-auth-rate"),
-        rate=serve_access.rate_limit(args, "--rate"),
-        anonymous_rate=serve_access.rate_limit(args, "--anonymous-rate"),
-        sessions=serve_access.session_limits(args),
-        notices=serve_options.notice_options(args, public_url),
-        verdict_links=serve_access.verdict_links(args, public_url, far=serve_far.is_far(args)),
+        signing=read_signing(settings.args, public_url),
+        access_log=settings.access_log,
+        metric_targets=settings.metric_targets,
+        certificate=tls,
+        identity=settings.issuers,
+        failed=settings.failed_rate,
+        rate=settings.rate,
+        anonymous_rate=settings.anonymous_rate,
+        sessions=SessionLimits(lifetime, min(lifetime, settings.session_idle)),
+        incident_webhook=read_webhook(webhook, settings.webhook_key, public_url)
+        if webhook
+        else None,
+        verdict_links=read_verdict_links(settings, far=far),
     )
 
 
-def _prepare(
-    args: argparse.Namespace,
-    overlays: Sequence[str] | None,
-    images: ImageSettings,
-    wheels: WheelSettings,
-    under_test: AllowedImages,
-    commit: CommitMode,
-) -> Callable[[], Gate]:
-    """Prepare the gate, and return the function that opens it in each process."""
-    from compatgate.service.web.server import StartOptions, prepare
+def read_admission(settings: ServeSettings) -> AdmissionOptions:
+    """Return the settings of the admission webhook."""
+    from compatgate.service.admission.claims import no_claims
+    from compatgate.service.admission.kinds import load_kinds
+    from compatgate.service.admission.questions import parse_exemptions
+    from compatgate.service.admission.service import AdmissionOptions
+    from compatgate.service.cluster.claims import ClusterClaims
 
-    max_stale = serve_options.max_stale(args)
-    if serve_far.is_far(args):
-        callers = serve_far.callers(args)
-        far = serve_far.prepare(args, max_stale)
-        return lambda: far.open_gate(callers, images, wheels, args.spool_size)
-    prepared = prepare(
-        StartOptions(
-            args.database,
-            args.matrix,
-            overlays,
-            state=args.state,
-            max_stale=max_stale,
-            start_empty=args.start_empty,
-        )
-    )
-    _report(prepared, args.matrix)
-    return lambda: prepared.open_gate(
-        images, under_test=under_test, commit=commit, wheels=wheels, spool_size=args.spool_size
+    access = settings.claims
+    return AdmissionOptions(
+        load_kinds(settings.kinds),
+        settings.unmatched,
+        settings.on_failure,
+        parse_exemptions(settings.exemptions, "--exempt"),
+        settings.cluster,
+        claims=no_claims if access is None else ClusterClaims.connect(access).of,
+        events=settings.events,
     )
 
 
-def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:
+def read_verdict_links(settings: ServeSettings, *, far: bool = False) -> VerdictLinks | None:
+    """Return the keys of links to verdicts; None: there are none."""
+    from compatgate.service.gate.verdict_links import VerdictLinks
+
+    validity, keys, field = settings.link_validity, settings.link_keys, "--verdict-link-key"
+    if not keys:
+        return None
+    if far:
+        hint = "start the central gate with it"
+        raise BadInput("a far gate has no verdict pages", field=field, hint=hint)
+    if not settings.public_url:
+        hint = "add --public-url https://gate.example"
+        raise BadInput("needs --public-url, for the links", field=field, hint=hint)
+    return VerdictLinks(keys, settings.public_url.rstrip("/"), validity)
+
+
+def read_images(settings: ServeSettings) -> ImageSettings:
+    """Return the settings for reading images that questions name."""
+    from msgspec.structs import replace
+
+    from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.registry.limits import read_options
+    from compatgate.service.gate.images import ImageSettings
+
+    options = read_options(cache=default_image_folder())
+    return ImageSettings(
+        settings.registries,
+        settings.image_deadline,
+        waiting=max(1, settings.threads // 2),
+        options=replace(options, networks=settings.registry_networks),
+    )
+
+
+def read_wheels(settings: ServeSettings) -> WheelSettings:
+    """Return the settings for measuring wheels of packages without a record."""
+    from compatgate.discovery.cache import default_wheel_folder
+    from compatgate.discovery.registry.limits import ImageOptions
+    from compatgate.service.gate.wheels import WheelSettings
+
+    indexes = settings.indexes
+    hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
+    networks = settings.index_networks
+    transport = ImageOptions(registries=hosts, internal=False, networks=networks)
+    return WheelSettings(indexes, default_wheel_folder(), transport=transport)
+
+
+def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages:
+    """Return the images that submitted runs may test."""
     from compatgate.canary.allowed_images import read_allowed_images
 
-    return read_allowed_images(
-        args.canary_image, "serve --canary-image", otherwise=("*",) if local else ()
+    otherwise = ("*",) if local else ()
+    return read_allowed_images(settings.canary_images, "serve --canary-image", otherwise=otherwise)
+
+
+def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Gate]:
+    """Prepare the gate, and return the function that opens it in each process."""
+    from compatgate.service.web.startup import StartOptions, prepare
+
+    images, wheels = read_images(settings), read_wheels(settings)
+    under_test = read_canary_images(settings, local=local)
+    prepared = prepare(
+        StartOptions(
+            settings.args.database,
+            settings.matrix,
+            settings.args.facts,
+            state=settings.state,
+            max_stale=settings.max_stale,
+            start_empty=settings.start_empty,
+        )
+    )
+    _report(prepared, has_files=bool(settings.matrix))
+    return lambda: prepared.open_gate(
+        images, under_test=under_test, commit=commit, wheels=wheels, spool_size=settings.spool_size
     )
 
 
-def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
+def _report(prepared: Prepared, *, has_files: bool) -> None:
     """Tell the results of the start on standard error; standard output begins with the URL.
 
     The first admin token is for the person who starts the service, and no line of the log.
@@ -309,9 +330,8 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
     elif prepared.imported is not None:
         count, revision = len(prepared.imported.changes), prepared.imported.revision
         logs.tell(f"imported {count} documents as revision {revision}")
-    elif matrix:
-        text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
-        logs.tell(text)
+    elif has_files:
+        logs.tell(f"--matrix not imported: the stored matrix is at revision {prepared.revision}")
     if prepared.seen_revision:
         text = f"warning: the stored matrix is at revision {prepared.revision}, but was at revision"
         logs.tell(f"{text} {prepared.seen_revision} before: an older backup?")
@@ -321,33 +341,57 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
         sys.stderr.flush()
 
 
-def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:
-    """Warn about scopes without a token on an address that others can reach."""
-    given = anonymous if not local else anonymous - {"read", "gate", "plan"}
-    if given:
-        logs.tell(f"warning: {url} allows {', '.join(sorted(given))} without a token")
+def _prepare_far(settings: ServeSettings) -> Callable[[], Gate]:
+    """Prepare a far gate, and return the function that opens it in each process."""
+    images, wheels, callers = read_images(settings), read_wheels(settings), settings.callers
+    prepared = get_bundle(settings)
+    return lambda: prepared.open_gate(callers, images, wheels, settings.spool_size)
 
 
-def _share_figures(workers: int) -> str | None:
-    """Create the folder in which workers share counters; must run before the first import."""
-    if workers == 1 or os.environ.get(_FIGURES):
-        return None
-    os.environ[_FIGURES] = tempfile.mkdtemp(prefix="compatgate-metrics-")
-    return os.environ[_FIGURES]
+def get_bundle(settings: ServeSettings) -> PreparedFarGate:
+    """Get the bundle, and tell on standard error what the gate begins with.
 
+    Raises:
+        CompatgateError: an option is malformed, or there is no bundle to begin with.
+    """
+    from sqlalchemy import make_url
 
-def _scopes(text: str) -> frozenset[str]:
-    from compatgate.service.tokens.service import parse_scopes
+    from compatgate.client.settings import TOKEN, base_of
+    from compatgate.kit.cli.options import read_interval
+    from compatgate.kit.state import open_state_folder
+    from compatgate.service.far.gate import prepare_far_gate
+    from compatgate.service.far.keeper import BundleOptions
+    from compatgate.service.far.log import Central
+    from compatgate.service.gate.bundles import read_bundle_keys
+    from compatgate.service.gate.outages import describe_seconds
+    from compatgate.service.gate_client import import_httpx
 
+    import_httpx()
     try:
-        return frozenset() if text in _NO_SCOPES else parse_scopes(text)
+        url = base_of(settings.bundle or "")
     except BadInput as error:
-        error.field = "--anonymous"
+        error.field = "--bundle"
         raise
-
-
-def _size(text: str) -> int:
-    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
-    if not number.isdecimal() or unit not in _UNITS or int(number) < 1:
-        raise ArgumentTypeError(f"'{text}' is not a size in bytes, like 1048576, 512k or 8m")
-    return int(number) * _UNITS[unit]
+    every, max_stale = settings.bundle_every, settings.max_stale
+    every_s = read_interval(every, "--bundle-every", 1)
+    if max_stale.total_seconds() < 2 * every_s:
+        hint = f"at least two polls; --bundle-every is {every}"
+        stated = settings.args.max_stale
+        raise BadInput("is too short", field="--max-stale", value=stated, hint=hint)
+    token_file = Path(settings.bundle_token) if settings.bundle_token else None
+    central = Central(url, "" if token_file else os.environ.get(TOKEN, ""), token_file)
+    prepared = prepare_far_gate(
+        BundleOptions(
+            central,
+            read_bundle_keys(settings.bundle_keys, "--bundle-key"),
+            open_state_folder(make_url(url), settings.state),
+            every_s,
+            max_stale,
+        )
+    )
+    revision = prepared.present.trusted.bundle.payload.revision
+    logs.tell(f"far gate {prepared.options.central.name} of {url}: matrix revision {revision}")
+    if prepared.away is not None:
+        age = describe_seconds(prepared.confirmed_s)
+        logs.tell(f"warning: {prepared.away}; starting with the last good bundle, {age} old")
+    return prepared

@@ -10,9 +10,9 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.serve_options import add_log_format, port
+from compatgate.cli.serve_readers import port
 from compatgate.kit import logs, tracing
-from compatgate.kit.cli.options import add_database, add_workloads
+from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import bounded_count
 from compatgate.service.gate_client import open_gate
 
@@ -61,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images with"
         " SQLite, none with PostgreSQL)",
     )
-    add("--name", default=_name(), help="name of this worker (default: host name and process)")
+    add(
+        "--name",
+        default=f"{socket.gethostname()}-{os.getpid()}",
+        help="name of this worker (default: host name and process)",
+    )
     _add_course(parser)
     add(
         "--metrics-port",
@@ -119,12 +123,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Work until a signal, or with ``--once`` until nothing is left to run; return 0.
-
-    Raises:
-        CompatgateError: the hosts, the workloads or the database cannot be used.
-        InfrastructureError: with ``--once``, a host does not answer.
-    """
+    """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
     from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
 
@@ -228,25 +227,17 @@ def _list_jobs(
 
 
 def _refuse_away_hosts(gate: Gate, names: Collection[str]) -> None:
-    """Check that hosts answer.
-
-    Raises:
-        InfrastructureError: one does not.
-    """
+    """Check that hosts answer."""
     from compatgate.errors import InfrastructureError
 
-    found = gate.runs.away_hosts()
-    away = [f"{host.name} is {host.away}" for host in found if host.name in names]
+    result = gate.runs.away_hosts()
+    away = [f"{host.name} is {host.away}" for host in result if host.name in names]
     if away:
         raise InfrastructureError(". ".join(away), field="hosts")
 
 
 def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:
-    """Return the reader of images' GPU contents, with the variables for registries.
-
-    Raises:
-        BadInput: a variable for registries is malformed.
-    """
+    """Return the reader of images' GPU contents, with the variables for registries."""
     from compatgate.canary.image_content import make_content_reader
     from compatgate.catalog import read_source
     from compatgate.discovery.cache import default_image_folder
@@ -272,10 +263,6 @@ def _verify_interval(text: str) -> int:
     if text == "0":
         return 0
     return int(parse_duration(text, field="--verify-every").total_seconds())
-
-
-def _name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _seconds_between(least: int, most: int) -> Callable[[str], float]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from compatgate import version
 from compatgate.errors import BadInput, quote_error
-from compatgate.service.web.metric_table import SPECS
+from compatgate.service.web.metric_table import WORKER
 
 if TYPE_CHECKING:
     from compatgate.canary.worker import Worker
@@ -21,12 +20,7 @@ def serve_metrics(worker: Worker, host: str, port: int) -> int:
     """Serve the metrics of a worker in a thread, and return the port.
 
     Args:
-        worker: whose.
-        host: address to listen on.
         port: 0: a free one.
-
-    Raises:
-        BadInput: the address or the port cannot be used.
     """
     registry = CollectorRegistry()
     registry.register(WorkerCollector(worker))
@@ -48,15 +42,5 @@ class WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         state = self._worker.state()
-        yield SPECS["worker_running"].gauge(state.running)
-        yield SPECS["worker_slots"].gauge(state.most)
-        hosts, done = SPECS["worker_hosts"].gauge(), SPECS["worker_runs"].counter()
-        hosts.add_metric(["reachable"], state.reachable)
-        hosts.add_metric(["away"], state.away)
-        for result, number in state.done.items():
-            done.add_metric([result], number)
-        yield from (hosts, done)
-        yield SPECS["worker_queue_answered_timestamp_seconds"].gauge(state.polled)
-        build = SPECS["build_info"].gauge()
-        build.add_metric([version()], 1)
-        yield build
+        for spec in WORKER:
+            yield spec.collect(state)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import httpx
 import msgspec
 from msgspec import Struct, inspect
 
@@ -32,14 +33,6 @@ LARGEST = 256 * 1024 * 1024
 NOT_MODIFIED = 304
 
 
-class RawResponse(Struct, frozen=True):
-    """A raw response."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Answer(Struct, Generic[A], frozen=True):
     """An answer with its HTTP metadata.
 
@@ -56,11 +49,7 @@ class Answer(Struct, Generic[A], frozen=True):
 
 
 class BodyBuffer:
-    """A buffer for the parts of a body, with a size limit.
-
-    Args:
-        base: URL of the gate.
-    """
+    """A buffer for the parts of a body, with a size limit."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -68,11 +57,7 @@ class BodyBuffer:
         self._size = 0
 
     def add(self, part: bytes) -> None:
-        """Add a part.
-
-        Raises:
-            TooLarge: the body exceeds the limit.
-        """
+        """Add a part; refuse a body that exceeds the limit."""
         self._size += len(part)
         if self._size > LARGEST:
             raise RequestTooLarge(f"the answer is larger than {LARGEST} bytes", field=self._base)
@@ -83,44 +68,37 @@ class BodyBuffer:
         return b"".join(self._parts)
 
 
-def read(request: Request[A], received: RawResponse, base: str, *, token: bool) -> Answer[A]:
-    """Decode a response.
-
-    Args:
-        request: the request.
-        received: the raw response.
-        base: URL of the gate, for errors.
-        token: whether a token was sent.
+def read(
+    request: Request[A], response: httpx.Response, body: bytes, base: str, *, token: bool
+) -> Answer[A]:
+    """Decode a response; ``token`` tells whether one was sent.
 
     Raises:
         CompatgateError: the gate refused the request, with its explanation.
         Unavailable: the gate has no answer, or the response is not a gate's.
     """
-    headers = received.headers
+    status, headers = response.status_code, response.headers
     etag, number = headers.get("ETag"), headers.get("X-Request-Id")
-    if received.status == NOT_MODIFIED:
+    if status == NOT_MODIFIED:
         nothing: Any = None
         return Answer(nothing, etag, number, not_modified=True)
-    if not 200 <= received.status < 300 and not request.refusal:
-        raise read_error(received.status, headers, received.body, base, token=token)
+    if not response.is_success and not request.refusal:
+        raise read_error(response, body, base, token=token)
     try:
-        value = _decode(request.answer, received.body)
+        return Answer(_decode(request.answer, body), etag, number)
     except DECODE_ERRORS as error:
-        if received.status >= 400:
-            raise read_error(received.status, headers, received.body, base, token=token) from None
+        if status >= 400:
+            raise read_error(response, body, base, token=token) from None
         raise _unreadable_answer(error, base) from None
-    return Answer(value, etag, number)
 
 
 def _unreadable_answer(error: Exception, base: str) -> Unavailable:
     """Return the error for an unreadable response."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the client does not understand the gate's answer: {quote_error(error)}"
-        return Unavailable(
-            problem, field=base, hint="if the gate is newer than this client, update compatgate"
-        )
-    problem = "the answer is not JSON; check that the URL is a gate's"
-    return Unavailable(problem, field=base)
+        hint = "if the gate is newer than this client, update compatgate"
+        return Unavailable(problem, field=base, hint=hint)
+    return Unavailable("the answer is not JSON; check that the URL is a gate's", field=base)
 
 
 def _decode(kind: Any, body: bytes) -> Any:
@@ -130,9 +108,8 @@ def _decode(kind: Any, body: bytes) -> Any:
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError:
-        return msgspec.convert(
-            decode_known_part(kind, msgspec.json.decode(body)), kind, str_keys=True
-        )
+        known = _known_part(inspect.type_info(kind), msgspec.json.decode(body))
+        return msgspec.convert(known, kind, str_keys=True)
 
 
 @lru_cache(maxsize=256)
@@ -140,17 +117,8 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def decode_known_part(kind: Any, value: Any) -> Any:
-    """Convert JSON to a type, without the fields that the type lacks.
-
-    Args:
-        kind: type of the answer.
-        value: decoded JSON.
-    """
-    return _known_part(inspect.type_info(kind), value)
-
-
 def _known_part(kind: inspect.Type, value: Any) -> Any:
+    """Return JSON without the fields that its type lacks."""
     if isinstance(kind, inspect.Metadata):
         return _known_part(kind.type, value)
     if isinstance(kind, inspect.UnionType):
@@ -175,24 +143,13 @@ def _fits(kind: inspect.Type, value: Any) -> bool:
     return isinstance(value, list) and isinstance(kind, inspect.ListType | inspect.VarTupleType)
 
 
-_BY_SLUG: dict[str, type[CompatgateError]] = {
-    kind.slug: kind
-    for kind in (
-        errors.BadInput,
-        errors.Unauthorized,
-        errors.Forbidden,
-        errors.NotFound,
-        errors.Gone,
-        errors.Conflict,
-        errors.PreconditionFailed,
-        errors.RequestTooLarge,
-        errors.TooManyRequests,
-        errors.Unavailable,
-        errors.RegistryTimeout,
-        errors.DamagedContent,
-        errors.InconclusiveInput,
-    )
-}
+_KINDS: list[type[CompatgateError]] = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, CompatgateError) and kind.status < 500
+]
+_KINDS += [Unavailable, errors.RegistryTimeout, errors.DamagedContent]
+_BY_SLUG = {kind.slug: kind for kind in _KINDS if kind is not ManyProblems}
 _BY_STATUS: dict[int, type[CompatgateError]] = {
     **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
     **dict.fromkeys((408, 425, 429), Unavailable),
@@ -201,18 +158,9 @@ _BY_STATUS: dict[int, type[CompatgateError]] = {
 _NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
-def read_error(
-    status: int, headers: Mapping[str, str], body: bytes, base: str, *, token: bool
-) -> CompatgateError:
-    """Return the error of a response.
-
-    Args:
-        status: HTTP status, not of success.
-        headers: headers of the response.
-        body: problem+json, or a proxy's page.
-        base: URL of the gate.
-        token: whether a token was sent.
-    """
+def read_error(response: httpx.Response, body: bytes, base: str, *, token: bool) -> CompatgateError:
+    """Return the error of a response: of its problem+json, else of its status."""
+    status, headers = response.status_code, response.headers
     problem = _problem(body)
     error = _stated_error(problem, status) if problem else _status_error(status, headers, base)
     error.status = status

@@ -15,7 +15,7 @@ import httpx
 
 from compatgate.client.answers import Answer, BodyBuffer
 from compatgate.client.operations import Operations
-from compatgate.client.request import AsyncItems, AsyncSender, Items, Request, SyncSender
+from compatgate.client.request import AsyncItems, Items, Request
 from compatgate.client.settings import TIMEOUT_S, Retries, Verify, make_settings
 from compatgate.client.transport import (
     Attempt,
@@ -34,7 +34,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Client(ClientBase, SyncSender, Operations):
+class Client(ClientBase, Operations):
     """A client of a gate's REST API, safe for use by several threads.
 
     Every operation of the API is a method, named by its ``operationId``. Methods raise
@@ -77,12 +77,7 @@ class Client(ClientBase, SyncSender, Operations):
         return self.exchange(request).value
 
     def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """Return the answer with its entity tag; raise as `send`.
-
-        Args:
-            request: the request.
-            if_none_match: entity tag of the known version.
-        """
+        """Return the answer with its entity tag; ``if_none_match`` is that of the known version."""
         return self._read(request, self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> Items[T]:
@@ -165,7 +160,7 @@ class Client(ClientBase, SyncSender, Operations):
             response.close()
 
 
-class AsyncClient(ClientBase, AsyncSender, Operations):
+class AsyncClient(ClientBase, Operations):
     """An async client of a gate's REST API; arguments, methods and errors as `Client`.
 
     Iterate lists and logs with ``async for``.
@@ -186,21 +181,11 @@ class AsyncClient(ClientBase, AsyncSender, Operations):
         self._http = make_http_client(httpx.AsyncClient, self._settings, verify, transport)
 
     async def send(self, request: Request[A]) -> A:
-        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
-
-        Raises:
-            CompatgateError: the gate refused the request, with its explanation.
-            Unavailable: the gate does not answer.
-        """
+        """Return the answer to a request; see `Client.send`."""
         return (await self.exchange(request)).value
 
     async def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """Return the answer with its entity tag; raise as `send`.
-
-        Args:
-            request: the request.
-            if_none_match: entity tag of the known version.
-        """
+        """Return the answer with its entity tag; see `Client.exchange`."""
         return self._read(request, await self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
@@ -226,13 +211,7 @@ class AsyncClient(ClientBase, AsyncSender, Operations):
     async def follow_run(
         self, run_id: str, *, step: str | None = None, after: int = 0
     ) -> AsyncIterator[Event]:
-        """Yield the events of a run until ``end``; resume a broken stream.
-
-        Args:
-            run_id: id of the run.
-            step: only this step's output.
-            after: id of the last known event.
-        """
+        """Yield the events of a run until ``end``; see `Client.follow_run`."""
         following = RunEvents(run_id, step, after)
         while not following.ended:
             request = following.request()

@@ -1,15 +1,10 @@
-"""Describe requests to the gate, and turn operations into methods of both clients, without I/O.
-
-A list is read page by page.
-"""
+"""Describe requests to the gate as plain data, and read lists page by page."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
-from functools import update_wrapper
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,15 +13,15 @@ from msgspec import Struct, structs
 from compatgate.errors import BadInput
 from compatgate.kit.http.schemas import Page
 
+if TYPE_CHECKING:
+    from compatgate.client.clients import AsyncClient, Client
+
 A = TypeVar("A")
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Moment = datetime | date | str
 """A time, UTC without a zone; a date means its start (``since``) or end (``until``)."""
 PREFIX = "/api/v1"
-HOOKS = "/hooks"
-_OUTSIDE = (HOOKS, "/.well-known")
-"""Prefixes of paths outside of `PREFIX`."""
 JSON = "application/json"
 YAML = "application/yaml"
 EVENTS = "text/event-stream"
@@ -43,7 +38,6 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         values: values of the template's parameters.
         query: query parameters; None: not sent.
         body: body, sent as JSON; text and bytes are sent unchanged.
-        reads: type of the body that the gate expects; None: no body.
         media: media type of the body.
         if_match: entity tag that the changed document must have.
         repeatable: whether a retry is safe.
@@ -57,7 +51,6 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
     values: dict[str, Any] = {}
     query: dict[str, Any] = {}
     body: Any = None
-    reads: Any = None
     media: str = JSON
     accept: str = JSON
     if_match: str | None = None
@@ -84,9 +77,12 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     def plain(self) -> Request[Any]:
         """Return the same request with the plain JSON as its answer, without types."""
-        origin = get_origin(self.answer)
-        answer: Any = origin if origin in (list, dict) else dict[str, Any]
-        return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
+        answer: Any = dict[str, Any]
+        if self.answer is Any:
+            answer = Any
+        elif get_origin(self.answer) is Page:
+            answer = Page[dict[str, Any]]
+        return structs.replace(self, answer=answer)
 
     def as_bytes(self) -> Request[bytes]:
         """Return the same request with the undecoded body as its answer."""
@@ -98,71 +94,9 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         return structs.replace(self, query={**self.query, **query})
 
 
-def get(path: str, answer: type[A], **given: Any) -> Request[A]:
-    """Return a GET; arguments fill the path, the rest becomes the query."""
-    return _make("GET", path, answer, given)
-
-
-def pages(path: str, item: type[T], **given: Any) -> Request[Page[T]]:
-    """Return a GET of a list, whose pages `limit` and `cursor` choose; ``given`` as `get`."""
-    answer: Any = Page[item]  # type: ignore[valid-type]
-    return _make("GET", path, answer, {**given, "limit": None, "cursor": None})
-
-
-def post(
-    path: str,
-    answer: type[A],
-    *,
-    body: Any = None,
-    reads: Any = None,
-    repeatable: bool = False,
-    **given: Any,
-) -> Request[A]:
-    """Return a POST; ``given`` as `get`, the others as `Request`."""
-    return _make("POST", path, answer, given, body=body, reads=reads, repeatable=repeatable)
-
-
-def put(
-    path: str, answer: type[A], *, body: Any, reads: Any, if_match: str | int | None, **given: Any
-) -> Request[A]:
-    """Return a PUT; ``given`` as `get`."""
-    tag = entity_tag(if_match)
-    return _make("PUT", path, answer, given, body=body, reads=reads, if_match=tag)
-
-
-def delete(
-    path: str, answer: type[A], *, if_match: str | int | None = None, **given: Any
-) -> Request[A]:
-    """Return a DELETE; it is not repeated: the second would find nothing. ``given`` as `get`."""
-    tag = entity_tag(if_match)
-    return _make("DELETE", path, answer, given, if_match=tag, repeatable=False)
-
-
 def entity_tag(version: str | int | None) -> str | None:
     """Return an entity tag unchanged, or that of a document's revision."""
     return f'"r{version}"' if isinstance(version, int) else version
-
-
-def document(content: Struct | Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """Return a document with the reason of its change."""
-    body = msgspec.to_builtins(content) if isinstance(content, Struct) else dict(content)
-    return {**body, "reason": reason}
-
-
-def members(**given: Any) -> dict[str, Any]:
-    """Return the members of a body that are not None."""
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _make(
-    method: Method, path: str, answer: Any, given: dict[str, Any], **others: Any
-) -> Request[Any]:
-    values = {name: value for name, value in given.items() if f"{{{name}}}" in path}
-    query = {name: value for name, value in given.items() if name not in values}
-    whole = path if path.startswith(_OUTSIDE) else PREFIX + path
-    if answer in (bytes, str):
-        others["accept"] = "*/*"
-    return Request(method=method, path=whole, answer=answer, values=values, query=query, **others)
 
 
 def _segment(name: str, value: Any) -> str:
@@ -181,128 +115,14 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-P = ParamSpec("P")
-
-
-class SyncSender:
-    """The interface of a client whose methods return answers."""
-
-    @abstractmethod
-    def send(self, request: Request[A]) -> A:
-        """Return the answer to a request."""
-
-    @abstractmethod
-    def items(self, request: Request[Page[T]]) -> Items[T]:
-        """Return a list."""
-
-    @abstractmethod
-    def lines(self, request: Request[str]) -> Iterator[str]:
-        """Return the lines of an answer as they arrive."""
-
-
-class AsyncSender:
-    """The interface of a client whose methods return awaitables."""
-
-    @abstractmethod
-    async def send(self, request: Request[A]) -> A:
-        """Return the answer to a request."""
-
-    @abstractmethod
-    def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
-        """Return a list."""
-
-    @abstractmethod
-    def lines(self, request: Request[str]) -> AsyncIterator[str]:
-        """Return the lines of an answer as they arrive."""
-
-
-class _RequestMaker(Generic[P]):
-    """A function that makes a request of its arguments; also ``Client.show_run.request``."""
-
-    _how = "send"
-
-    def __init__(self, request: Callable[P, Any]) -> None:
-        self.request = request
-        self.__doc__ = request.__doc__
-
-    def _bound(self, client: Any) -> Any:
-        how, make = getattr(client, self._how), self.request
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return how(make(*args, **kwargs))
-
-        return update_wrapper(call, make)
-
-
-class Operation(_RequestMaker[P], Generic[P, A]):
-    """An operation with one answer."""
-
-    request: Callable[P, Request[A]]
-
-    def __init__(self, request: Callable[P, Request[A]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, A]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Coroutine[Any, Any, A]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
-class Listing(_RequestMaker[P], Generic[P, T]):
-    """An operation that returns a list in pages."""
-
-    _how = "items"
-    request: Callable[P, Request[Page[T]]]
-
-    def __init__(self, request: Callable[P, Request[Page[T]]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, Items[T]]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, AsyncItems[T]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
-class TextStream(_RequestMaker[P]):
-    """An operation that streams text by line."""
-
-    _how = "lines"
-    request: Callable[P, Request[str]]
-
-    def __init__(self, request: Callable[P, Request[str]]) -> None:
-        super().__init__(request)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: SyncSender, owner: type) -> Callable[P, Iterator[str]]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, AsyncIterator[str]]: ...
-    def __get__(self, client: SyncSender | AsyncSender | None, owner: type) -> Any:
-        return self if client is None else self._bound(client)
-
-
 SIZE = 500
 """Items per page of an iteration."""
 
 
 class Items(Generic[T]):
-    """The items of a list; iteration requests one page at a time.
+    """The items of a list; iteration requests one page at a time."""
 
-    Args:
-        client: the client.
-        request: request for a page, with filters.
-    """
-
-    def __init__(self, client: SyncSender, request: Request[Page[T]]) -> None:
+    def __init__(self, client: Client, request: Request[Page[T]]) -> None:
         self._client = client
         self._request = request
 
@@ -332,7 +152,7 @@ class Items(Generic[T]):
 class AsyncItems(Generic[T]):
     """The items of a list for ``async for``; see `Items`."""
 
-    def __init__(self, client: AsyncSender, request: Request[Page[T]]) -> None:
+    def __init__(self, client: AsyncClient, request: Request[Page[T]]) -> None:
         self._client = client
         self._request = request
 

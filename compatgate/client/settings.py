@@ -23,6 +23,9 @@ TOKEN = "COMPATGATE_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S = 10.0
 _LARGEST_PORT = 65535
 Verify = bool | str | Path | ssl.SSLContext
+Outcome = httpx.Response | httpx.HTTPError
+TOO_MANY_REQUESTS = 429
+UNAVAILABLE = 503
 
 
 class Retries(Struct, frozen=True):
@@ -41,10 +44,7 @@ class Retries(Struct, frozen=True):
     def pause(self, number: int, outcome: Outcome, *, repeatable: bool) -> float | None:
         """Return the seconds until the next retry; None: do not retry.
 
-        Args:
-            number: number of tries.
-            outcome: outcome of the last try.
-            repeatable: whether a retry is safe even if the gate has handled the request.
+        ``repeatable`` tells whether a retry is safe even if the gate has handled the request.
         """
         if number > self.most or not _is_transient(outcome, repeatable=repeatable):
             return None
@@ -71,11 +71,7 @@ class Settings(Struct, frozen=True):
     user_agent: str
 
     def prepare(self, request: Request[Any], if_none_match: str | None = None) -> dict[str, Any]:
-        """Return a request in the form of httpx.
-
-        Raises:
-            BadInput: a value cannot be sent.
-        """
+        """Return a request in the form of httpx."""
         headers = {"Accept": request.accept, "User-Agent": self.user_agent}
         content = request.content()
         optional = {
@@ -102,11 +98,7 @@ def make_settings(
     user_agent: str | None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Make settings of a client's arguments; the environment gives the rest.
-
-    Raises:
-        BadInput: no gate is named, or the URL, token or timeout is malformed.
-    """
+    """Make settings of a client's arguments; the environment gives the rest."""
     url = base_url or environment.get(SERVER)
     if not url:
         raise BadInput(
@@ -124,11 +116,7 @@ def make_settings(
 
 
 def base_of(url: str) -> str:
-    """Return a gate's URL without the API prefix.
-
-    Raises:
-        BadInput: the text is not a URL, or holds a password.
-    """
+    """Return a gate's URL without the API prefix; refuse one with a password."""
     from httpx import URL, InvalidURL
 
     try:
@@ -148,12 +136,7 @@ def base_of(url: str) -> str:
 def tls(base: str, verify: Verify) -> ssl.SSLContext | bool:
     """Return the TLS context of a connection; by default with the system's authorities.
 
-    Args:
-        base: URL of the gate; without TLS no authority is read.
-        verify: False: no verification; a path: a PEM file or a folder of authorities.
-
-    Raises:
-        BadInput: the path has no authorities.
+    A path names a PEM file or a folder of authorities; without TLS, none is read.
     """
     if isinstance(verify, ssl.SSLContext):
         return verify
@@ -183,11 +166,6 @@ def _seconds(timeout_s: float) -> float:
     if not 0 < timeout_s < float("inf"):
         raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
     return timeout_s
-
-
-Outcome = httpx.Response | httpx.HTTPError
-TOO_MANY_REQUESTS = 429
-UNAVAILABLE = 503
 
 
 def _is_transient(outcome: Outcome, *, repeatable: bool) -> bool:

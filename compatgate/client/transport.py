@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.client import answers
-from compatgate.client.answers import Answer, RawResponse
-from compatgate.client.operations.runs import show_logs
+from compatgate.client.answers import Answer
+from compatgate.client.operations import Operations
 from compatgate.client.request import Request
 from compatgate.client.settings import Outcome, Settings, Verify, tls
 from compatgate.errors import (
@@ -37,18 +37,9 @@ class Attempt(Struct, frozen=True):
     response: httpx.Response
     body: bytes = b""
 
-    def received(self) -> RawResponse:
-        """Return the raw response."""
-        return RawResponse(self.response.status_code, self.response.headers, self.body)
-
 
 class Attempts:
-    """The attempts of a request.
-
-    Args:
-        settings: settings with the retries.
-        request: the request.
-    """
+    """The attempts of a request."""
 
     def __init__(self, settings: Settings, request: Request[Any]) -> None:
         self._retries = settings.retries
@@ -58,8 +49,7 @@ class Attempts:
     def pause(self, outcome: Outcome) -> float | None:
         """Return the seconds until the next retry; None: return the answer.
 
-        Raises:
-            httpx.HTTPError: no retry is left, and the gate did not answer.
+        Where no retry is left and the gate did not answer, raise httpx's error.
         """
         self._number += 1
         pause = self._retries.pause(self._number, outcome, repeatable=self._repeatable)
@@ -79,19 +69,14 @@ class ClientBase:
         return self._settings.base
 
     def _read(self, request: Request[A], tried: Attempt) -> Answer[A]:
-        settings = self._settings
-        token = settings.token is not None
-        return answers.read(request, tried.received(), settings.base, token=token)
+        token = self._settings.token is not None
+        return answers.read(request, tried.response, tried.body, self.base_url, token=token)
 
 
 def make_http_client(
     kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any
 ) -> H:
-    """Make the httpx client; it follows no redirections, to protect the token.
-
-    Raises:
-        BadInput: authorities cannot be read, or the environment's proxy is malformed.
-    """
+    """Make the httpx client; it follows no redirections, to protect the token."""
     context = tls(settings.base, verify)
     try:
         return kind(verify=context, transport=transport, follow_redirects=False)
@@ -101,12 +86,7 @@ def make_http_client(
 
 @contextmanager
 def translate_errors(base: str) -> Iterator[None]:
-    """Translate errors of httpx to `compatgate.errors`.
-
-    Raises:
-        Unavailable: the gate does not answer.
-        BadInput: the request cannot be sent.
-    """
+    """Translate errors of httpx to `compatgate.errors`."""
     try:
         yield
     except httpx.HTTPError as error:
@@ -140,11 +120,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, part: bytes) -> list[str]:
-        """Return the lines that a part completes.
-
-        Raises:
-            TooLarge: a line is too long.
-        """
+        """Return the lines that a part completes."""
         *whole, rest = part.split(b"\n")
         if whole:
             whole[0] = b"".join([*self._begun, whole[0]])
@@ -177,13 +153,7 @@ class Event(Struct, frozen=True):
 
 
 class RunEvents:
-    """A run's events over several streams, since a stream may end before the run.
-
-    Args:
-        run_id: id of the run.
-        step: only this step's output.
-        after: id of the last known event.
-    """
+    """A run's events over several streams, since a stream may end before the run."""
 
     def __init__(self, run_id: str, step: str | None, after: int) -> None:
         self._run_id = run_id
@@ -191,29 +161,23 @@ class RunEvents:
         self._after = after
         self._name = ""
         self._id: int | None = None
-        self._heard: bool | None = None
+        self._received: bool | None = None
         self._broken: CompatgateError | None = None
         self.ended = False
 
     def request(self) -> Request[str]:
-        """Return the request for the rest of the stream.
-
-        Raises:
-            CompatgateError: the previous stream was empty; more requests would not help.
-        """
-        if self._heard is False:
+        """Return the request for the rest of the stream; raise if the previous one was empty."""
+        if self._received is False:
             silent = "the gate ended the log stream without an event"
             raise self._broken or Unavailable(silent, field=self._run_id)
-        self._heard, self._broken = False, None
-        return show_logs.request(self._run_id, follow=True, step=self._step, after=self._after)
+        self._received, self._broken = False, None
+        return Operations.show_logs.request(
+            self._run_id, follow=True, step=self._step, after=self._after
+        )
 
     def take(self, line: str) -> Event | None:
-        """Return the event that a line completes.
-
-        Raises:
-            Damaged: the data is not an event.
-        """
-        self._heard = True
+        """Return the event that a line completes."""
+        self._received = True
         key, _, value = line.rstrip("\r\n").partition(": ")
         if key == "event":
             self._name, self._id = value, None

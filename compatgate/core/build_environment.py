@@ -10,9 +10,6 @@ here tells one of them what the pool has:
 * ``UV_TORCH_BACKEND``: the PyTorch index that ``uv pip`` uses. Source: uv, "Using uv with PyTorch".
 * ``UV_CUDA_DRIVER_VERSION``: the driver that uv assumes where the backend is ``auto``. Source: uv,
   crates/uv-torch/src/accelerator.rs.
-* ``NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION`` and ``NV_VARIANT_PROVIDER_FORCE_SM_ARCH``: CUDA
-  of the driver and capability of the GPU, for which installers choose variant wheels. Source:
-  nvidia-variant-provider, ``plugin.py``, and uv, crates/uv-distribution/src/variant/nvidia.rs.
 * ``TORCH_CUDA_ARCH_LIST``: GPU code that ``torch.utils.cpp_extension`` compiles.
 * ``CMAKE_CUDA_ARCHITECTURES`` and ``CUDAARCHS``: GPU code that CMake compiles; the first is passed
   on with ``-D`` and read by many builds, the second is what CMake itself reads. Source: CMake,
@@ -34,16 +31,11 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import COMPILERS
 from compatgate.core.facts.frameworks import Build
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_code import find_run_mode
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack import Stack
-from compatgate.core.variant_properties import (
-    VariantProperties,
-    find_forced_arch,
-    list_properties,
-)
 from compatgate.core.versions import Version, format_parts, parse_version
 
 # astral-sh/uv crates/uv-torch/src/backend.rs, enum TorchBackend (uv 0.13), from CUDA 11.0 on.
@@ -57,8 +49,6 @@ MEANINGS = {
     "CONDA_OVERRIDE_CUDA_ARCH": "lowest compute capability, as conda's __cuda_arch",
     "UV_TORCH_BACKEND": "newest PyTorch index whose builds run on driver and GPU",
     "UV_CUDA_DRIVER_VERSION": "driver that uv assumes with UV_TORCH_BACKEND=auto",
-    "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "CUDA for which variant wheels are chosen",
-    "NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "GPU for which variant wheels are chosen",
     "TORCH_CUDA_ARCH_LIST": "GPU code of PyTorch extensions",
     "CMAKE_CUDA_ARCHITECTURES": "GPU code of CMake builds, for -D",
     "CUDAARCHS": "GPU code of CMake builds, as CMake itself reads it",
@@ -72,13 +62,11 @@ class BuildEnvironment(Struct, frozen=True):
         variables: name to value, in the order of `MEANINGS`; a variable without a value is absent.
         conflicts: what is missing, or where the pools differ, one sentence each.
         compilers: the host compilers that the toolkit takes; None where it is not known.
-        variants: properties of variant wheels that suit every pool.
     """
 
     variables: dict[str, str]
     conflicts: tuple[str, ...] = ()
     compilers: HostCompilers | None = None
-    variants: VariantProperties = VariantProperties()
 
 
 class HostCompilers(Struct, frozen=True):
@@ -127,8 +115,6 @@ def build_environment(
         "CONDA_OVERRIDE_CUDA_ARCH": format_parts(capabilities[0]) if capabilities else None,
         "UV_TORCH_BACKEND": backend,
         "UV_CUDA_DRIVER_VERSION": min(drivers).text if drivers else None,
-        "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": format_parts(cuda) if cuda else None,
-        "NV_VARIANT_PROVIDER_FORCE_SM_ARCH": _forced_arch(capabilities, facts, conflicts),
         "TORCH_CUDA_ARCH_LIST": ";".join(map(format_parts, capabilities)) or None,
         "CMAKE_CUDA_ARCHITECTURES": numbers or None,
         "CUDAARCHS": numbers or None,
@@ -139,7 +125,6 @@ def build_environment(
         {name: value for name in MEANINGS if (value := values[name])},
         tuple(conflicts),
         compilers,
-        list_properties(cudas, capabilities, facts.arch),
     )
 
 
@@ -179,20 +164,6 @@ def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
         )
         return []
     return [pool.driver for pool in pools if pool.driver]
-
-
-def _forced_arch(capabilities: Sequence[Pair], facts: Facts, conflicts: list[str]) -> str | None:
-    """Return the one capability that variant wheels may be chosen for."""
-    if not capabilities:
-        return None
-    if found := find_forced_arch(capabilities, facts.arch):
-        return format_parts(found)
-    named = ", ".join(map(format_parts, capabilities))
-    conflicts.append(
-        "no NV_VARIANT_PROVIDER_FORCE_SM_ARCH: for any one capability installers take code that"
-        f" does not run on {named} (--format variants lists what does)"
-    )
-    return None
 
 
 def _cudas(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> list[Pair]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.core.components import resolve_component
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
-from compatgate.core.matrix import Constraint, parse_constraint
 from compatgate.core.package_wheels import covers_release
 from compatgate.core.request import Pool
 from compatgate.core.stack import canonical_key
@@ -26,7 +26,7 @@ from compatgate.core.versions import Version, format_parts, parse_version
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
-    from compatgate.core.facts.records import Record, Statement
+    from compatgate.core.facts.records import Statement
 
 Constraints = Sequence[Constraint]
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -59,6 +59,20 @@ class Choice(Struct, frozen=True):
 Chosen = Mapping[str, Choice]
 
 
+class _KnownRelease(Struct, frozen=True):
+    """A release of a package in the facts.
+
+    Attributes:
+        statements: about this release.
+        measured: a wheel of it has a record.
+        labels: of its builds, by statements and records.
+    """
+
+    statements: tuple[Statement, ...]
+    measured: bool
+    labels: frozenset[str]
+
+
 class Candidates:
     """Lists choices for the parts of a stack; remembers what it reads of the facts.
 
@@ -78,9 +92,7 @@ class Candidates:
         self._packages: dict[str, list[Version]] = {}
         self._brought: dict[str, set[str]] = {}
         self._requires: dict[tuple[str, str], dict[str, str]] = {}
-        self._releases: dict[
-            tuple[str, str], tuple[tuple[Statement, ...], bool, frozenset[str]]
-        ] = {}
+        self._releases: dict[tuple[str, str], _KnownRelease] = {}
 
     def has_builds(self, name: str) -> bool:
         """Tell whether the facts list releases and builds of a part."""
@@ -296,26 +308,35 @@ class Candidates:
         """Return how a stack may state a release of a package, the likeliest first."""
         if version.local:
             return [version.text]
-        facts = self._facts
-        recorded = facts.recorded_name(name, None)
+        release = self._known_release(name, version)
+        builds = [choice.build for choice in chosen.values() if choice.build]
+        labels = [b.label for b in builds if b.label and b.label in release.labels]
+        labelled = [f"{version}+{label}" for label in labels if self._is_offered(label)]
+        if not release.measured and any(s.compiled == "install" for s in release.statements):
+            return [*labelled, *self._compiled(version, release.statements, chosen)]
+        cuda = chosen.get("cuda")
+        if cuda and cuda.version and not release.measured and self._is_named_by_cuda(name):
+            labelled.append(f"{version}+cu{cuda.version.major}")
+        plain_first = all(build.default for build in builds)
+        return [version.text, *labelled] if plain_first else [*labelled, version.text]
+
+    def _known_release(self, name: str, version: Version) -> _KnownRelease:
+        """Return what the facts say about a release of a package, read once."""
         key = (name, version.text)
         if key not in self._releases:
-            covering = (s for s in facts.statements(recorded) if covers_release(s, version))
-            self._releases[key] = _read_release(tuple(covering), facts.records(recorded), version)
-        said, measured, labels = self._releases[key]
-        builds = [one.build for one in chosen.values() if one.build]
-        offered = [b.label for b in builds if b.label in labels and b.label]
-        ours = [f"{version}+{label}" for label in offered if self._is_offered(label)]
-        if not measured:
-            if any(one.compiled == "install" for one in said):
-                return [*ours, *self._compiled(version, said, chosen)]
-            cuda = chosen.get("cuda")
-            named = recorded not in facts.recorded and not self.is_without_code(name)
-            if cuda and cuda.version and named:  # cupy-cuda12x
-                ours.append(f"{version}+cu{cuda.version.major}")
-        plain = [version.text]
-        default = all(build.default for build in builds)
-        return [*plain, *ours] if default else [*ours, *plain]
+            recorded = self._facts.recorded_name(name, None)
+            statements = [s for s in self._facts.statements(recorded) if covers_release(s, version)]
+            stated = {label for s in statements for wheels in s.wheels for label in wheels.labels}
+            parts = [record.version.partition("+") for record in self._facts.records(recorded)]
+            built = [label for public, _, label in parts if public == version.public]
+            labels = frozenset(stated.union(filter(None, built)))
+            self._releases[key] = _KnownRelease(tuple(statements), bool(built), labels)
+        return self._releases[key]
+
+    def _is_named_by_cuda(self, name: str) -> bool:
+        """Tell whether each CUDA major has a package of its own: ``cupy-cuda12x``."""
+        recorded = self._facts.recorded_name(name, None)
+        return recorded not in self._facts.recorded and not self.is_without_code(name)
 
     def _compiled(
         self, version: Version, said: Sequence[Statement], chosen: Chosen
@@ -372,16 +393,6 @@ class Candidates:
                 found = {name: spec for name, spec in named.items() if self.has_builds(name)}
             self._requires[key] = found
         return self._requires[key]
-
-
-def _read_release(
-    said: tuple[Statement, ...], records: Iterable[Record], version: Version
-) -> tuple[tuple[Statement, ...], bool, frozenset[str]]:
-    """Return statements about a release, whether a wheel has a record, and labels of its builds."""
-    labels = {label for one in said for wheels in one.wheels for label in wheels.labels}
-    parts = [record.version.partition("+") for record in records]
-    own = [label for public, _, label in parts if public == version.public]
-    return said, bool(own), frozenset(labels.union(filter(None, own)))
 
 
 def _cuda_of(build: Build) -> tuple[int, int]:

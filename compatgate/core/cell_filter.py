@@ -14,9 +14,10 @@ from typing import get_args
 from msgspec import Struct
 
 from compatgate.core.components import find_component
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Constraint, Entry, EntryStatus, parse_constraint
+from compatgate.core.matrix import Entry, EntryStatus
 from compatgate.core.request import Pool
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version

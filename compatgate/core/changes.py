@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.components import sort_components
-from compatgate.core.gpu_code import find_run_mode
-from compatgate.core.matrix import Constraint
-from compatgate.core.rule import Candidate
+from compatgate.core.constraints import Constraint
+from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.parts import Candidate
 from compatgate.core.stack_facts import FrameworkMatch, accepts, find_build
 from compatgate.core.versions import Version, format_parts, parse_version
 

@@ -5,7 +5,7 @@ Compilers are told apart by their first number, MSVC by its first two.
 
 from __future__ import annotations
 
-from compatgate.core.matrix import Constraint
+from compatgate.core.constraints import Constraint
 from compatgate.core.versions import Version, format_parts
 
 

@@ -14,15 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework, sort_components
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
-from compatgate.core.matrix import (
-    Constraint,
-    Entry,
-    Evidence,
-    Matrix,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.request import Pool
 from compatgate.core.stack import Stack, stack_of
 from compatgate.core.stack_facts import find_build, find_release
@@ -75,14 +70,14 @@ def _represent(constraints: Mapping[str, Constraint], facts: Facts) -> EntryStac
     names = [name for name in sort_components(constraints) if name != "driver"]
     if not names:
         return EntryStacks(open=("it names no component of a stack, so what runs is not known",))
-    chosen = [_Choice(constraints, facts, end) for end in ENDS]
+    newest, oldest = (_Selection(constraints, facts, end).choose() for end in ENDS)
     if missing := [
         f"no known version of {name} meets {constraints[name]}"
         for name in names
-        if name not in chosen[0].versions
+        if name not in newest
     ]:
         return EntryStacks(open=tuple(missing))
-    stacks = [stack_of(choice.versions) for choice in chosen]
+    stacks = [stack_of(newest), stack_of(oldest)]
     return EntryStacks(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
 
 
@@ -115,31 +110,35 @@ def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
                 yield stack
 
 
-class _Choice:
-    """Versions at one end of what an entry allows."""
+class _Selection:
+    """Choose the versions at one end of what an entry allows."""
 
     def __init__(self, constraints: Mapping[str, Constraint], facts: Facts, end: End) -> None:
+        self._constraints = constraints
         self._facts = facts
         self._end = end
-        self._constraints = constraints
-        self.versions: dict[str, Version] = {}
-        frameworks = [name for name in constraints if is_framework(name)]
+        self._versions: dict[str, Version] = {}
+
+    def choose(self) -> dict[str, Version]:
+        """Return a version for each name: frameworks decide on CUDA and Python, then on the rest.
+
+        A name without a version that meets its constraint is left out.
+        """
+        frameworks = [name for name in self._constraints if is_framework(name)]
         for name in frameworks:
-            self._take(name, self._outermost(name, known_versions(facts, name)))
+            self._take(name, self._outermost(name))
         self._follow_releases(frameworks)
         self._take("cuda", self._cuda())
         self._take("python", self._python())
         pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
-        for name in constraints:
-            if name not in self.versions and name != "driver":
-                version = self._pinned(name, pins) or self._outermost(
-                    name, known_versions(facts, name)
-                )
-                self._take(name, version)
+        for name in self._constraints:
+            if name not in self._versions and name != "driver":
+                self._take(name, self._pinned(name, pins) or self._outermost(name))
+        return self._versions
 
     def _take(self, name: str, version: Version | None) -> None:
         if version is not None:
-            self.versions[name] = version
+            self._versions[name] = version
 
     def _follow_releases(self, frameworks: Iterable[str]) -> None:
         """Use the version of a framework that another framework pins (vLLM: torch)."""
@@ -177,14 +176,14 @@ class _Choice:
         return all(find_build(r, version, cuda) for version, r in self._releases())
 
     def _releases(self) -> Iterator[tuple[Version, Release]]:
-        for name, version in list(self.versions.items()):
+        for name, version in list(self._versions.items()):
             table = self._facts.framework(name)
             release = find_release(table, version) if table else None
             if release:
                 yield version, release
 
     def _builds(self) -> Iterator[Build]:
-        cuda = self.versions.get("cuda")
+        cuda = self._versions.get("cuda")
         for version, release in self._releases():
             if build := find_build(release, version, cuda):
                 yield build
@@ -195,9 +194,9 @@ class _Choice:
             return None
         return parse_version(name, format_parts(pin.floor.at(3)))
 
-    def _outermost(self, name: str, known: Iterable[Version]) -> Version | None:
+    def _outermost(self, name: str) -> Version | None:
         constraint = self._constraints[name]
-        allowed = [version for version in known if constraint.allows(version)]
+        allowed = [v for v in known_versions(self._facts, name) if constraint.allows(v)]
         return self._end_of(allowed) if allowed else _version_of_constraint(name, constraint)
 
     def _end_of(self, versions: list[Version]) -> Version:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.parts import Parts
 from compatgate.core.performance import sha256
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
@@ -29,7 +30,6 @@ from compatgate.core.rule import (
     Finding,
     Fix,
     Outcome,
-    Parts,
     Problem,
     Rule,
     RuleAnswer,

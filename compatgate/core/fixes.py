@@ -10,18 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.parts import Candidate, Parts, parts_of
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import POOL_CHANGES, change_pool
-from compatgate.core.rule import (
-    OUTCOME_RANK,
-    Candidate,
-    Fix,
-    Parts,
-    Problem,
-    Rule,
-    RuleAnswer,
-    parts_of,
-)
+from compatgate.core.rule import OUTCOME_RANK, Fix, Problem, Rule, RuleAnswer
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
 from compatgate.core.stack import complete_stack, update_stack

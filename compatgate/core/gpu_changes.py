@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from compatgate.core.changes import MAX_PER_KIND
-from compatgate.core.gpu_code import find_run_mode
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.gpus import mig_profiles, resolve_gpu
-from compatgate.core.rule import Candidate
+from compatgate.core.parts import Candidate
 from compatgate.core.vgpus import compact, parse_vgpu_name
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ IncidentKind = Literal[
     "verdict-flipped",
     "evidence",
     "run-failed",
-    "channel-failing",
     "evidence-ending",
     "waiver-ending",
     "driver-branch",
@@ -45,7 +44,6 @@ TITLES: dict[IncidentKind, str] = {
     "verdict-flipped": "Verdicts that flipped since they were asked",
     "evidence": "Required evidence that failed, is old or is missing",
     "run-failed": "Canary runs that did not pass",
-    "channel-failing": "Notice channels that cannot be reached",
     "evidence-ending": "Evidence that ends soon",
     "waiver-ending": "Waivers that end soon",
     "driver-branch": "Driver branches at their end of life",
@@ -58,8 +56,7 @@ LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
 IncidentState = Literal["open", "resolved", "ended"]
 """``resolved``: by a person; ``ended``: the condition no longer holds."""
 Subject = Literal[
-    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "channel", "release",
-    "upgrade",
+    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "release", "upgrade",
 ]  # fmt: skip
 MAX_MEMBERS = 500
 """Members of an incident that are kept; all are counted."""
@@ -92,7 +89,7 @@ class Condition(Struct, frozen=True):
         cause: what its members have in common; with the kind, its identity.
         message: a sentence about all members.
         members: at most `MAX_MEMBERS`.
-        left: how much is concerned that no member stands for.
+        more: how much is concerned that no member stands for.
         since: when it began, where that is known.
     """
 
@@ -101,7 +98,7 @@ class Condition(Struct, frozen=True):
     level: IncidentLevel
     message: str
     members: tuple[Member, ...]
-    left: int = 0
+    more: int = 0
     since: datetime | None = None
 
     @property
@@ -113,7 +110,7 @@ class Condition(Struct, frozen=True):
     @property
     def count(self) -> int:
         """Return how much is concerned."""
-        return sum(member.count for member in self.members) + self.left
+        return sum(member.count for member in self.members) + self.more
 
 
 class KnownIncident(Struct, frozen=True):
@@ -121,7 +118,6 @@ class KnownIncident(Struct, frozen=True):
 
     Attributes:
         episode: 1, 2, 3, ...; one more each time that it happens again.
-        told: names of all members that it had in this episode.
         settled: count by name when a person resolved it.
         ended_at: when its condition was gone.
     """
@@ -131,14 +127,12 @@ class KnownIncident(Struct, frozen=True):
     level: IncidentLevel
     state: IncidentState
     episode: int
-    told: Collection[str] = ()
     settled: Mapping[str, int] = {}
     ended_at: datetime | None = None
 
 
-Action = Literal["open", "grow", "refresh", "end"]
-"""``open``: it is new or happens again; ``grow``: it became worse or has new members; ``refresh``:
-it goes on; ``end``: its condition is gone."""
+Action = Literal["open", "refresh", "end"]
+"""``open``: it is new or happens again; ``refresh``: it goes on; ``end``: its condition is gone."""
 
 
 class IncidentChange(Struct, frozen=True):
@@ -147,7 +141,6 @@ class IncidentChange(Struct, frozen=True):
     Attributes:
         state: of the incident from now on.
         condition: None: it is gone.
-        told: members that are news in this episode.
     """
 
     key: str
@@ -155,65 +148,43 @@ class IncidentChange(Struct, frozen=True):
     state: IncidentState
     episode: int
     condition: Condition | None = None
-    told: tuple[Member, ...] = ()
 
 
 def reconcile(
     known: Mapping[str, KnownIncident],
-    found: Iterable[Condition],
+    conditions: Iterable[Condition],
     covered: Collection[IncidentKind],
     now: datetime,
 ) -> list[IncidentChange]:
     """Return what changed between incidents and the conditions of a survey.
 
-    Args:
-        known: incidents by key.
-        found: conditions; of several with one key, the first counts.
-        covered: kinds that the survey looked for completely; incidents of others do not end.
-        now: the time of the survey.
+    Of several conditions with one key, the first counts. ``covered`` are the kinds that the survey
+    looked for completely; incidents of others do not end.
     """
-    changes = []
-    seen = set()
-    for condition in found:
-        if condition.key not in seen:
-            seen.add(condition.key)
-            changes.append(_compare(known.get(condition.key), condition, now))
+    changes: dict[str, IncidentChange] = {}
+    for condition in conditions:
+        if condition.key not in changes:
+            changes[condition.key] = _compare(known.get(condition.key), condition, now)
     for key, before in known.items():
-        if key not in seen and before.kind in covered and before.state != "ended":
-            changes.append(IncidentChange(key, "end", "ended", before.episode))
-    return changes
+        if key not in changes and before.kind in covered and before.state != "ended":
+            changes[key] = IncidentChange(key, "end", "ended", before.episode)
+    return [*changes.values()]
 
 
 def _compare(before: KnownIncident | None, condition: Condition, now: datetime) -> IncidentChange:
-    if before is None:
-        return _opened(condition, 1)
+    key, episode = condition.key, before.episode if before else 0
+    if before is None or _happens_again(before, condition, now):
+        return IncidentChange(key, "open", "open", episode + 1, condition)
+    state: IncidentState = "resolved" if before.state == "resolved" else "open"
+    return IncidentChange(key, "refresh", state, episode, condition)
+
+
+def _happens_again(before: KnownIncident, condition: Condition, now: datetime) -> bool:
     if before.state == "ended":
         flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
-        if not flaps or before.settled:
-            return _opened(condition, before.episode + 1)
-        return _continued(before, condition)
-    if before.state == "resolved":
-        if _is_new(condition, before):
-            return _opened(condition, before.episode + 1)
-        return IncidentChange(condition.key, "refresh", "resolved", before.episode, condition)
-    return _continued(before, condition)
-
-
-def _opened(condition: Condition, episode: int) -> IncidentChange:
-    return IncidentChange(condition.key, "open", "open", episode, condition, condition.members)
-
-
-def _continued(before: KnownIncident, condition: Condition) -> IncidentChange:
-    """Return the change of an incident that goes on: all its members are told when it is worse."""
-    worse = LEVELS.index(condition.level) < LEVELS.index(before.level)
-    new = tuple(one for one in condition.members if one.name not in before.told)
-    told = condition.members if worse else new
-    action: Action = "grow" if told else "refresh"
-    return IncidentChange(condition.key, action, "open", before.episode, condition, told)
-
-
-def _is_new(condition: Condition, before: KnownIncident) -> bool:
-    """Return whether a resolved incident happened again: worse, another member, or more of one."""
-    if LEVELS.index(condition.level) < LEVELS.index(before.level):
-        return True
-    return any(one.count > before.settled.get(one.name, 0) for one in condition.members)
+        return not flaps or bool(before.settled)
+    # What a person resolved returns when it is worse, has another member, or more of one.
+    return before.state == "resolved" and (
+        LEVELS.index(condition.level) < LEVELS.index(before.level)
+        or any(one.count > before.settled.get(one.name, 0) for one in condition.members)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -24,11 +24,10 @@ from compatgate.core.package_wheels import (
 from compatgate.core.packages import GpuPackage
 from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Cpu, Os
+from compatgate.core.stack import Stack
+from compatgate.core.stack_facts import find_framework
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, gpus_of_label, parse_version
-
-if TYPE_CHECKING:
-    from compatgate.core.stack import Stack
 
 SilentAnswer = Literal["pass", "not-applicable"]
 
@@ -159,8 +158,6 @@ class PackageFinder:
         table = self._facts.framework("torch")
         if table is None:
             return ""
-        from compatgate.core.stack_facts import find_framework
-
         match = find_framework("torch", torch, stack.components.get("cuda"), table)
         cuda = match.build.cuda if match.build and match.published else None
         new_abi = has_new_abi(table, torch, cuda, self._platform)
@@ -241,13 +238,14 @@ def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> Pa
         python: the stack's Python, where it is known.
     """
     platform = Platform(os, cpu, python)
-    found = facts.finders.get(platform.key)
+    finders: dict[Any, PackageFinder] = facts.memory.setdefault("package finders", {})
+    found = finders.get(platform.key)
     if found is None:
-        if len(facts.finders) >= _MAX_FINDERS:
-            facts.finders.clear()
-        shared = [finder.caches for finder in facts.finders.values()]
+        if len(finders) >= _MAX_FINDERS:
+            finders.clear()
+        shared = [finder.caches for finder in finders.values()]
         caches = shared[0] if shared else PackageCaches()
-        found = facts.finders[platform.key] = PackageFinder(facts, platform, caches)
+        found = finders[platform.key] = PackageFinder(facts, platform, caches)
     return found
 
 

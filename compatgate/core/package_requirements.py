@@ -5,23 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, KeysView
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from compatgate.core.components import OF_BUILDS, find_component
 from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.parts import Candidate
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Cpu, Os, Pool
-from compatgate.core.rule import Candidate
 from compatgate.core.stack import Stack, canonical_key
 from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
 
-if TYPE_CHECKING:
-    from compatgate.core.packages import GpuPackage
-
-_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _PYTHON_MARKER = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
 
@@ -174,48 +169,6 @@ class PlatformRequirements:
             environment = {**self._platform.environment, "extra": extra}
             self._read[key] = _read_requirement(text, environment, self._platform.python)
         return self._read[key]
-
-
-def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[Requirement]:
-    """Return a package's requirements on parts that the stack states, met or not.
-
-    The installer handles parts that the stack does not state. Requirements of an extra that is not
-    requested are left out, and so are those whose marker does not hold on the pool.
-    """
-    versions = stack.versions
-    asked = package.needs.on(versions.keys(), extra)
-    if not asked:
-        return []
-    return [found for one in asked if (found := one.compare(versions[one.name]))]
-
-
-def is_pinned_with(
-    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack
-) -> bool:
-    """Tell whether a package of the stack pins this package and another part, and both pins hold.
-
-    Pins of one extra count, too (``sglang[srt]``): they belong together even if nobody asked for
-    the extra.
-
-    Args:
-        package: the pinned package.
-        other: name of the other part.
-        packages: packages of the stack.
-        stack: the stack with the versions of both.
-    """
-    for by in packages:
-        for extra in _extras(by) if by.name != package.name else ():
-            asked = requirements_of(by, stack, extra)
-            if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
-                return True
-    return False
-
-
-def _extras(package: GpuPackage) -> tuple[str, ...]:
-    """Return the extras that a package's requirements name, after the empty extra."""
-    requires = package.record.requires if package.record else ()
-    named = (extra for text in requires for extra in _EXTRA.findall(text))
-    return tuple(dict.fromkeys(("", *named)))
 
 
 def requirements_of_framework(

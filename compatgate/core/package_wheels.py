@@ -21,6 +21,7 @@ from compatgate.core.facts.records import Library, ProjectWheels, Record, Statem
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.request import Cpu, Os
+from compatgate.core.stack_facts import default_build, find_release
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -193,8 +194,6 @@ def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cp
         os: the pool's system.
         cpu: the pool's processor.
     """
-    from compatgate.core.stack_facts import default_build, find_release
-
     table, pinned = facts.framework("torch"), _pinned_torch(record)
     release = find_release(table, parse_version("torch", pinned)) if table and pinned else None
     if table is None or release is None:

@@ -13,12 +13,15 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.gpu_code import Arch, RunMode, find_run_mode, parse_arch
-from compatgate.core.package_requirements import Platform, PlatformRequirements
+from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.gpu_runs import RunMode, find_run_mode
+from compatgate.core.package_requirements import Platform, PlatformRequirements, Requirement
 from compatgate.core.package_wheels import runtime_major, torch_of_label
 from compatgate.core.performance import lazy_property
+from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, format_parts
 
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 _BUNDLED_LIBRARY = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
@@ -342,3 +345,45 @@ def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool 
         package.memory[key] = bool(find_run_mode(code, device, facts)) if toolkit else None
     found: bool | None = package.memory[key]
     return found
+
+
+def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[Requirement]:
+    """Return a package's requirements on parts that the stack states, met or not.
+
+    The installer handles parts that the stack does not state. Requirements of an extra that is not
+    requested are left out, and so are those whose marker does not hold on the pool.
+    """
+    versions = stack.versions
+    asked = package.needs.on(versions.keys(), extra)
+    if not asked:
+        return []
+    return [found for one in asked if (found := one.compare(versions[one.name]))]
+
+
+def is_pinned_with(
+    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack
+) -> bool:
+    """Tell whether a package of the stack pins this package and another part, and both pins hold.
+
+    Pins of one extra count, too (``sglang[srt]``): they belong together even if nobody asked for
+    the extra.
+
+    Args:
+        package: the pinned package.
+        other: name of the other part.
+        packages: packages of the stack.
+        stack: the stack with the versions of both.
+    """
+    for by in packages:
+        for extra in _extras(by) if by.name != package.name else ():
+            asked = requirements_of(by, stack, extra)
+            if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
+                return True
+    return False
+
+
+def _extras(package: GpuPackage) -> tuple[str, ...]:
+    """Return the extras that a package's requirements name, after the empty extra."""
+    requires = package.record.requires if package.record else ()
+    named = (extra for text in requires for extra in _EXTRA.findall(text))
+    return tuple(dict.fromkeys(("", *named)))

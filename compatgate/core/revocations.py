@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS
-from compatgate.core.matrix import Constraint, Entry
+from compatgate.core.constraints import Constraint
+from compatgate.core.matrix import Entry
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:

@@ -8,16 +8,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.core.components import OF_BUILDS
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
-from compatgate.core.gpu_code import Arch, Carrier, RunMode, carriers_of, find_run_mode
-from compatgate.core.matrix import Entry, Evidence, Matrix, parse_constraint
+from compatgate.core.gpu_code import Arch
+from compatgate.core.gpu_runs import Carrier, RunMode, carriers_of, find_run_mode
+from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.needs import Needs
-from compatgate.core.performance import lazy_property
-from compatgate.core.pooled_runs import Coverage, RunPool, find_coverage, pool_runs
-from compatgate.core.request import Policy, Pool, Target
-from compatgate.core.rule import (
+from compatgate.core.parts import (
     BUILD,
     CODE,
     CUDA,
@@ -34,6 +33,9 @@ from compatgate.core.rule import (
     VERSIONS,
     Parts,
 )
+from compatgate.core.performance import lazy_property
+from compatgate.core.pooled_runs import Coverage, RunPool, find_coverage, pool_runs
+from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.stack import Stack, find_labelled_cuda
 from compatgate.core.stack_facts import (
     ForwardCompatUse,

@@ -8,13 +8,13 @@ from typing import Any
 
 from compatgate.core.candidates import parse_wants, read_wants
 from compatgate.core.components import MAX_NAME_LENGTH, check_count, check_length
+from compatgate.core.constraints import Constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Constraint, Matrix
+from compatgate.core.matrix import Matrix
 from compatgate.core.performance import near_names
 from compatgate.core.request import Target, parse_pool
 from compatgate.core.solve import MAX_STACKS, MAX_TARGETS, MAX_WANTS, Problem, solve
-from compatgate.core.stack import Stack, parse_stack
-from compatgate.core.stack_values import SPECIAL_KEYS
+from compatgate.core.stack import SPECIAL_KEYS, Stack, parse_stack
 from compatgate.errors import BadInput
 
 KEYS = ("target", "targets", "pool", "want", "stack", "from", "limit", "warnings", "labels")

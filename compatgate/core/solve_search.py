@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from compatgate.core.candidates import Candidates, Choice, Constraints
 from compatgate.core.components import sort_components
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import assess, evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Matrix, parse_constraint
+from compatgate.core.matrix import Matrix
+from compatgate.core.parts import EVERYTHING, parts_of
 from compatgate.core.performance import near_names
 from compatgate.core.request import Pool, Target
-from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, Verdict, parts_of
+from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.solve_result import Miss, count_changes
 from compatgate.core.solve_templates import Problem, Template, Templates

@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.candidates import Candidates
-from compatgate.core.matrix import Constraint, Entry, Matrix, parse_constraint
+from compatgate.core.constraints import Constraint, parse_constraint
+from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.request import Target
 from compatgate.core.stack import Stack
 

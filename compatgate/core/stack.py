@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -12,8 +12,11 @@ from compatgate.core.components import (
     COMPONENTS,
     FRAMEWORKS,
     MAX_KEYS,
+    MAX_NAME_LENGTH,
+    MAX_STACKS,
     OF_BUILDS,
     check_count,
+    check_length,
     resolve_component,
     sort_components,
 )
@@ -22,7 +25,7 @@ from compatgate.core.needs import Needs
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import lazy_property
 from compatgate.core.stack_values import (
-    SPECIAL_KEYS,
+    VALUE_READERS,
     CompatUse,
     Wheel,
     read_version_text,
@@ -419,3 +422,28 @@ def _read_value(key: str, value: Any) -> tuple[Version, tuple[Arch, ...]]:
     except BadInput as error:
         error.field = key  # as the user spelled it
         raise
+
+
+def _read_alternatives(value: Any) -> dict[str, Stack]:
+    """Read the stacks that may run in place of a stack, by name."""
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
+        hint = 'like {"opt/venv": {"torch": "2.9.1+cu130"}}'
+        raise BadInput("must be stacks by name", field="alternatives", hint=hint)
+    check_count(len(value), MAX_STACKS, "stacks", "alternatives")
+    found = {}
+    for name, body in value.items():
+        check_length(name, MAX_NAME_LENGTH, "alternatives")
+        try:
+            found[name] = parse_stack(body)
+        except BadInput as error:
+            raise error.at(f"alternatives.{name}") from None
+        if found[name].alternatives:
+            raise BadInput("cannot have alternatives", field=f"alternatives.{name}")
+    return found
+
+
+SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
+    **VALUE_READERS,
+    "alternatives": _read_alternatives,
+}
+"""Keys that are not components, and the reader of each; a reader raises BadInput."""

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Framework, Release
 from compatgate.core.facts.nvidia import Branch, CompatPackage, ForwardCompat, Pair, Source, Toolkit
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.request import DriverOs, Pool
 from compatgate.core.stack import Stack
 from compatgate.core.versions import (

@@ -16,7 +16,6 @@ from compatgate.core.components import (
     MAX_NAME_LENGTH,
     MAX_REMARKS,
     MAX_REQUIRE_LENGTH,
-    MAX_STACKS,
     MAX_VERSION_LENGTH,
     check_count,
     check_length,
@@ -29,7 +28,6 @@ from compatgate.errors import BadInput, locate_error
 
 if TYPE_CHECKING:
     from compatgate.core.facts.records import Record
-    from compatgate.core.stack import Stack
 
 CompatUse = Literal["always", "newer", "tried"]
 """When the ``cuda-compat`` package is loaded instead of the host's driver: always (the library path
@@ -259,27 +257,7 @@ def _read_content(value: Any) -> str:
     return value
 
 
-def _read_alternatives(value: Any) -> dict[str, Stack]:
-    """Read the stacks that may run in place of a stack, by name."""
-    from compatgate.core.stack import parse_stack  # most stacks have none
-
-    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
-        hint = 'like {"opt/venv": {"torch": "2.9.1+cu130"}}'
-        raise BadInput("must be stacks by name", field="alternatives", hint=hint)
-    check_count(len(value), MAX_STACKS, "stacks", "alternatives")
-    found = {}
-    for name, body in value.items():
-        check_length(name, MAX_NAME_LENGTH, "alternatives")
-        try:
-            found[name] = parse_stack(body)
-        except BadInput as error:
-            raise error.at(f"alternatives.{name}") from None
-        if found[name].alternatives:
-            raise BadInput("cannot have alternatives", field=f"alternatives.{name}")
-    return found
-
-
-SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
+VALUE_READERS: dict[str, Callable[[Any], Any]] = {
     "arch": _read_arch,
     "needs": parse_needs,
     "cuda-compat": _read_cuda_compat,
@@ -293,6 +271,5 @@ SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
     "measured": _read_measured,
     "unmeasured": _read_unmeasured,
     "content": _read_content,
-    "alternatives": _read_alternatives,
 }
-"""Keys that are not components, and the reader of each; a reader raises BadInput."""
+"""Keys that hold one value, and the reader of each; a reader raises BadInput."""

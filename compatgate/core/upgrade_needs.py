@@ -31,21 +31,7 @@ def list_needs(
     accepts: Collection[str] = (),
     now: datetime,
 ) -> tuple[Need, ...]:
-    """Return what is missing, or failed, before pools of a target may take a driver.
-
-    Args:
-        target: as declared now.
-        pools: names of the pools of the upgrade.
-        driver: the new one.
-        entries: of the target.
-        runs: judged runs, by suite and SKU.
-        suites: definitions of the suites now.
-        accepts: entries whose stacks may break.
-        now: for the age of evidence.
-
-    Raises:
-        BadInput: the driver is not a version.
-    """
+    """Return what is missing, or failed, before pools of a target may take a driver."""
     version = parse_version("driver", driver)
     in_use = [one for one in entries if one.status in STATUSES_IN_USE and one.name not in accepts]
     found: dict[tuple[str, str | None, bool], Need] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +28,8 @@ from compatgate.core.upgrade_state import (
 
 Answer = Literal["start", "wait", "roll back", "done"]
 Action = Literal["finish", "trigger", "complete"]
+
+U = TypeVar("U", bound=Upgrade)
 
 POLL_S = 60
 """Seconds until the next question, where it is not known what will change the answer, and when."""
@@ -83,14 +85,7 @@ class _Blocker(Struct, frozen=True):
 def decide(
     upgrade: Upgrade, known: Knowledge, number: int | None = None, asker: str = ""
 ) -> Decision:
-    """Return whether a wave may start.
-
-    Args:
-        upgrade: as recorded; events of `notice` need not be applied.
-        known: at this moment.
-        number: of the wave, one that the upgrade has; None: the next one.
-        asker: name of whoever would roll the wave; empty: nobody, who only looks.
-    """
+    """Return whether a wave may start: the numbered one, or the next; no asker only looks."""
     phase = find_phase(upgrade, known)
     wave = upgrade.next_wave if number is None else upgrade.waves[number - 1]
     place = wave.number if wave else None
@@ -144,7 +139,7 @@ def _find_other_holder(wave: Wave, known: Knowledge, asker: str) -> _Blocker | N
     return _Blocker(text, wave.held_until)
 
 
-def take_wave(upgrade: Upgrade, number: int, asker: str, now: datetime) -> Upgrade:
+def take_wave(upgrade: U, number: int, asker: str, now: datetime) -> U:
     """Return the upgrade after an asker was let start a wave, or continues it."""
     held = {"holder": asker, "held_until": now + LEASE}
     waves = tuple(
@@ -327,7 +322,7 @@ def notice(upgrade: Upgrade, known: Knowledge) -> tuple[Event, ...]:
     return tuple(found)
 
 
-def apply(upgrade: Upgrade, events: Iterable[Event]) -> Upgrade:
+def apply(upgrade: U, events: Iterable[Event]) -> U:
     """Return the upgrade after events."""
     for event in events:
         if event.action == "trigger":

@@ -95,13 +95,7 @@ class Response(NamedTuple):
 
 
 def respond(method: str, path: str, report: Callable[[], dict[str, Any]]) -> Response:
-    """Answer a request.
-
-    Args:
-        method: HTTP method.
-        path: path below the mount point, ``""`` or ``/``.
-        report: function that makes the document.
-    """
+    """Answer a request."""
     if path not in ("", "/"):
         return _problem(404, "Not Found", "no resource exists at this path")
     if method not in METHODS:

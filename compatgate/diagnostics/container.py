@@ -38,18 +38,7 @@ ProcessInspections = list[tuple[Process, Inspection]]
 
 
 def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the probe document of a running container.
-
-    Args:
-        reference: name or id of the container.
-        facts: facts to name GPUs and compare GPU code.
-        signals: parsed fact file ``image_signals``.
-
-    Raises:
-        NotFound: no container has this name or id.
-        BadInput: the container is not running.
-        Unavailable: the engine does not answer, or takes too long.
-    """
+    """Return the probe document of a running container."""
     host = Host.here()
     with connect_engine() as engine:
         container = engine.find(reference)
@@ -88,7 +77,7 @@ def _is_here(container: Container) -> bool:
 
 def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
     """Return the processes that use or may use a GPU; skip those that end meanwhile."""
-    found = []
+    result = []
     if len(pids) > MAX_PROCESSES:
         host.notes.append(f"{len(pids)} processes run; only {MAX_PROCESSES} were inspected")
     for pid in pids[:MAX_PROCESSES]:
@@ -101,8 +90,8 @@ def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
             continue
         host.notes.extend(view.notes)
         if view.uses_gpu_code:
-            found.append((view.process, add_user_driver(view, host)))
-    return found
+            result.append((view.process, add_user_driver(view, host)))
+    return result
 
 
 def join_inspections(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
@@ -191,19 +180,7 @@ def inspect_files(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Inspection:
-    """Inspect a container's config and files.
-
-    Args:
-        engine: engine of the container.
-        container: the container.
-        signals: parsed fact file ``image_signals``.
-        facts: facts on GPU code and packages.
-        deadline_s: time limit in seconds.
-
-    Raises:
-        Unavailable: the engine stops answering, or takes too long.
-        TooLarge: the container has too many files.
-    """
+    """Inspect a container's config and files."""
     published = read_signals(signals)
     config = Config(config=Settings(container.environment, labels=container.labels))
     stated = read_config(config, published, 0)

@@ -67,7 +67,6 @@ def visible_devices(
 
     Args:
         devices: GPUs of the host in PCI order, as NVML and nvidia-smi number them.
-        environment: environment of the process.
         container: the process is in a container and the devices are the host's: the container
             runtime selects before CUDA does. Inside the container NVML shows only selected GPUs.
     """
@@ -89,14 +88,14 @@ def select_container_gpus(
         return tuple(devices)
     if not entries or entries in (["none"], ["void"]):
         return ()
-    found = []
+    container_gpus = []
     for entry in entries:
         device = _find_device(devices, entry)
         if device is None:
             notes.append(f"{CONTAINER} names {entry}, which is not a GPU of this host")
-        elif device not in found:
-            found.append(device)
-    return tuple(found)
+        elif device not in container_gpus:
+            container_gpus.append(device)
+    return tuple(container_gpus)
 
 
 def _select_cuda_gpus(
@@ -111,16 +110,16 @@ def _select_cuda_gpus(
             "shown; set CUDA_DEVICE_ORDER=PCI_BUS_ID for a certain order"
         )
         return tuple(devices)
-    found: list[Device] = []
+    cuda_gpus: list[Device] = []
     for entry in entries:
         device = _find_device(devices, entry)
-        if device is None or device in found:
+        if device is None or device in cuda_gpus:
             if entry not in ("", "-1", "NoDevFiles"):
                 why = "twice" if device else "which is not a GPU of this process"
                 notes.append(f"{CUDA} names {entry}, {why}: CUDA ignores it and all later entries")
             break
-        found.append(device)
-    return tuple(found)
+        cuda_gpus.append(device)
+    return tuple(cuda_gpus)
 
 
 def _order_is_known(devices: Sequence[Device], environment: Mapping[str, str]) -> bool:
@@ -160,7 +159,6 @@ class Process(Struct, frozen=True):
     Attributes:
         executable: path of the program; arguments are omitted, since they may hold secrets.
         container: whether it has another root or mount namespace than the observer.
-        environment: variables that are set and listed in `compatgate.diagnostics.document`.
         devices: GPUs that the process may use; None: unknown.
     """
 
@@ -197,17 +195,17 @@ def json_text(text: str) -> str:
 
 def observations_of(libraries: Iterable[Library]) -> list[Observation]:
     """Return the versions that loaded libraries report and that their file names state."""
-    found = []
+    observations = []
     for library in libraries:
         path = json_text(library.path)
         if library.reported:
             label = f"+cu{library.built_for.partition('.')[0]}" if library.built_for else ""
             origin = f"{path}: {library.asked}()"
-            found.append(Observation(library.component, library.reported + label, origin))
+            observations.append(Observation(library.component, library.reported + label, origin))
         if library.name_version and library.component != DRIVER_CUDA:
             version = library.name_version
-            found.append(Observation(library.component, version, path, "metadata"))
-    return found
+            observations.append(Observation(library.component, version, path, "metadata"))
+    return observations
 
 
 def describe_unknown_versions(
@@ -273,8 +271,6 @@ class UserDriver(Struct, frozen=True):
 
     Attributes:
         compat: forward-compatibility package; None when the host's libcuda is loaded.
-        conflicts: mismatches between libcuda and the kernel driver.
-        open: unknowns: forward compatibility is in use, but its CUDA is unknown.
     """
 
     compat: Observation | None = None
@@ -283,12 +279,7 @@ class UserDriver(Struct, frozen=True):
 
 
 def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver:
-    """Compare the loaded libcuda with the kernel driver.
-
-    Args:
-        libraries: libraries of the process.
-        kernel: version of the kernel driver; None: unknown.
-    """
+    """Compare the loaded libcuda with the kernel driver."""
     library = next((lib for lib in libraries if lib.component == DRIVER_CUDA), None)
     if library is None:
         return UserDriver()

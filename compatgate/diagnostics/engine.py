@@ -20,8 +20,6 @@ class Container(Struct, frozen=True):
     """A running container.
 
     Attributes:
-        id: full id.
-        image: image name that the container was created with.
         pid: first process, numbered by the engine's machine.
         environment: variables of its config, ``NAME=value``.
         granted: granted GPUs in the form of ``NVIDIA_VISIBLE_DEVICES``; None: no GPU.
@@ -53,16 +51,7 @@ class Engine:
         self._client = client
 
     def find(self, reference: str) -> Container:
-        """Return a running container.
-
-        Args:
-            reference: name, or the start of the id.
-
-        Raises:
-            NotFound: no container has this name or id.
-            BadInput: the container is not running.
-            Unavailable: the engine does not answer.
-        """
+        """Return a running container."""
         with _translate_errors(reference):
             found = self._client.containers.get(reference)
             runtime = str(self._client.info().get("DefaultRuntime") or "")
@@ -99,11 +88,7 @@ class Engine:
 
     @contextmanager
     def files(self, container: Container) -> Iterator[Iterator[bytes]]:
-        """Stream the container's file system as a tar archive, without mounts.
-
-        Raises:
-            Unavailable: the engine stops answering.
-        """
+        """Stream the container's file system as a tar archive, without mounts."""
         with _translate_errors(container.name):
             stream = self._client.api.export(container.id)
             try:
@@ -118,11 +103,7 @@ class Engine:
 
 @contextmanager
 def connect_engine() -> Iterator[Engine]:
-    """Connect to the engine.
-
-    Raises:
-        Unavailable: no engine runs, or it does not answer.
-    """
+    """Connect to the engine."""
     docker = import_module("docker")
     try:
         engine = Engine(docker.from_env(timeout=TIMEOUT_S))

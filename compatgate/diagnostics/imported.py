@@ -30,8 +30,6 @@ class Statement(NamedTuple):
     """A version that a module states.
 
     Attributes:
-        component: canonical name.
-        version: version as the module states it.
         origin: variable, ``torch.version.cuda``.
         built: the framework was built for this version; another one may be loaded.
     """
@@ -43,11 +41,7 @@ class Statement(NamedTuple):
 
 
 def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statement]:
-    """Return the versions of imported frameworks, and the versions they were built for.
-
-    Args:
-        modules: name to module; None: ``sys.modules``.
-    """
+    """Return the versions of imported frameworks, and the versions they were built for."""
     modules = sys.modules if modules is None else modules
     found = [Statement("python", platform.python_version(), "sys.version")]
     for name, component in _VERSIONS.items():

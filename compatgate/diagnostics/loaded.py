@@ -47,9 +47,7 @@ class MappedFile(NamedTuple):
     """A file whose code is mapped into a process.
 
     Attributes:
-        path: path as the process names it.
         span: address range of the first mapping, its name under ``/proc/PID/map_files``.
-        deleted: the file was replaced or removed since.
     """
 
     path: str
@@ -62,7 +60,6 @@ class Library(NamedTuple):
 
     Attributes:
         component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
-        path: path of the file, symbolic links resolved.
         name_version: full version in the file name (``12.4.127``); for libcuda the version of its
             driver. None if the name states at most the major version.
         major: major version in the file name; None without a number.
@@ -134,7 +131,7 @@ def _mapped_file(name: str, span: str) -> MappedFile:
 
 def libraries_of(files: Iterable[MappedFile]) -> list[Library]:
     """Return the CUDA libraries among mapped files, by name, without asking them."""
-    found = []
+    libraries = []
     for file in files:
         match = _NAME.fullmatch(os.path.basename(file.path))
         if match is None:
@@ -143,8 +140,8 @@ def libraries_of(files: Iterable[MappedFile]) -> list[Library]:
         numbers = match["numbers"] or ""
         full = numbers.count(".") >= (1 if stem == "libcuda" else 2)
         major = numbers.split(".")[0] or None
-        found.append(Library(_COMPONENTS[stem], file.path, numbers if full else None, major))
-    return found
+        libraries.append(Library(_COMPONENTS[stem], file.path, numbers if full else None, major))
+    return libraries
 
 
 def sort_libraries(libraries: Iterable[Library]) -> list[Library]:

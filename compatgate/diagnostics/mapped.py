@@ -55,9 +55,6 @@ class Files:
 
         Symbolic links resolve as in the process, so that a link in a container never leads to a
         file of the host.
-
-        Raises:
-            OSError: the path has too many links.
         """
         if not self.root:
             return path
@@ -99,11 +96,7 @@ class Files:
 
 
 def read_regular(path: str, largest: int) -> bytes:
-    """Return the first bytes of a regular file, without waiting for pipes or devices.
-
-    Raises:
-        OSError: the file cannot be opened, or is not a regular file.
-    """
+    """Return the first bytes of a regular file, without waiting for pipes or devices."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -135,12 +128,7 @@ class Packages(Struct, frozen=True):
 
 
 def packages_of(paths: Collection[str], files: Files) -> Packages:
-    """Return the distributions of loaded files that matter to a stack.
-
-    Args:
-        paths: paths of files in the process.
-        files: file system of the process.
-    """
+    """Return the distributions of loaded files that matter to a stack."""
     sites: dict[str, list[str]] = {}
     for path in paths:
         if match := _SITE.match(path):
@@ -154,10 +142,10 @@ def packages_of(paths: Collection[str], files: Files) -> Packages:
 def package_observations(packages: Packages) -> list[Observation]:
     """Return the versions that distributions state."""
     return packages.stated + [
-        seen
+        observation
         for site, versions in packages.versions.items()
-        for seen in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
-        if seen.component != "python"
+        for observation in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
+        if observation.component != "python"
     ]
 
 
@@ -181,17 +169,14 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
     found.versions[site] = versions
     if any(path.startswith(f"{site}/torch/") for path in loaded):
         origin = f"{site}/torch/version.py"
-        found.stated.extend(_torch(origin, files.read(origin, _LARGEST_TEXT)))
+        data = files.read(origin, _LARGEST_TEXT)
+        content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
+        found.stated.extend(read_torch_version(content, origin))
     for path in loaded:
         match = _SITE.match(path)
         component = FOLDERS.get(match["first"]) if match and path not in found.owners else None
         if component:
             found.unknown.setdefault(component, path)
-
-
-def _torch(origin: str, data: bytes) -> list[Observation]:
-    content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
-    return read_torch_version(content, origin)
 
 
 def _matters(folder: str) -> bool:
@@ -230,17 +215,7 @@ _OF_NVIDIA = re.compile(
 
 
 class Reader:
-    """A reader of the mapped files of one process.
-
-    Attributes:
-        libraries: CUDA libraries, set by `seen`.
-        notes: files that could not be read.
-
-    Args:
-        folder: folder of the process in procfs.
-        mapped: mapped files, as the process names them.
-        files: file system of the process.
-    """
+    """A reader of the mapped files of one process."""
 
     def __init__(self, folder: str, mapped: list[MappedFile], files: Files) -> None:
         self.folder = folder
@@ -303,11 +278,7 @@ class Reader:
                 found.add_unread(origin, error.strerror or "it cannot be opened")
 
     def _reach(self, file: MappedFile) -> str:
-        """Return the path to open: the mapped inode if the kernel permits, else the file's path.
-
-        Raises:
-            OSError: neither can be opened, or the file was replaced since.
-        """
+        """Return the path to open: the mapped inode if the kernel permits, else the file's path."""
         exact = f"{self.folder}/map_files/{_span(file.span)}"
         for path in (exact, self.files.find(file.path)):
             if file.deleted and path != exact:
@@ -339,12 +310,7 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def nccl_version(path: str) -> str | None:
-    """Return NCCL's version, ``2.21.5+cu124``; None if the file lacks the text.
-
-    Raises:
-        OSError: the file cannot be opened.
-        BadInput: the ELF file is damaged.
-    """
+    """Return NCCL's version, ``2.21.5+cu124``; None if the file lacks the text."""
     with open(path, "rb") as file:
         source = Source(file, path, size=os.fstat(file.fileno()).st_size, seekable=True)
         for section in read_sections(source, 0, source.size or 0) or ():

@@ -40,11 +40,7 @@ _LARGEST_ENVIRON = 4 * 1024 * 1024
 
 
 class View(Struct, frozen=True):
-    """The observations of a process.
-
-    Attributes:
-        notes: files that could not be read.
-    """
+    """The observations of a process."""
 
     process: Process
     seen: Inspection
@@ -57,23 +53,15 @@ class View(Struct, frozen=True):
 
 
 def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc") -> View:
-    """Inspect a process.
-
-    Args:
-        pid: number of the process in this machine's ``/proc``.
-        facts: facts on GPU code, to compare the code of several packages.
-        proc: mount point of procfs.
-
-    Raises:
-        NotFound: the process does not exist, or ended meanwhile.
-        BadInput: permission is denied, or the process is a kernel thread or has ended.
-    """
+    """Inspect a process."""
     folder = f"{proc}/{pid}"
     with _translate_errors(pid):
         began = _start_time(folder)
         executable = os.readlink(f"{folder}/exe")
         mapped = _maps(folder)
-        environment = _environment(folder)
+        with open(f"{folder}/environ", encoding="utf-8", errors="surrogateescape") as file:
+            items = file.read(_LARGEST_ENVIRON).split("\0")
+        environment = dict(item.split("=", 1) for item in items if "=" in item)
         container = _namespaces(folder) != _namespaces(f"{proc}/self")
         reader = Reader(folder, mapped, Files(f"{folder}/root"))
         seen = reader.seen(facts)
@@ -115,11 +103,7 @@ def _translate_errors(pid: int) -> Iterator[None]:
 
 
 def _start_time(folder: str) -> str:
-    """Return the start time of a process in clock ticks, to notice a reused number.
-
-    Raises:
-        BadInput: the process has ended, or is a kernel thread.
-    """
+    """Return the start time of a process in clock ticks, to notice a reused number."""
     with open(f"{folder}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     state, flags, began = fields[0], int(fields[6]), fields[19]
@@ -143,13 +127,6 @@ def _maps(folder: str) -> list[MappedFile]:
         file._replace(path=file.path[len(root) :]) if file.path.startswith(f"{root}/") else file
         for file in found
     ]
-
-
-def _environment(folder: str) -> dict[str, str]:
-    """Return the environment at the start of the program."""
-    with open(f"{folder}/environ", encoding="utf-8", errors="surrogateescape") as file:
-        items = file.read(_LARGEST_ENVIRON).split("\0")
-    return dict(item.split("=", 1) for item in items if "=" in item)
 
 
 def _namespaces(folder: str) -> tuple[str, str]:
@@ -194,11 +171,7 @@ class Host(Struct, frozen=True):
 
 
 def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
-    """Return the probe document of a process: its stack, and the GPUs that it may use.
-
-    Raises:
-        NotFound, BadInput: see `read_process`.
-    """
+    """Return the probe document of a process: its stack, and the GPUs that it may use."""
     view = read_process(pid, facts.arch)
     process, host = view.process, Host.here()
     seen = add_user_driver(view, host)

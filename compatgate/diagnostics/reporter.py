@@ -108,12 +108,12 @@ def report_process(nvml: Any, facts: Facts | None) -> dict[str, Any]:
 
 def _observations(libraries: list[Library]) -> list[Observation]:
     """Return the versions that loaded libraries and imported frameworks report."""
-    found = observations_of(libraries)
-    known = {seen.component for seen in found}
+    observations = observations_of(libraries)
+    known = {seen.component for seen in observations}
     paths = [lib.path for lib in libraries if lib.component not in known]
-    found += package_observations(packages_of(paths, Files()))
+    observations += package_observations(packages_of(paths, Files()))
     imported = (s for s in imported_frameworks() if not s.built)
-    return [*(Observation(s.component, s.version, s.origin) for s in imported), *found]
+    return [*(Observation(s.component, s.version, s.origin) for s in imported), *observations]
 
 
 def _build_observations(silent: set[str]) -> list[Observation]:

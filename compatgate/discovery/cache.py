@@ -39,12 +39,7 @@ def default_image_folder() -> str | None:
 
 
 def entry_key(digest: str, depends_on: Any) -> str:
-    """Return the name of a cached reading.
-
-    Args:
-        digest: digest of the image's manifest.
-        depends_on: everything else that determines the reading, as JSON.
-    """
+    """Return the name of a cached reading."""
     text = msgspec.json.encode([IMAGE_SCHEMA, digest, depends_on], order="deterministic")
     return hashlib.sha256(text).hexdigest()
 
@@ -105,7 +100,6 @@ class MemberResult(Struct, frozen=True):
 
     Attributes:
         library: None where the member is no library or kernel file.
-        complete: the whole member could be read.
     """
 
     library: Library | None = None
@@ -185,7 +179,6 @@ class WheelChoice(Struct, frozen=True):
     """The wheel that was chosen for a release and platform.
 
     Attributes:
-        wheel: file name of the wheel.
         sha256: digest of the wheel; names its record.
         at: time of the choice, in seconds since the epoch.
     """
@@ -202,17 +195,16 @@ def read_choice(
 
     Args:
         folder: folder of the user's records; None disables the cache.
-        key: everything that determines the choice.
         aged: accept choices older than `DAYS`, where no index can be asked.
     """
     document = read_entry(folder, _choice_name(key)) if folder else None
     if document is None:
         return None
     try:
-        found = msgspec.convert(document, WheelChoice)
+        choice = msgspec.convert(document, WheelChoice)
     except (msgspec.ValidationError, *DECODE_ERRORS):
         return None
-    return found if aged or 0 <= time.time() - found.at < DAYS * 86400 else None
+    return choice if aged or 0 <= time.time() - choice.at < DAYS * 86400 else None
 
 
 def write_choice(folder: str | None, key: Sequence[object], wheel: str, sha256: str) -> None:

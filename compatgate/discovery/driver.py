@@ -33,7 +33,6 @@ class KernelDriver(Struct, frozen=True):
 
     Attributes:
         open: whether these are the open kernel modules; None where the source does not tell.
-        origin: file that names the version.
     """
 
     version: str
@@ -72,27 +71,31 @@ def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | No
 
 
 def read_nvml(nvml: Any = None) -> Report | None:
-    """Return NVML's report; None without the library, the driver or a GPU.
-
-    Args:
-        nvml: the ``pynvml`` module; None: import it.
-    """
+    """Return NVML's report; None without the library, the driver or a GPU."""
     with open_nvml(nvml) as library:
         if library is None:
             return None
         try:
-            return _build_report(library)
+            handles = [
+                library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())
+            ]
+            devices = tuple(_device(library, handle) for handle in handles)
+            if not devices:
+                return None
+            cuda = query_nvml(library, "nvmlSystemGetCudaDriverVersion_v2")
+            return Report(
+                "NVML",
+                driver=nvml_text(library.nvmlSystemGetDriverVersion()),
+                cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+                devices=devices,
+            )
         except library.NVMLError:
             return None
 
 
 @contextmanager
 def open_nvml(nvml: Any = None) -> Iterator[Any]:
-    """Open NVML while the block runs; yield None without the library or the driver.
-
-    Args:
-        nvml: the ``pynvml`` module; None: import it.
-    """
+    """Open NVML while the block runs; yield None without the library or the driver."""
     if nvml is None:
         try:
             nvml = import_module("pynvml")
@@ -126,28 +129,15 @@ def nvml_text(value: bytes | str | None) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _build_report(nvml: Any) -> Report | None:
-    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    devices = tuple(_device(nvml, handle) for handle in handles)
-    if not devices:
-        return None
-    cuda = query_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
-    return Report(
-        "NVML",
-        driver=nvml_text(nvml.nvmlSystemGetDriverVersion()),
-        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        devices=devices,
-    )
-
-
 def _device(nvml: Any, handle: Any) -> Device:
     memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
     capability = query_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     mode = query_nvml(nvml, "nvmlDeviceGetMigMode", handle)
     mig = bool(mode and mode[0])
+    info = query_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
     return Device(
         nvml_text(nvml.nvmlDeviceGetName(handle)) or "",
-        bus=_bus_id(nvml, handle),
+        bus=((nvml_text(info.busId) or "").lower() if info else ""),
         memory_mib=memory.total // 2**20 if memory else None,
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
         mig=mig,
@@ -168,26 +158,21 @@ def _node_parts(nvml: Any, handle: Any) -> dict[str, str]:
     return keep_valid(stated)
 
 
-def _bus_id(nvml: Any, handle: Any) -> str:
-    info = query_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
-    return (nvml_text(info.busId) or "").lower() if info else ""
-
-
 def _mig_slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
     """Return the MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
     count = query_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
-    found = []
+    mig_slices = []
     for index in range(count):
         part = query_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
         if part is None:
             continue
         name = nvml_text(query_nvml(nvml, "nvmlDeviceGetName", part)) or ""
         memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", part)
-        found.append(
+        mig_slices.append(
             Slice(
                 profile=name.partition(" MIG ")[2].strip() or None,
                 memory_mib=memory.total // 2**20 if memory else None,
                 uuid=nvml_text(query_nvml(nvml, "nvmlDeviceGetUUID", part)) or None,
             )
         )
-    return tuple(found)
+    return tuple(mig_slices)

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.facts.records import Record
-from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_code import Arch
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.discovery.gpucode import GpuCode, in_order
 from compatgate.discovery.libraries import observe_library, observe_major
 from compatgate.discovery.observations import Conflict, Observation, settle
@@ -37,10 +38,7 @@ class CodeFile(Struct, frozen=True):
     """A file with GPU code.
 
     Attributes:
-        origin: the file, as shown to people.
         owner: distribution that owns the file, ``""`` where none is known.
-        arch: architectures that a driver runs.
-        linked: names of link-time code, which no driver runs.
         ptx_isa: newest PTX ISA version, None without PTX.
         cuda: toolkit that compiled the code, None where none is recorded.
     """
@@ -71,7 +69,6 @@ def find_common_code(
     """Return the code that runs where every distribution's code runs; ignore embedded libraries.
 
     Args:
-        files: files with GPU code.
         facts: where code runs; without them return the union of all code.
     """
     groups: dict[str, set[Arch]] = {}
@@ -95,16 +92,16 @@ def find_common_code(
 
 def find_toolkits(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
     """Return the toolkit that each file's code records or that its PTX ISA version needs."""
-    found = []
+    toolkits = []
     series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
     for file in files:
         if file.cuda:
             how = f"{file.origin}: compiled by it"
-            found.append(Observation("cuda", file.cuda, how, "derived"))
+            toolkits.append(Observation("cuda", file.cuda, how, "derived"))
         elif file.ptx_isa and file.ptx_isa in series:
             how = f"{file.origin}: has PTX ISA {file.ptx_isa}"
-            found.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
-    return found
+            toolkits.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
+    return toolkits
 
 
 def _covers(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
@@ -132,10 +129,6 @@ class Findings(Struct):
     Attributes:
         observations: versions of components, the deciding witness first.
         majors: components of which only the major version is known, from a library's name.
-        files: files with GPU code.
-        measured: records of packages' files, by the name of the package.
-        owned: origins of the files in those records, with the name of the package.
-        open: sentences about files that could not be read.
     """
 
     observations: list[Observation] = []
@@ -148,28 +141,22 @@ class Findings(Struct):
     def add_library(self, path: str, *, how: str = "") -> None:
         """Add the version that a library's name states; ``how`` explains where the name stands."""
         origin = f"{path}{how}"
-        if seen := observe_library(path):
-            self.observations.append(replace(seen, origin=origin))
-        elif seen := observe_major(path):
-            self.majors.append(replace(seen, origin=origin))
+        if observation := observe_library(path):
+            self.observations.append(replace(observation, origin=origin))
+        elif observation := observe_major(path):
+            self.majors.append(replace(observation, origin=origin))
 
     def add_needed(self, origin: str, needed: Iterable[str]) -> None:
         """Add CUDA's major version from the libraries that a file needs, as ``libcudart.so.12``."""
         for name in needed:
-            if seen := observe_major(name):
+            if observation := observe_major(name):
                 how = f"{origin}: needs {name}"
-                self.majors.append(replace(seen, origin=how, confidence="derived"))
+                self.majors.append(replace(observation, origin=how, confidence="derived"))
 
     def add_packages(
         self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
     ) -> None:
-        """Add the versions that the metadata of Python distributions states.
-
-        Args:
-            packages: normalised name to version.
-            origin: where the metadata was read.
-            conda: names of packages that conda installed.
-        """
+        """Add the versions that the metadata of Python distributions states."""
         answer = read_answer({"packages": packages, "conda": conda}, origin, NO_KNOWN_PACKAGES)
         self.observations += (o for o in answer.observations if o.component != "python")
 
@@ -197,9 +184,7 @@ class Inspection(Struct, frozen=True):
 
     Attributes:
         stack: in the form of requests.
-        observations: all observations.
         conflicts: where witnesses disagree, and which decides.
-        open: sentences about what could not be read or decided.
     """
 
     stack: dict[str, Any]
@@ -226,10 +211,6 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
 
     Files in a package's record count for that package alone; ``arch`` is the code of the other
     files.
-
-    Args:
-        found: all findings.
-        facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)
     compiled = find_toolkits(found.files, facts)

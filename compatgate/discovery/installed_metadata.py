@@ -46,13 +46,9 @@ class Distribution(Struct):
             record.
         root: folder that paths of files are relative to.
         name: normalised name, empty until it is known.
-        origin: file or folder that names the distribution.
         requires: requirements (PEP 508).
         files: libraries and kernels in its list of files; None without a list.
-        folders: folders that the distribution owns as a whole.
-        is_conda: conda installed the distribution.
         by_conda: only a record of conda describes the distribution.
-        tags: tags of the wheel.
     """
 
     folder: str
@@ -88,13 +84,7 @@ class Distribution(Struct):
         return f"{self.name.replace('-', '_')}-{self.version}-{'-'.join(map('.'.join, kinds))}.whl"
 
     def take(self, file: str, data: bytes, origin: str) -> None:
-        """Read one of `METADATA_FILES`.
-
-        Args:
-            file: name of the file.
-            data: content of the file.
-            origin: where the file was found.
-        """
+        """Read one of `METADATA_FILES`."""
         if file in ("METADATA", "PKG-INFO"):
             self._identify(data, origin)
         elif file == "RECORD":
@@ -138,13 +128,7 @@ class _CondaRecord(Struct):
 
 
 def read_conda_record(path: str, data: bytes, origin: str) -> Distribution | None:
-    """Read a record below ``conda-meta``; None where it is malformed.
-
-    Args:
-        path: path of the record, below the root.
-        data: content of the record.
-        origin: where the record was found.
-    """
+    """Read a record below ``conda-meta``; None where it is malformed."""
     try:
         record = msgspec.json.decode(data, type=_CondaRecord)
     except DECODE_ERRORS:

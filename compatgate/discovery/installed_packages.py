@@ -14,7 +14,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +42,14 @@ from compatgate.errors import BadInput
 
 _PACKAGES_WITHOUT_CODE = ("nothing", "options")
 """Packages without GPU code that a stack needs, whatever their names: their files decide."""
+_REQUIRED_LIBRARIES = (
+    frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
+    frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
+)
+"""Libraries that must be readable, on Linux and Windows; a build for CUDA has more."""
+_TORCH_LIBRARY = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
+_MAX_NAMED = 3
+_LONGEST = 256
 MAX_FILES = 100_000
 """Libraries and kernels that are gathered; past this number no file is assigned to a package."""
 
@@ -52,10 +59,7 @@ class InstalledFile(Struct, frozen=True):
 
     Attributes:
         path: below the root, without leading slash.
-        origin: the file, as shown to people.
         library: content of the file; None where it could not be read, or holds nothing.
-        unread: the file or its tables could not be read.
-        torch: symbols that the file needs from torch, and symbols of torch that it defines.
     """
 
     path: str
@@ -66,13 +70,7 @@ class InstalledFile(Struct, frozen=True):
 
 
 class InstalledPackages(Struct, frozen=True):
-    """The installed GPU packages.
-
-    Attributes:
-        observations: one for each package that is no component.
-        measured: records of the files of packages and frameworks, by their name in a stack.
-        owned: origins of the files in a record, with the name of the package.
-    """
+    """The installed GPU packages."""
 
     observations: tuple[Observation, ...] = ()
     measured: dict[str, Record] = {}
@@ -88,8 +86,15 @@ class _InstalledPart(Struct):
 
     def as_torch(self) -> InstalledTorch | None:
         """Return the part as torch with its symbols; None for other parts and unread libraries."""
+        own = [file for file in self.files if _TORCH_LIBRARY.fullmatch(file_name(file.path))]
+        read = {file_name(file.path) for file in own if file.library and not file.unread}
+        if self.name != "torch" or any(file.unread for file in own):
+            return None
+        if not any(read >= needed for needed in _REQUIRED_LIBRARIES):
+            return None
+        defines: frozenset[int] = frozenset().union(*(file.torch.defines for file in own))
         one = self.distribution
-        return find_torch(self.name, one.version, one.root, self.files)
+        return InstalledTorch(one.root, one.version.partition("+")[0], defines)
 
 
 class Inventory(Struct):
@@ -108,12 +113,7 @@ class Inventory(Struct):
             self.files.setdefault(file.path, file)
 
     def installed(self, known: Packages, toolkits: Mapping[str, str]) -> InstalledPackages:
-        """Assemble the packages from distributions and files.
-
-        Args:
-            known: facts about packages and names.
-            toolkits: PTX version to the first toolkit that supports it.
-        """
+        """Assemble the packages from distributions and files."""
         measured: dict[str, Record] = {}
         observations: list[Observation] = []
         owned: dict[str, str] = {}
@@ -130,7 +130,13 @@ class Inventory(Struct):
                 )
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
-                observations.append(_observation(part))
+                one = part.distribution
+                version = (
+                    f"{one.version}+{CONDA}"
+                    if one.is_conda and "+" not in one.version
+                    else one.version
+                )
+                observations.append(Observation(part.name, version, one.origin, "metadata"))
             if record is None or not (named or part.files) or _is_irrelevant(record, known):
                 continue
             before = measured.get(part.name)
@@ -139,7 +145,9 @@ class Inventory(Struct):
             elif before.version != record.version:
                 continue  # another distribution decides; these files belong to no package
             else:
-                measured[part.name] = _join_records(before, record)
+                paths = {library.path for library in before.libraries}
+                more = tuple(library for library in record.libraries if library.path not in paths)
+                measured[part.name] = replace(before, libraries=(*before.libraries, *more))
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
@@ -173,9 +181,9 @@ def stack_name(distribution: Distribution) -> str | None:
     name = distribution.name
     if not name:
         return None
-    found = stack_components.find_pypi_component(name)
-    if found:
-        return found[0].name if found[0].kind == "framework" else None
+    resolved = stack_components.find_pypi_component(name)
+    if resolved:
+        return resolved[0].name if resolved[0].kind == "framework" else None
     if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
         return None
     return name
@@ -199,7 +207,9 @@ class _Owners:
             for folder in one.folders:
                 self._below.setdefault(folder, one)
             if one.files is None and one.name:
-                for module in _modules(one.name):
+                name = one.name
+                stem = name.replace("-", "_")
+                for module in (stem, name, f"{stem}.libs"):
                     self._below.setdefault(posixpath.join(one.root, module), one)
 
     def of(self, path: str) -> Distribution | None:
@@ -216,11 +226,6 @@ class _Owners:
         return None
 
 
-def _modules(name: str) -> tuple[str, ...]:
-    stem = name.replace("-", "_")
-    return (stem, name, f"{stem}.libs")
-
-
 def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
     """Return the record of a part; None where its files were not read."""
     one = part.distribution
@@ -232,8 +237,18 @@ def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
     libraries = drop_package_links(
         shared, [library for library in shared if uses_gpu_libraries(library)]
     )
-    libraries = [_relocate(part.name, library, one) for library in [*libraries, *kernels.libraries]]
+    libraries = [
+        replace(
+            library,
+            path=_path_inside(library.path, one),
+            torch=None if part.name == "torch" else library.torch,
+            opens=(),
+        )
+        for library in [*libraries, *kernels.libraries]
+    ]
     libraries.sort(key=lambda library: library.path)
+    # An unread file leaves its package open; for torch only the code matters.
+    unread = [f for f in part.files if f.unread and not (part.name == "torch" and f.library)]
     version = one.version
     return Record(
         package=part.name,
@@ -243,20 +258,9 @@ def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
         requires=one.requires,
         libraries=add_toolkits(libraries, toolkits),
         alternatives=find_alternatives(library.path for library in libraries),
-        unread=tuple(sorted(_path_inside(f.path, one) for f in part.files if _is_unread(part, f))),
+        unread=tuple(sorted(_path_inside(file.path, one) for file in unread)),
         built_for_torch=find_torch_release(one.requires, version),
     )
-
-
-def _is_unread(part: _InstalledPart, file: InstalledFile) -> bool:
-    """Return whether a file leaves its package open; for torch only the code matters."""
-    return file.unread and not (part.name == "torch" and file.library)
-
-
-def _relocate(name: str, library: Library, distribution: Distribution) -> Library:
-    """Return a library with its path inside the package; drop torch symbols from torch itself."""
-    torch = None if name == "torch" else library.torch
-    return replace(library, path=_path_inside(library.path, distribution), torch=torch, opens=())
 
 
 def _path_inside(path: str, distribution: Distribution) -> str:
@@ -285,19 +289,6 @@ def _is_irrelevant(record: Record, known: Packages) -> bool:
     )
 
 
-def _join_records(one: Record, other: Record) -> Record:
-    """Join the records of a release that is installed twice."""
-    paths = {library.path for library in one.libraries}
-    more = tuple(library for library in other.libraries if library.path not in paths)
-    return replace(one, libraries=(*one.libraries, *more))
-
-
-def _observation(part: _InstalledPart) -> Observation:
-    one = part.distribution
-    version = f"{one.version}+{CONDA}" if one.is_conda and "+" not in one.version else one.version
-    return Observation(part.name, version, one.origin, "metadata")
-
-
 def _is_version(name: str, version: str) -> bool:
     try:
         parse_version(name, version)
@@ -306,67 +297,17 @@ def _is_version(name: str, version: str) -> bool:
     return True
 
 
-_REQUIRED_LIBRARIES = (
-    frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
-    frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
-)
-"""Libraries that must be readable, on Linux and Windows; a build for CUDA has more."""
-_TORCH_LIBRARY = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
-_MAX_NAMED = 3
-_LONGEST = 256
-
-
-class PackageFile(Protocol):
-    """The part of `InstalledFile` that torch's symbols need."""
-
-    @property
-    def path(self) -> str:
-        """Return the path below the root."""
-
-    @property
-    def library(self) -> Library | None:
-        """Return the content of the file."""
-
-    @property
-    def unread(self) -> bool:
-        """Return whether the file could not be read."""
-
-    @property
-    def torch(self) -> TorchSymbols:
-        """Return the symbols that the file needs from torch."""
-
-
 class InstalledTorch(Struct, frozen=True):
-    """An installed torch.
-
-    Attributes:
-        root: folder of the installation.
-        version: public.
-        defines: hashes of its symbols.
-    """
+    """An installed torch."""
 
     root: str
     version: str
     defines: frozenset[int]
 
 
-def find_torch(
-    name: str, version: str, root: str, files: Sequence[PackageFile]
-) -> InstalledTorch | None:
-    """Return an installed torch; None for other packages, and where a library was not read."""
-    own = [file for file in files if _TORCH_LIBRARY.fullmatch(file_name(file.path))]
-    read = {file_name(file.path) for file in own if file.library and not file.unread}
-    if name != "torch" or any(file.unread for file in own):
-        return None
-    if not any(read >= needed for needed in _REQUIRED_LIBRARIES):
-        return None
-    defines: frozenset[int] = frozenset().union(*(file.torch.defines for file in own))
-    return InstalledTorch(root, version.partition("+")[0], defines)
-
-
 def add_missing_symbols(
     record: Record,
-    files: Iterable[PackageFile],
+    files: Iterable[InstalledFile],
     root: str,
     torches: Sequence[InstalledTorch],
     others: frozenset[int],
@@ -374,11 +315,7 @@ def add_missing_symbols(
     """Return a record with the symbols that its libraries need and the installed torch lacks.
 
     Args:
-        record: record of the package.
-        files: files of the package.
-        root: folder that the package is installed in.
         torches: installed torches; the one in the same folder counts, otherwise the only one.
-        others: hashes of the symbols that extensions define for each other.
     """
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)

@@ -93,40 +93,29 @@ def parse_version_file(text: str, path: str) -> Observation | None:
 def find_libraries(
     environment: Mapping[str, str] | None = None, *, prefix: str = "/usr/local"
 ) -> list[Observation]:
-    """Return the CUDA libraries and toolkits that are found, in the order of the linker.
-
-    Args:
-        environment: for ``LD_LIBRARY_PATH``; None: this process's.
-        prefix: folder of installed toolkits.
-    """
+    """Return the CUDA libraries and toolkits that are found, in the order of the linker."""
     environment = os.environ if environment is None else environment
     searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    paths = [path for folder in searched for path in _libraries_in(folder)]
+    paths = [
+        os.path.join(folder, name)
+        for folder in searched
+        for name in _names_in(folder)
+        if name.partition(".so")[0] in LIBRARIES and ".so." in name
+    ]
     cache = _ldconfig()
     paths += parse_ldconfig(cache)
-    found = [observe_library(os.path.realpath(path)) for path in paths]
-    found += [_toolkit(folder) for folder in _toolkits(prefix)]
-    found.append(_find_compat(searched, cache))
-    return list(dict.fromkeys(filter(None, found)))
-
-
-def _find_compat(searched: Iterable[str], cache: str) -> Observation | None:
-    """Return the forward-compatibility package if the linker finds its libcuda first."""
-    candidates = [path for folder in searched for path in _compat_in(folder)]
-    candidates += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
-    if not candidates:
-        return None
-    found = observe_library(os.path.realpath(candidates[0]))
-    return found if found and found.component == "cuda-compat" else None
+    libraries = [observe_library(os.path.realpath(path)) for path in paths]
+    libraries += [_toolkit(folder) for folder in _toolkits(prefix)]
+    libcuda = [path for folder in searched for path in _compat_in(folder)]
+    libcuda += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
+    # The forward-compatibility package counts if the linker finds its libcuda first.
+    first = observe_library(os.path.realpath(libcuda[0])) if libcuda else None
+    libraries.append(first if first and first.component == "cuda-compat" else None)
+    return list(dict.fromkeys(filter(None, libraries)))
 
 
 def note_unused_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
-    """Return notes on installed forward-compatibility packages that the linker does not find.
-
-    Args:
-        found: libraries that the linker would load.
-        prefix: folder of installed toolkits.
-    """
+    """Return notes on installed forward-compatibility packages that the linker does not find."""
     loaded = {o.version for o in found if o.component == "cuda-compat"}
     paths = [p for folder in _toolkits(prefix) for p in _compat_in(os.path.join(folder, "compat"))]
     seen = dict.fromkeys(observe_library(os.path.realpath(path)) for path in paths)
@@ -136,12 +125,6 @@ def note_unused_compat(found: Iterable[Observation], *, prefix: str = "/usr/loca
         for o in seen
         if o and o.component == "cuda-compat" and o.version not in loaded
     ]
-
-
-def _libraries_in(folder: str) -> Iterator[str]:
-    for name in _names_in(folder):
-        if name.partition(".so")[0] in LIBRARIES and ".so." in name:
-            yield os.path.join(folder, name)
 
 
 def _compat_in(folder: str) -> Iterator[str]:

@@ -43,22 +43,21 @@ from compatgate.discovery.wheels.members import describe_code_file, read_open_li
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
+MAX_MEMBERS = 200_000
+LARGEST_TOTAL = 64 * 1024**3
+"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
+LARGEST_METADATA = 4 * 1024 * 1024
+_RUNTIME = re.compile(
+    r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
+)
+MAX_FILES = 1_000_000
+MAX_LIBRARIES = 50_000
+
 
 def inspect_path(
     path: str, facts: CudaArch | None = None, known: Packages = NO_KNOWN_PACKAGES
 ) -> Inspection:
-    """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
-
-    Args:
-        path: the file or folder.
-        facts: where code runs, to compare the code of several distributions.
-        known: facts about packages.
-
-    Raises:
-        BadInput: the path is none of these, or is damaged; ``field`` is the path.
-        NotFound: the path does not exist.
-        Unavailable: the path holds an ELF file, and pyelftools is not installed.
-    """
+    """Return the stack in a library, object, fatbinary, cubin, PTX file, wheel or folder."""
     return conclude(find_in_path(path, known, facts), facts)
 
 
@@ -79,15 +78,6 @@ def find_in_path(
     return find_in_wheel(path) if is_wheel(path) else find_in_file(path)
 
 
-MAX_MEMBERS = 200_000
-LARGEST_TOTAL = 64 * 1024**3
-"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
-LARGEST_METADATA = 4 * 1024 * 1024
-_RUNTIME = re.compile(
-    r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
-)
-
-
 def is_wheel(path: str) -> bool:
     """Return whether the path is a zip file with the ending of a wheel."""
     return os.path.isfile(path) and path.endswith(".whl")
@@ -97,9 +87,6 @@ def find_in_wheel(path: str) -> Findings:
     """Return the name, version, CUDA libraries and GPU code of a wheel.
 
     Memory is bounded as `read_gpu_code` says, plus the wheel's table of contents.
-
-    Raises:
-        BadInput: the file cannot be read, is damaged, or is not a wheel.
     """
     found = Findings()
     label = os.path.basename(path)
@@ -178,10 +165,6 @@ def _wheel_errors(path: str) -> Iterator[None]:
         raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
 
 
-MAX_FILES = 1_000_000
-MAX_LIBRARIES = 50_000
-
-
 def find_in_folder(
     path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
 ) -> Findings:
@@ -190,14 +173,6 @@ def find_in_folder(
     Symbolic links to folders are not followed, those to files only within the folder. A library
     that cannot be read leaves its package open, or becomes a conflict where it belongs to none, and
     the others are still read.
-
-    Args:
-        path: the folder.
-        known: facts about packages.
-        facts: toolkits and their PTX.
-
-    Raises:
-        BadInput: the folder cannot be read, or holds more than the limit.
     """
     found = Findings()
     root = os.path.realpath(path)
@@ -206,7 +181,9 @@ def find_in_folder(
     for folder in there.metadata:
         _add_metadata(inventory, root, folder, path)
     for file in there.conda:
-        _add_conda(inventory, root, file, path)
+        below = os.path.relpath(file, root)
+        if record := read_conda_record(below, _read_bytes(file, LARGEST_LIST), path):
+            inventory.distributions[below] = record
     listed = {file for one in inventory.distributions.values() for file in one.files or ()}
     kernels = [file for file in there.kernels if os.path.relpath(file, root) in listed]
     owner = inventory.owner_names()
@@ -228,12 +205,7 @@ def find_in_folder(
 
 
 def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findings:
-    """Return GPU code, name and needs of one library, object, fatbinary, cubin or PTX file.
-
-    Raises:
-        BadInput: the file is damaged, or of no kind that may hold GPU code.
-        NotFound: the file does not exist.
-    """
+    """Return GPU code, name and needs of one library, object, fatbinary, cubin or PTX file."""
     found = Findings()
     origin = origin or path
     code = read_gpu_code(path, name=origin)
@@ -252,12 +224,7 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
 
 
 class _FolderContents(Struct):
-    """Files below a folder by their real paths, without duplicates.
-
-    Attributes:
-        metadata: metadata folders of distributions.
-        conda: records of conda.
-    """
+    """Files below a folder by their real paths, without duplicates."""
 
     metadata: list[str] = []
     conda: list[str] = []
@@ -266,9 +233,13 @@ class _FolderContents(Struct):
 
 
 def _walk(root: str) -> _FolderContents:
+    def refuse(error: OSError) -> None:
+        if error.filename == root:
+            raise BadInput(f"cannot be read: {error.strerror}", field=root) from None
+
     there = _FolderContents()
     count = 0
-    for folder, names, files in os.walk(root, onerror=_error_handler(root)):
+    for folder, names, files in os.walk(root, onerror=refuse):
         names.sort()
         there.metadata += (
             os.path.join(folder, n) for n in names if f"/{n}".endswith(METADATA_FOLDERS)
@@ -288,14 +259,6 @@ def _walk(root: str) -> _FolderContents:
             what = f"holds more than {MAX_FILES} files or {MAX_LIBRARIES} libraries"
             raise BadInput(what, field=root, hint="name a smaller folder")
     return there
-
-
-def _error_handler(root: str) -> Callable[[OSError], None]:
-    def handle(error: OSError) -> None:
-        if error.filename == root:
-            raise BadInput(f"cannot be read: {error.strerror}", field=root) from None
-
-    return handle
 
 
 def _is_regular_file(path: str) -> bool:
@@ -355,13 +318,10 @@ def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> No
         if data := _read_bytes(os.path.join(folder, name), largest):
             one.take(name, data, path)
     if one.files is not None:
-        one.files = frozenset(_real_path(root, file) for file in one.files)
+        one.files = frozenset(
+            os.path.relpath(os.path.realpath(os.path.join(root, file)), root) for file in one.files
+        )
     one.folders = tuple(_folder_below(root, folder) for folder in one.folders)
-
-
-def _real_path(root: str, file: str) -> str:
-    """Return the real path of a listed file, which links may lead to."""
-    return os.path.relpath(os.path.realpath(os.path.join(root, file)), root)
 
 
 def _folder_below(root: str, folder: str) -> str:
@@ -369,12 +329,6 @@ def _folder_below(root: str, folder: str) -> str:
     real = os.path.realpath(os.sep + folder)
     inside = real.startswith(root.rstrip(os.sep) + os.sep)
     return os.path.relpath(real, root) if inside else folder
-
-
-def _add_conda(inventory: Inventory, root: str, file: str, path: str) -> None:
-    below = os.path.relpath(file, root)
-    if found := read_conda_record(below, _read_bytes(file, LARGEST_LIST), path):
-        inventory.distributions[below] = found
 
 
 def _read_bytes(path: str, largest: int) -> bytes:

@@ -41,6 +41,19 @@ _MAX_LEVELS = 64
 LARGEST_YAML = 32 * 1024 * 1024
 MAX_NODES = 100_000
 _LONGEST_VALUE = 256
+_MAX_NAMES = 5
+_GPU = "nvidia.com/gpu"
+_MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
+_MAX_GPUS = 1024
+_INVALID = "MIG-INVALID"
+_PRESENT = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+)
+"""Labels of the operator and of NFD that show an NVIDIA device, whether GFD ran or not."""
 _HINT = "give kubectl get nodes -o json, or labels as key=value or key: value, one a line"
 _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 
@@ -81,10 +94,6 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     Args:
         text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
             a mapping, or ``key=value`` separated by lines or commas.
-        origin: name of the text in errors.
-
-    Raises:
-        BadInput: the text is empty, damaged or something else, or names no node.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:
@@ -111,11 +120,7 @@ def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
-    """Return the nodes of a typed document.
-
-    Raises:
-        msgspec.ValidationError: the document is neither a node nor a list.
-    """
+    """Return the nodes of a typed document."""
     if found.items is not None:
         return tuple(node for item in found.items for node in _nodes(item, origin))
     if found.kind not in (None, "Node"):
@@ -141,13 +146,7 @@ def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
 
 
 def load_plain_yaml(text: str) -> list[Any]:
-    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1.
-
-    Raises:
-        yaml.YAMLError: the text is not YAML.
-        ValueError: it is nested too deeply, or has aliases, which tools do not write and which can
-            stand for millions of values.
-    """
+    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -179,18 +178,13 @@ def _parse_document(document: Any, origin: str) -> Iterator[Node]:
                 f"is not a node: {quote_error(error)}", field=origin, hint=_HINT
             ) from None
         return
-    labels = document.get("labels", document)
-    if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
-        raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
-    yield Node("", {str(key): _value_text(value) for key, value in labels.items()})
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
-
-
-def _value_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    stated = document.get("labels", document)
+    labels: dict[str, str] = {}
+    for key, value in stated.items() if isinstance(stated, Mapping) else (("", None),):
+        if not isinstance(value, (str, int)) or len(str(value)) > _LONGEST_VALUE:
+            raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
+        labels[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
+    yield Node("", labels)
 
 
 def _parse_pairs(text: str) -> tuple[Node, ...]:
@@ -206,20 +200,6 @@ def _parse_pairs(text: str) -> tuple[Node, ...]:
                 return ()
             labels[match["key"]] = match["value"]
     return (Node("", labels),) if labels else ()
-
-
-_GPU = "nvidia.com/gpu"
-_MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
-_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
-_MAX_GPUS = 1024
-_INVALID = "MIG-INVALID"
-_PRESENT = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-)
-"""Labels of the operator and of NFD that show an NVIDIA device, whether GFD ran or not."""
 
 
 class NodeDescription(Struct, frozen=True):
@@ -255,13 +235,7 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
 
 
 def label_platform(labels: Mapping[str, str], report: Report | None, facts: Facts) -> str | None:
-    """Return the platform of a node by its labels; None where the facts do not know it.
-
-    Args:
-        labels: of the node.
-        report: its GPUs, which tell machine series of some clouds apart.
-        facts: the table of machines.
-    """
+    """Return the platform of a node by its labels; None where the facts do not know it."""
     gpus = [device.name for device in report.devices] if report else []
     return recognise_platform(read_label_texts(labels), gpus, facts)
 
@@ -289,8 +263,9 @@ def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     if not product and not capability:
         return ()
     name = product.removesuffix("-SHARED") or str(capability)
-    device = Device(name, memory_mib=_count_or_none(labels, "memory"), capability=capability)
-    return (device,) * count
+    memory = labels.get(f"{_GPU}.memory", "")
+    mib = int(memory) if _number(memory) else 0
+    return (Device(name, memory_mib=mib or None, capability=capability),) * count
 
 
 def _mig_slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
@@ -340,21 +315,12 @@ def _count(text: str | None) -> int:
     return min(int(text), _MAX_GPUS) if text and _number(text) else 1
 
 
-def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
-    text = labels.get(f"{_GPU}.{part}")
-    return int(text) if text and _number(text) and int(text) else None
-
-
-_MAX_NAMES = 5
-
-
 class NodePools(Struct, frozen=True):
     """Pools of nodes, with notes and conflicts.
 
     Attributes:
         pools: one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
         notes: sentences about nodes without a pool and about missing labels.
-        conflicts: labels that contradict each other.
     """
 
     pools: tuple[ObservedPool, ...]
@@ -363,11 +329,7 @@ class NodePools(Struct, frozen=True):
 
 
 def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels") -> NodePools:
-    """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution.
-
-    Raises:
-        BadInput: no node is labelled with a GPU.
-    """
+    """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution."""
     pools: dict[ObservedPool, int] = {}
     without: list[str] = []
     notes: dict[str, list[str]] = {}
@@ -380,13 +342,16 @@ def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labe
             without.append(node.name)
         for pool in _pools(node, described, facts, notes, conflicts):
             pools[pool] = pools.get(pool, 0) + 1
-    if not pools:
-        raise _no_gpu_error(origin, notes)
-    if without:
+    if pools and without:
         notes["no label names a GPU"] = without
-    found = [replace(pool, nodes=count) for pool, count in pools.items()]
-    said = [f"{_names(names)}{note}" for note, names in notes.items()]
-    return NodePools(tuple(_distinguish_names(found)), tuple(said), tuple(conflicts))
+    sentences = tuple(f"{_names(names)}{note}" for note, names in notes.items())
+    if not pools:
+        raise BadInput(
+            "no node is labelled with a GPU" + (f": {'; '.join(sentences)}" if sentences else ""),
+            field=origin,
+            hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
+        )
+    return NodePools(tuple(_count_and_name(pools)), sentences, tuple(conflicts))
 
 
 def _pools(
@@ -399,32 +364,21 @@ def _pools(
     if described.report is None:
         return []
     platform = label_platform(node.labels, described.report, facts)
-    found = group_pools(replace(described.report, platform=platform), facts.gpus)
-    for note in found.notes:
+    pools = group_pools(replace(described.report, platform=platform), facts.gpus)
+    for note in pools.notes:
         notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
-    return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
+    return [replace(pool, cpu=described.cpu, devices=1) for pool in pools.pools]
 
 
-def _distinguish_names(pools: list[ObservedPool]) -> list[ObservedPool]:
-    """Give pools of the same GPU and different drivers distinct names."""
+def _count_and_name(pools: dict[ObservedPool, int]) -> Iterator[ObservedPool]:
+    """Yield the pools with their number of nodes; those of one GPU get distinct names."""
     taken: dict[str, int] = {}
-    named = []
-    for pool in pools:
-        taken[pool.name] = taken.get(pool.name, 0) + 1
-        number = taken[pool.name]
-        named.append(replace(pool, name=f"{pool.name}-{number}") if number > 1 else pool)
-    return named
-
-
-def _no_gpu_error(origin: str, notes: dict[str, list[str]]) -> BadInput:
-    said = "; ".join(f"{_names(names)}{note}" for note, names in notes.items())
-    return BadInput(
-        "no node is labelled with a GPU" + (f": {said}" if said else ""),
-        field=origin,
-        hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
-    )
+    for pool, count in pools.items():
+        number = taken[pool.name] = taken.get(pool.name, 0) + 1
+        name = f"{pool.name}-{number}" if number > 1 else pool.name
+        yield replace(pool, nodes=count, name=name)
 
 
 def _names(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compatgate.core.components import is_framework
 from compatgate.core.versions import Version, agree, format_parts, parse_version
@@ -21,6 +22,8 @@ Confidence = Literal["measured", "metadata", "derived"]
 a package's metadata or a file name; ``derived``: concluded from another observation."""
 DRIVER_CUDA = "driver-cuda"
 """Component name for the CUDA version that the driver reports."""
+_RANK = {"measured": 0, "metadata": 1, "derived": 2}
+_NOT_STACK = ("driver", DRIVER_CUDA)
 NodeParts = tuple[tuple[str, str], ...]
 """Parts of a node and their values, in the order of `NODE_COMPONENTS`."""
 
@@ -30,8 +33,6 @@ class Observation(Struct, frozen=True):
 
     Attributes:
         component: canonical name of a component, ``driver-cuda``, or a part of a node.
-        version: as the witness writes it.
-        origin: source of the observation: a file, a command, an environment variable.
     """
 
     component: str
@@ -41,20 +42,13 @@ class Observation(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return ``{"component", "version", "origin", "confidence"}``."""
-        return {
-            "component": self.component,
-            "version": self.version,
-            "origin": self.origin,
-            "confidence": self.confidence,
-        }
+        return asdict(self)
 
 
 class Conflict(Struct, frozen=True):
     """A disagreement between witnesses, and the value that decides.
 
     Attributes:
-        component: the component in question.
-        message: one sentence with both values.
         decided: the deciding value; None: undecided.
     """
 
@@ -64,7 +58,7 @@ class Conflict(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return ``{"component", "message", "decided"}``."""
-        return {"component": self.component, "message": self.message, "decided": self.decided}
+        return asdict(self)
 
 
 class ObservedPool(Struct, frozen=True):
@@ -72,9 +66,7 @@ class ObservedPool(Struct, frozen=True):
 
     Attributes:
         name: short name for messages, ``a100-sxm4-80gb``.
-        gpu: product as reported, with its MIG profile, in a form that `resolve_gpu` reads.
         driver: kernel driver; None where the witness does not say.
-        devices: GPUs, or MIG slices, of this kind.
         nodes: number of nodes; None for a single host.
         platform: kind of machine; None where no witness tells.
         node: parts and settings of the nodes, in the order of `NODE_COMPONENTS`.
@@ -94,17 +86,9 @@ class ObservedPool(Struct, frozen=True):
 
     def to_body(self) -> dict[str, Any]:
         """Return the pool of a request; a property that is not known is left out."""
-        body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
-        body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
-        body |= {"platform": self.platform, "node": dict(self.node) or None}
-        body |= {"sharing": self.sharing}
-        if self.cpu:
-            body["cpu"] = self.cpu
-        return {key: value for key, value in body.items() if value is not None}
-
-
-_RANK = {"measured": 0, "metadata": 1, "derived": 2}
-_NOT_STACK = ("driver", DRIVER_CUDA)
+        body = asdict(self) | {"count": self.nodes, "node": dict(self.node) or None}
+        order = ("name", "gpu", "driver", "os", "count", "platform", "node", "sharing", "cpu")
+        return {key: body[key] for key in order if body[key] not in (None, "")}
 
 
 def settle(
@@ -113,10 +97,6 @@ def settle(
     """Return the stack that the observations describe, in JSON form, and their conflicts.
 
     A measured value decides over metadata; among equals the earlier one decides.
-
-    Args:
-        observations: observations of one host, the deciding witness first.
-        arch: GPU code that the frameworks carry.
     """
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
@@ -130,7 +110,11 @@ def settle(
             stack[component] = best.version
         for other in witnesses[1:]:
             if not _agree(best, other):
-                conflicts.append(_describe_conflict(best, other))
+                message = (
+                    f"{best.origin} says {best.component} {best.version}, "
+                    f"{other.origin} says {other.version}; the first decides"
+                )
+                conflicts.append(Conflict(best.component, message, best.version))
     if arch:
         stack["arch"] = list(arch)
     return stack, tuple(conflicts)
@@ -152,14 +136,6 @@ def _observed_version(observation: Observation) -> Version | None:
         return None
 
 
-def _describe_conflict(best: Observation, other: Observation) -> Conflict:
-    message = (
-        f"{best.origin} says {best.component} {best.version}, {other.origin} says {other.version}; "
-        "the first decides"
-    )
-    return Conflict(best.component, message, best.version)
-
-
 def find_unknown_cuda(
     observations: Sequence[Observation], of_index: Collection[str], file: str
 ) -> list[str]:
@@ -167,11 +143,6 @@ def find_unknown_cuda(
 
     The package index has one wheel of a version for a platform: a framework from the index is
     evaluated as that wheel, and the answer lists this as an assumption.
-
-    Args:
-        observations: observations of the file.
-        of_index: components that come from the package index.
-        file: name of the file.
     """
     if any(observation.component == "cuda" for observation in observations):
         return []
@@ -203,7 +174,7 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
     if runtime is None:
         return []
     have = parse_version("cuda", runtime.version)
-    found = []
+    cuda_conflicts = []
     for observation in observations:
         if observation.component in ("cuda", "cuda-compat"):
             continue
@@ -214,8 +185,8 @@ def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
                 f"CUDA {format_parts(built)}; {runtime.origin} locks CUDA {runtime.version}"
             )
-            found.append(Conflict("cuda", message, runtime.version))
-    return found
+            cuda_conflicts.append(Conflict("cuda", message, runtime.version))
+    return cuda_conflicts
 
 
 def find_open_versions(observations: Sequence[Observation], file: str) -> list[str]:

@@ -36,7 +36,6 @@ from compatgate.discovery.observations import (
 )
 from compatgate.discovery.python_env import ask_python
 from compatgate.discovery.tegra import (
-    TegraBoard,
     add_board,
     explain_tegrastats,
     observe_board,
@@ -80,16 +79,7 @@ class Probe(Struct, frozen=True):
 
 
 def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -> Probe:
-    """Probe this machine.
-
-    Args:
-        facts: to complete product names and to compare versions.
-        python: an interpreter that is asked for its frameworks too.
-        root: root folder of the machine, where this process runs in a container.
-
-    Raises:
-        BadInput: the interpreter does not answer.
-    """
+    """Probe this machine."""
     notes: list[str] = []
     report, kernel = probe_gpus(notes)
     environment = ask_python(python, facts.packages, facts.arch) if python else None
@@ -110,14 +100,14 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
     if board:
         pools = add_board(pools, board, facts)
         observations += observe_board(board)
-    seen = observe_machine(facts, [pool.gpu for pool in pools], root=root)
-    pools = tuple(add_machine(pool, seen.node, seen.platform) for pool in pools)
-    notes += seen.notes
+    machine = observe_machine(facts, [pool.gpu for pool in pools], root=root)
+    pools = tuple(add_machine(pool, machine.node, machine.platform) for pool in pools)
+    notes += machine.notes
     notes += environment.notes if environment else ()
     notes += note_unused_compat(libraries)
     host = describe_host(pools, kernel, report, notes)
-    host |= {"platform": seen.platform, "node": common_parts(pools) or seen.node}
-    return Probe(pools, stack, (*observations, *seen.observations), conflicts, host)
+    host |= {"platform": machine.platform, "node": common_parts(pools) or machine.node}
+    return Probe(pools, stack, (*observations, *machine.observations), conflicts, host)
 
 
 def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
@@ -137,14 +127,12 @@ def probe_nvml(nvml: Any) -> Report | None:
 def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """Return the pools of a report of this machine; the loaded driver decides.
-
-    Raises:
-        BadInput: a product name is truncated and fits different products.
-    """
-    found = group_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
-    notes += found.notes
-    return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
+    """Return the pools of a report of this machine; the loaded driver decides."""
+    pools = group_pools(
+        replace(report, driver=(kernel.version if kernel else report.driver)), facts.gpus
+    )
+    notes += pools.notes
+    return tuple(replace(pool, cpu=_cpu()) for pool in pools.pools)
 
 
 def _run_nvidia_smi(notes: list[str]) -> Report | None:
@@ -183,10 +171,6 @@ def driver_observations(report: Report | None, kernel: KernelDriver | None) -> l
     if report and report.cuda:
         found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
     return found
-
-
-def _driver(report: Report, kernel: KernelDriver | None) -> str | None:
-    return kernel.version if kernel else report.driver
 
 
 def _system(report: Report) -> str:
@@ -239,9 +223,6 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
     Returns:
         The document; ``pools`` (bodies of pools) and ``stack`` exist and have their type.
-
-    Raises:
-        BadInput: the text is empty, not JSON, or not a probe document.
     """
     if not text.strip():
         raise BadInput(
@@ -263,17 +244,14 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
 
 def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:
-    """Return a probe of a host from the output of nvidia-smi.
-
-    Raises:
-        BadInput: as `parse_nvidia_smi`.
-    """
+    """Return a probe of a host from the output of nvidia-smi."""
     board = parse_board(text)
     try:
         report = parse_nvidia_smi(text, origin=origin)
     except BadInput as error:
         if board and (pools := add_board((), board, facts)):
-            return _probe_board(pools, board)
+            seen = tuple(observe_board(board))
+            return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
         raise explain_tegrastats(text, origin) or error from None
     found = group_pools(report, facts.gpus)
     if board:
@@ -288,35 +266,25 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
     )
 
 
-def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
-    """Return a probe of a Jetson without nvidia-smi."""
-    seen = tuple(observe_board(board))
-    return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
-
-
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
-    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node.
-
-    Raises:
-        BadInput: the text holds no nodes, or none with a GPU.
-    """
-    found = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
-    systems = {pool.os for pool in found.pools}
-    drivers = {pool.driver for pool in found.pools}
+    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node."""
+    grouped = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
+    systems = {pool.os for pool in grouped.pools}
+    drivers = {pool.driver for pool in grouped.pools}
     return Probe(
-        found.pools,
+        grouped.pools,
         {},
         tuple(
             Observation("driver", driver, f"{origin}: labels")
-            for driver in dict.fromkeys(pool.driver for pool in found.pools)
+            for driver in dict.fromkeys(pool.driver for pool in grouped.pools)
             if driver
         ),
-        found.conflicts,
+        grouped.conflicts,
         _remote_host(
-            found.pools,
+            grouped.pools,
             systems.pop() if len(systems) == 1 else "several",
             drivers.pop() if len(drivers) == 1 else None,
-            found.notes,
+            grouped.notes,
         ),
     )
 

@@ -40,13 +40,59 @@ LARGEST_ANSWER = 4 * 1024 * 1024
 """Bytes of the largest accepted answer; a thousand packages take 50 kB."""
 
 
+ANSWER_MARK = b"compatgate-answer:"
+PROGRAM = """\
+import json, re, sys
+answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "conda": [], "torch": None,
+          "notes": [], "places": []}
+try:
+    import sysconfig
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        answer["python"] += "t"
+    from importlib import metadata
+    for found in metadata.distributions():
+        name = found.metadata["Name"]
+        if name:
+            name = re.sub("[-_.]+", "-", name).lower()
+            answer["packages"].setdefault(name, found.version)
+            place = str(found.locate_file(""))
+            if place not in answer["places"]:
+                answer["places"].append(place)
+            if (found.read_text("INSTALLER") or "").strip() == "conda":
+                answer["conda"].append(name)
+except Exception as error:
+    answer["notes"].append("package metadata cannot be read: %s" % error)
+
+def ask(what, question):
+    try:
+        return question()
+    except Exception as error:
+        answer["notes"].append("%s cannot be asked: %s" % (what, error))
+
+def loaded():
+    import torch
+    found = {"version": torch.__version__, "cuda": torch.version.cuda}
+    if torch.version.cuda:
+        found["cudnn"] = ask("cuDNN", torch.backends.cudnn.version)
+        nccl = ask("NCCL", torch.cuda.nccl.version)
+        found["nccl"] = ".".join(map(str, nccl)) if isinstance(nccl, tuple) else nccl
+        found["arch"] = ask("GPU code", lambda: (torch._C._cuda_getArchFlags() or "").split())
+    return found
+
+if "torch" in answer["packages"]:
+    answer["torch"] = ask("torch", loaded)
+sys.stdout.flush()
+print("\\ncompatgate-answer:\\n" + json.dumps(answer))
+"""
+"""Prints the mark and one line of JSON; for ``python -c``."""
+
+
 class Environment(Struct, frozen=True):
     """The frameworks and packages of an interpreter.
 
     Attributes:
         observations: versions of loaded libraries first, then those of package metadata.
         arch: GPU code of its PyTorch; None without PyTorch, or where the files show the code.
-        measured: records of packages' files, by the name of the package.
         notes: sentences about questions without an answer.
     """
 
@@ -66,13 +112,8 @@ def ask_python(
     """Ask an interpreter for its frameworks, and read the files of its packages.
 
     Args:
-        known: which packages carry GPU code.
-        facts: toolkits and their PTX.
         python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
         timeout_s: time limit in seconds; importing torch takes several.
-
-    Raises:
-        BadInput: the interpreter cannot be run, fails, takes too long or gives another answer.
     """
     answer = _run(_interpreter(python), timeout_s)
     try:
@@ -106,11 +147,11 @@ def _read_folders(places: Any, known: Packages, facts: CudaArch | None) -> Findi
 
 def _add_files(answer: Environment, files: Findings, python: str) -> Environment:
     """Add the GPU packages in an interpreter's files to its answer."""
-    asked = {seen.component for seen in answer.observations}
+    asked = {observation.component for observation in answer.observations}
     packages = [
-        replace(seen, origin=f"{python}: package {seen.component}")
-        for seen in files.observations
-        if seen.component not in asked and seen.component not in COMPONENTS
+        replace(observation, origin=f"{python}: package {observation.component}")
+        for observation in files.observations
+        if observation.component not in asked and observation.component not in COMPONENTS
     ]
     return Environment(
         (*answer.observations, *packages),
@@ -121,13 +162,11 @@ def _add_files(answer: Environment, files: Findings, python: str) -> Environment
 
 
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
-    """Read the answer of `build_program`.
+    """Read the answer of `PROGRAM`.
 
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
             names normalised; ``conda`` lists packages that conda installed.
-        python: name of the interpreter in origins.
-        known: which packages carry GPU code.
     """
     origin = f"{python}: torch"
     torch: dict[str, Any] = document.get("torch") or {}
@@ -177,10 +216,10 @@ def _interpreter(python: str) -> str:
     for path in (os.path.join(python, "bin", "python"), python):
         if os.path.isfile(path):
             return os.path.abspath(path)
-    found = shutil.which(python)
-    if not found:
+    program = shutil.which(python)
+    if not program:
         raise _interpreter_error(python, "was not found", "name its path, like /opt/env/bin/python")
-    return found
+    return program
 
 
 def _run(interpreter: str, timeout_s: float) -> bytes:
@@ -188,7 +227,7 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(  # noqa: S603 - the user named the interpreter
-                [interpreter, "-c", build_program()],
+                [interpreter, "-c", PROGRAM],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -229,56 +268,3 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _interpreter_error(python: str, problem: str, hint: str = "") -> BadInput:
     return BadInput(f"'{python}' {problem}", field="python", value=python, hint=hint)
-
-
-ANSWER_MARK = b"compatgate-answer:"
-
-
-def build_program() -> str:
-    """Return the program for ``python -c``, which prints the mark and one line of JSON."""
-    return _PROGRAM
-
-
-_PROGRAM = """\
-import json, re, sys
-answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "conda": [], "torch": None,
-          "notes": [], "places": []}
-try:
-    import sysconfig
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        answer["python"] += "t"
-    from importlib import metadata
-    for found in metadata.distributions():
-        name = found.metadata["Name"]
-        if name:
-            name = re.sub("[-_.]+", "-", name).lower()
-            answer["packages"].setdefault(name, found.version)
-            place = str(found.locate_file(""))
-            if place not in answer["places"]:
-                answer["places"].append(place)
-            if (found.read_text("INSTALLER") or "").strip() == "conda":
-                answer["conda"].append(name)
-except Exception as error:
-    answer["notes"].append("package metadata cannot be read: %s" % error)
-
-def ask(what, question):
-    try:
-        return question()
-    except Exception as error:
-        answer["notes"].append("%s cannot be asked: %s" % (what, error))
-
-def loaded():
-    import torch
-    found = {"version": torch.__version__, "cuda": torch.version.cuda}
-    if torch.version.cuda:
-        found["cudnn"] = ask("cuDNN", torch.backends.cudnn.version)
-        nccl = ask("NCCL", torch.cuda.nccl.version)
-        found["nccl"] = ".".join(map(str, nccl)) if isinstance(nccl, tuple) else nccl
-        found["arch"] = ask("GPU code", lambda: (torch._C._cuda_getArchFlags() or "").split())
-    return found
-
-if "torch" in answer["packages"]:
-    answer["torch"] = ask("torch", loaded)
-sys.stdout.flush()
-print("\\ncompatgate-answer:\\n" + json.dumps(answer))
-"""

@@ -31,6 +31,11 @@ _SPECIAL_SIGNALS = {
     "driver requirement": "require",
 }
 _TRUST: dict[str, Confidence] = {"high": "metadata", "medium": "derived"}
+_EPOCH = re.compile(r"^\d+:")
+_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
+_LOCAL = re.compile(r"\+cu\d{2,4}$")
+_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
+_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
 _VENDOR_SIGNALS = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
@@ -40,7 +45,6 @@ class Signal(Struct, frozen=True):
     Attributes:
         component: canonical name, or ``cuda-compat``, ``compat-driver``, ``arch``, ``require``.
         confidence: None when the value is not reliable.
-        families: families of images that carry the variable or label.
         vendors: only NVIDIA's own builds set a variable of this name.
     """
 
@@ -59,12 +63,7 @@ class PackagePattern(Struct, frozen=True):
 
 
 class Signals(Struct, frozen=True):
-    """The published variables, labels and package names of images.
-
-    Attributes:
-        conda: package name to component.
-        ignored: variables that look like a requirement but are not one.
-    """
+    """The published variables, labels and package names of images."""
 
     environment: tuple[Signal, ...]
     labels: tuple[Signal, ...]
@@ -81,18 +80,23 @@ class Signals(Struct, frozen=True):
 
 
 def read_signals(document: Mapping[str, Any]) -> Signals:
-    """Compile the fact file.
-
-    Args:
-        document: ``image_signals`` as the catalog gives it.
-    """
+    """Compile the fact file."""
     on_disk = document["on_disk"]
     environment = document["environment"]
     return Signals(
         environment=tuple(_read_rows(environment)),
         labels=tuple(_read_rows(document["labels"])),
-        packages=tuple(_patterns([*on_disk["dpkg"], *on_disk["rpm"]])),
-        conda=dict(_conda(on_disk["conda"])),
+        packages=tuple(
+            PackagePattern(_pattern(row["name"]), component)
+            for row in (*on_disk["dpkg"], *on_disk["rpm"])
+            if (component := _component(str(row["component"]))) is not None
+        ),
+        conda={
+            name: component
+            for row in on_disk["conda"]
+            if (component := _component(str(row["component"])))
+            for name in re.split(r",\s*", row["name"])
+        },
         ignored=frozenset(e["name"] for e in environment if e["component"] == "none"),
     )
 
@@ -112,13 +116,6 @@ def _read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
         )
 
 
-def _patterns(rows: Iterable[Mapping[str, Any]]) -> Iterable[PackagePattern]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        if component is not None:
-            yield PackagePattern(_pattern(row["name"]), component)
-
-
 def _pattern(name: str) -> re.Pattern[str]:
     """Compile ``cuda-cudart-MAJOR-MINOR``; the soname's number (``libcudnn8``) may differ."""
     text = re.sub(r"(?<=[a-z])\d+$", r"\\d+", re.escape(name))
@@ -126,41 +123,19 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(text.replace("MAJOR", r"\d+").replace("MINOR", r"\d+"))
 
 
-def _conda(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    for row in rows:
-        component = _component(str(row["component"]))
-        for name in re.split(r",\s*", row["name"]) if component else ():
-            yield name, str(component)
-
-
 def _component(text: str) -> str | None:
     """Return nccl for ``nccl and its CUDA build``, cuda for ``cuda, cudart``; else None."""
     if text in _SPECIAL_SIGNALS:
         return _SPECIAL_SIGNALS[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
-    found = find_component(first.replace(" ", ""))
-    return found.component.name if found else None
-
-
-_EPOCH = re.compile(r"^\d+:")
-_CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
-_LOCAL = re.compile(r"\+cu\d{2,4}$")
-_DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
-_RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
+    component = find_component(first.replace(" ", ""))
+    return component.component.name if component else None
 
 
 def observe_package(
     name: str, version: str, origin: str, signals: Signals, left: list[str]
 ) -> Observation | None:
-    """Return the component in a package; None for most packages.
-
-    Args:
-        name: name of the package.
-        version: version with revision, as the package manager writes it.
-        origin: where the package was found.
-        signals: names of packages and their components.
-        left: receives sentences about versions that cannot be read.
-    """
+    """Return the component in a package; None for most packages."""
     name = name.lower()
     component = signals.package(name)
     if component is None:
@@ -196,7 +171,6 @@ def tidy_version(component: str, text: str, package: str = "") -> str | None:
     """Return a version without the distribution's additions; None when the component has none.
 
     Args:
-        component: canonical name.
         text: ``12.4.127-1``, ``"12.4.1-1"``, ``8.9.6.50-1+cuda11.8``, ``13.0.2.006``,
             ``8.2.1.8+cuda11.4.2.006``.
         package: name of the package; ``libcudnn9-cuda-12`` names the CUDA of the build.

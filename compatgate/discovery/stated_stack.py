@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compatgate.core.components import COMPONENTS, MAX_REMARKS
-from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import SPECIAL_KEYS, Wheel
+from compatgate.core.stack import SPECIAL_KEYS, Stack, canonical_key, parse_stack
+from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
+_MAX_NAMES = 12
 _NAMED_REMARKS = ("wheels", "measured", "unmeasured")
 """Keys that describe parts of the stack by name."""
 _REMARKS = (
@@ -27,11 +28,6 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     """Return a stack in the form of requests, with open questions and conflicts.
 
     Unreadable parts, and parts above the limits of a question, become open questions.
-
-    Args:
-        stack: component to version as the witness writes it.
-        left: open questions, in sentences.
-        said: conflicts between witnesses.
     """
     body: Body = {}
     sentences = list(left)
@@ -56,15 +52,15 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
 
 def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
     """Return the valid records; add a sentence about each of the others."""
-    found: Body = {}
+    records: Body = {}
     for name, record in measured.items():
         try:
             SPECIAL_KEYS["measured"]({name: record})
         except CompatgateError as error:
             sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
         else:
-            found[name] = record
-    return found
+            records[name] = record
+    return records
 
 
 def _limit_sentences(sentences: list[str]) -> list[str]:
@@ -82,16 +78,7 @@ def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
 
 
 def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Join two stacks: the detected one wins, and a contradiction is a finding.
-
-    Args:
-        shown: stack of an image, with canonical names.
-        stated: stack of a person or a file.
-        by: source of the detected stack, ``the image``.
-
-    Raises:
-        BadInput: a stated version is malformed; ``field`` names it.
-    """
+    """Join two stacks: the detected one wins, and a contradiction is a finding."""
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
             for name in _find_contradictions(shown, stated)]  # fmt: skip
@@ -99,16 +86,7 @@ def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Join two stacks: the stated one wins and closes questions; a contradiction is a finding.
-
-    Args:
-        written: stack of a lockfile or bill of materials, with canonical names.
-        stated: stack of a person.
-        by: name of the file.
-
-    Raises:
-        BadInput: a stated version is malformed; ``field`` names it.
-    """
+    """Join two stacks: the stated one wins and closes questions; a contradiction is a finding."""
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
             for name in _find_contradictions(written, stated)]  # fmt: skip
@@ -147,11 +125,7 @@ def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable
 
 
 def _canonical_stack(stated: Mapping[str, Any]) -> Body:
-    """Return the stated stack under canonical names.
-
-    Raises:
-        BadInput: a version is malformed.
-    """
+    """Return the stated stack under canonical names."""
     for name, value in stated.items():
         if name not in _REMARKS:
             try:
@@ -188,15 +162,8 @@ def _names_cuda(item: tuple[str, Any]) -> bool:
     return cuda is not None and len(cuda) > 1
 
 
-_MAX_NAMES = 12
-
-
 def describe_contents(record: Mapping[str, Any]) -> str:
-    """Describe the record of a package: code, links and unread files.
-
-    Args:
-        record: a value of ``measured`` in a stack.
-    """
+    """Describe the record of a package: code, links and unread files."""
     libraries = record.get("libraries", ())
     if not libraries and not record.get("unread"):
         return "no GPU code and no link to a GPU library"

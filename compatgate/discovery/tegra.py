@@ -123,18 +123,16 @@ def _add_board(
     stated = {**board.node, **dict(pool.node)}
     node: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
     known = gpu if gpu and not gpu.startswith("sm_") else pool.gpu
-    return replace(pool, gpu=known, cpu="aarch64", node=node, platform=_platform(known, facts))
+    found = resolve_gpu(known, facts.gpus)
+    device = facts.jetson.device_of(found.name, found.capability)
+    return replace(
+        pool, gpu=known, cpu="aarch64", node=node, platform=(device.platform if device else None)
+    )
 
 
 def _is_jetson(gpu: str, facts: Facts) -> bool:
     found = resolve_gpu(gpu, facts.gpus)
     return found.segment == "jetson" or found.capability in facts.arch.tegra
-
-
-def _platform(gpu: str, facts: Facts) -> str | None:
-    found = resolve_gpu(gpu, facts.gpus)
-    device = facts.jetson.device_of(found.name, found.capability)
-    return device.platform if device else None
 
 
 def explain_tegrastats(text: str, origin: str) -> BadInput | None:

@@ -15,9 +15,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import can_be_cut, resolve_gpu, split_any_slice
-from compatgate.core.matrix import ANY_TARGET, parse_constraint
+from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_node_value, read_platform
 from compatgate.core.rules import BY_ID

@@ -6,12 +6,15 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
-from msgspec.structs import replace
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
 
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import ANY_SLICE, normalise, resolve_gpu, split_any_slice
-from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
+from compatgate.core.matrix import Entry, Waiver
 from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_platform
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
@@ -113,36 +116,28 @@ def _find_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
 
 
 def _pool(spec: PoolSpec, gpus: Gpus) -> Pool:
-    return Pool(
-        name=spec.name,
-        gpu=resolve_gpu(spec.gpu, gpus),
-        driver=parse_version("driver", spec.driver),
-        os=spec.os,
-        cpu=spec.cpu,
-        count=spec.count,
-        platform=read_platform(spec.platform, "platform") if spec.platform else None,
-        sharing=spec.sharing or None,
-        node=read_node(spec.node, "node") if spec.node else {},
-    )
+    stated = _stated(spec)
+    stated["gpu"] = resolve_gpu(spec.gpu, gpus)
+    stated["driver"] = parse_version("driver", spec.driver)
+    if spec.platform:
+        stated["platform"] = read_platform(spec.platform, "platform")
+    if spec.node:
+        stated["node"] = read_node(spec.node, "node")
+    return Pool(**stated)
 
 
 def to_policy(spec: PolicySpec) -> Policy:
     """Return the policy of a target."""
-    canary = CanaryPolicy(
-        require=spec.canary.require,
-        max_age_s=_seconds(spec.canary.max_age),
-        suites=spec.canary.suites,
-        accept_development=spec.canary.accept_development,
-        soak=spec.canary.soak,
-        promote=spec.canary.promote,
-        on_failure=spec.canary.on_failure,
-        bind=spec.canary.bind or "content",
-        assurance=spec.canary.assurance,
-        imported=tuple(spec.canary.imported.items()),
-    )
-    return Policy(
-        spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages, spec.entries
-    )
+    canary = _stated(spec.canary)
+    canary["max_age_s"] = _seconds(canary.pop("max_age"))
+    canary["imported"] = tuple(spec.canary.imported.items())
+    policy = {name: getattr(spec, name) for name in Policy.__struct_fields__}
+    return Policy(**policy | {"canary": CanaryPolicy(**canary)})
+
+
+def _stated(spec: Struct) -> dict[str, Any]:
+    """Return the members of a spec that its document states, or that have a default."""
+    return {name: value for name, value in asdict(spec).items() if value is not UNSET}
 
 
 def _constraints(components: dict[str, str]) -> dict[str, Constraint]:

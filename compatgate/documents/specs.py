@@ -103,7 +103,8 @@ class MatchSpec(_Spec, frozen=True):
 
 
 SOURCE_PATTERN = (
-    r"^(dcgm|nccl-tests|reframe|superbench|nvcre)@"
+    # The last three are no longer read, but stored policies name results that were.
+    r"^(dcgm|nccl-tests|jsonl|reframe|superbench|nvcre)@"
     r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
 )
 ImportedSource = Annotated[str, Meta(pattern=SOURCE_PATTERN)]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.parser import add_server, server_of
 from compatgate.kit.imports import import_without
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
     from compatgate.client import Client
+    from compatgate.client.derived import Operation
     from compatgate.client.operations import Operations as Operations
-    from compatgate.client.request import Listing, Operation
+    from compatgate.kit.cli.commands import Row
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
 else:
@@ -80,8 +81,6 @@ def gate_of(
         NotFound: the database does not exist.
         Unavailable: the database does not answer, or has another schema.
     """
-    from compatgate.errors import BadInput
-
     author = getattr(args, "author", None)
     if url := server_of(args):
         if author:
@@ -120,8 +119,37 @@ def run_action(
         return actions[args.action](args, gate)
 
 
+def run_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> int:
+    """Run a command that asks one operation; arguments and errors as `ask_row`."""
+    from compatgate.kit.cli.commands import print_answer
+
+    return print_answer(args.format, row, ask_row(args, row, name=name, **more))
+
+
+def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> Any:
+    """Return the answer to a command that asks one operation; ``name`` as of `gate_of`.
+
+    ``more`` are arguments of the operation that no option of the row names.
+
+    Raises:
+        CompatgateError: as `gate_of`, and whatever the gate refuses.
+    """
+    from compatgate.kit.cli.commands import name_option, values_of
+
+    values = values_of(args, row) | more
+    try:
+        with gate_of(args, name=name, make=row.make) as gate:
+            operation: Any = getattr(Operations, row.operation)
+            if row.declared.form == "pages":
+                return ask_all(gate, args.limit, operation, **values)
+            return ask(gate, operation, **values)
+    except CompatgateError as error:
+        name_option(error, row)
+        raise
+
+
 def ask(
-    gate: Client, operation: Operation[P, Any], /, *args: P.args, **named: P.kwargs
+    gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
 ) -> dict[str, Any]:
     """Call an operation of the gate; return the JSON object of the answer.
 
@@ -133,7 +161,12 @@ def ask(
 
 
 def ask_all(
-    gate: Client, limit: int | None, listing: Listing[P, Any], /, *args: P.args, **named: P.kwargs
+    gate: Client,
+    limit: int | None,
+    listing: Operation[P, Any, Any, Any],
+    /,
+    *args: P.args,
+    **named: P.kwargs,
 ) -> list[Body]:
     """Yield the items of a list of the gate, page by page; ``limit`` None: all items.
 
@@ -194,8 +227,8 @@ def make_client(
 
 def _stored_secret(url: str) -> str | None:
     """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
-    from compatgate.client.credentials import load
     from compatgate.client.settings import TOKEN, base_of
+    from compatgate.service.identity.credentials import load
 
     credential = None if os.environ.get(TOKEN) else load(base_of(url))
     return credential.secret if credential else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, parse_version
 

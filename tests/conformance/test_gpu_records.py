@@ -9,9 +9,7 @@ import pytest
 from tables import read_table
 
 from compatgate.catalog import load_facts
-from compatgate.core.facts import Facts
 from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
-from compatgate.discovery.integrations.nfd_spec import load_devices
 
 FILE = Path(__file__).parents[2] / "matrix" / "facts" / "gpus.yaml"
 RECORDS: list[dict[str, Any]] = read_table(FILE)["gpus"]
@@ -61,13 +59,3 @@ class TestMigProfiles:
     @pytest.mark.parametrize("record", [r for r in RECORDS if r.get("mig_profiles")], ids=str)
     def test_the_profiles_told_from_memory_are_published_ones(self, record: dict[str, Any]) -> None:
         assert set(mig_profiles(GPUS.gpus[record["name"]])) <= set(record["mig_profiles"])
-
-
-def test_every_device_has_the_capability_of_its_product(facts: Facts) -> None:
-    for row in load_devices().devices:
-        names = [n for n in facts.gpus.gpus if n == row.gpu or n.startswith(f"{row.gpu}-")]
-        assert bool(names) == bool(row.gpu), row
-        for name in names:
-            major, minor = resolve_gpu(name, facts.gpus).capability
-            assert row.capability == f"{major}.{minor}", name
-        assert all(len(i) == 4 and i == i.lower() and int(i, 16) for i in row.ids)

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compatgate.core.components import COMPONENTS, resolve_component
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.gpu_code import parse_arch, parse_capability
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.request import parse_pool, parse_request
 from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
 from compatgate.core.versions import format_parts, parse_version

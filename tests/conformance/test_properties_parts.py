@@ -14,11 +14,13 @@ from tables import read_table
 
 from compatgate.core import fixes
 from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.fixes import FixFinder, apply_changes
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
+from compatgate.core.parts import EVERYTHING, JETSON, parts_of
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Policy, Target
-from compatgate.core.rule import EVERYTHING, JETSON, OUTCOME_RANK, parts_of
+from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.rule_context import DERIVED_VALUES, RuleContext
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack, parse_stack_text, update_stack

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import refresh_facts
 import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -44,7 +45,7 @@ def refreshed(tmp_path_factory, schemas_asked_once):
         (without / f"{name}.yaml").write_text(yaml.safe_dump(document))
     names = [name for name, *_ in (*FRAMEWORKS, *LIBRARIES)]
     options = ["--offline", str(INDEX), "--out", str(out), "--metadata-only"]
-    assert main(["facts", "refresh", *names, *options, "--facts", str(without)]) == 0
+    assert refresh_facts.main([*names, *options, "--facts", str(without)]) == 0
     assert main(["facts", "verify", "--facts", str(without), "--facts", str(out)]) == 0
 
     def written(facts: str, version: str) -> dict[str, Any]:
@@ -139,5 +140,5 @@ def test_cudnn_comes_back_equal_but_for_what_no_page_tells(refreshed):
 
 def test_nothing_is_new_where_nothing_is_left_out(capsys):
     names = ["torch", "jax", "tensorflow", "onnxruntime-gpu", "cupy", "tensorrt", "cudnn", "nccl"]
-    assert main(["facts", "refresh", *names, "--offline", str(INDEX), "--check"]) == 0
+    assert refresh_facts.main([*names, "--offline", str(INDEX), "--check"]) == 0
     assert capsys.readouterr().out == "no news\n"

@@ -16,7 +16,7 @@ import pytest
 from conftest import read_source
 from tables import read_table
 
-from compatgate.catalog.build.tables import error_signatures
+from compatgate.catalog.build import adapt
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.triage import FoundCause, find_causes
 
@@ -31,7 +31,7 @@ LEAST_RIGHT = 0.85
 
 @cache
 def table() -> ErrorTable:
-    return error_signatures(read_source("error_signatures"))
+    return adapt("error_signatures", read_source("error_signatures"))
 
 
 def is_untouched(thread: dict[str, Any]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from vocabulary import vocabulary_source
 
 from compatgate.catalog import load_facts, read_source
-from compatgate.catalog.build.packages import vocabulary_source
 from compatgate.core import vocabulary
 from compatgate.core.components import component_pattern, find_component
 from compatgate.diagnostics import imported, loaded

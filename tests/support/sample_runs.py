@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.judge.baseline import SampleSource, learn
+from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Origin, Report, StepResult
 from compatgate.canary.samples.extract import ExtractedSamples, FinishedRun, extract_samples
@@ -14,6 +17,7 @@ from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
+from compatgate.service.gate.service import Gate
 
 SKU = "A100-SXM4-80GB"
 FAMILY = "cuda-12.4+torch-2.4"
@@ -92,3 +96,21 @@ def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **h
     (sample,) = taken(facts, step(said), id=run).samples
     changed = msgspec.structs.replace(sample.head, **head)
     return Source(f"{run}.jsonl", format_sample(msgspec.structs.replace(sample, head=changed)))
+
+
+def propose_samples(gate: Gate, ground: BaselineKey, *runs: str, note: str = "") -> int:
+    """Store a version that rests on samples, as an earlier release did; return its id."""
+    from compatgate.service.baselines.repository import latest_version, propose_version
+
+    key = (ground.workload, ground.sku, ground.family, "time")
+    found = [(f"{run}:gemm-0", Samples("time", "ms", (values(),))) for run in runs]
+    learnt = learn(*key, GEMM.metrics["time"], found)
+    versions = {"cuda": "12.4.1", "torch": "2.4.1+cu124"}
+    source = SampleSource("2026-11-21T20:16:37Z", "535.183.01", versions, note)
+    kept = tuple(msgspec.structs.replace(run, sample=source) for run in learnt.runs)
+    body = msgspec.structs.replace(learnt, runs=kept).to_json()
+    with gate.database.writing() as session:
+        propose_version(session, key, body, by="mara", at=WHEN)
+        made = latest_version(session, key)
+        assert made is not None
+        return made.id

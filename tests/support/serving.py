@@ -25,7 +25,7 @@ from compatgate.resources import matrix_dir
 URL_LINE = re.compile(r"^compatgate is serving on https?://(\[?[\w.:]+?\]?):(\d+)$")
 _PATIENCE = 30.0
 _IMPATIENT = (
-    "import sys, compatgate.kit.http.connection as connection; connection.RECEIVE_SECONDS = 1.0;"
+    "import sys, compatgate.kit.http.wsgi as wsgi; wsgi.RECEIVE_SECONDS = 1.0;"
     "from compatgate.cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 

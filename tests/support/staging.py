@@ -22,8 +22,8 @@ from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import Submission
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4"}
@@ -151,7 +151,7 @@ class Staging:
     def submit(self, suite: str, **fields: Any) -> str:
         """Ask for one run; its id."""
         asked = {"host": "stage", "stack": STACK, "image": PYTHON} | fields
-        (run,) = self.gate.runs.submit(Submission(suite, **asked), by="tester")
+        (run,) = self.gate.runs.submit(RunRequest(suite, **asked), by="tester")
         return run.id
 
     def work(self, name: str = "here") -> None:

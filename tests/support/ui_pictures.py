@@ -71,7 +71,6 @@ PICTURES = {
     "freezes": "freezes",
     "incidents": "incidents",
     "incidents/1": "incident",
-    "notices": "notices",
     "keys": "keys",
     "preferences": "preferences",
     "sign-in": "sign-in",

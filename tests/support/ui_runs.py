@@ -26,10 +26,10 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
-from compatgate.service.baselines.exchange import collect_samples
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs import submission
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.samples import collect_samples
+from compatgate.service.runs.schemas import RunRequest
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
@@ -135,7 +135,7 @@ class Runs:
     def submit(self, suite: str = "conv-only", **fields: Any) -> str:
         """Ask for one run; its id."""
         asked: dict[str, Any] = {"target": "prod-a100", "stack": STACK, **fields}
-        (run,) = self.gate.runs.submit(Submission(suite, **asked), by="mara")
+        (run,) = self.gate.runs.submit(RunRequest(suite, **asked), by="mara")
         return run.id
 
     def ran(self, seed: int, ms: float = 8.0, *, right: bool = True, **versions: str) -> str:

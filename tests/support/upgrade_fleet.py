@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")
@@ -127,7 +127,7 @@ class Fleet:
         """End a canary run of the blessed stack on a staging host with the new driver."""
         staging = host("staging-580", driver=NEW)
         self.gate.runs.queue.register("w580", [staging])
-        asked = Submission("smoke", host="staging-580", stack=STACK)
+        asked = RunRequest("smoke", host="staging-580", stack=STACK)
         self.gate.runs.submit(asked, by="t")
         lease = self.gate.runs.queue.lease("w580", [staging])
         assert lease

@@ -23,20 +23,12 @@ _LEARNABLE_OUTCOMES = ("ok", "improvement", "no-baseline")
 
 
 def find_sku(gpu: str | None, gpus: Gpus) -> str:
-    """Return the SKU that baselines use for a host's declared GPU.
-
-    Raises:
-        BadInput: the facts do not know the GPU.
-    """
+    """Return the SKU that baselines use for a host's declared GPU."""
     return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
 
 
 def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
-    """Return the key of the baselines that a workload's values are compared with.
-
-    Raises:
-        BadInput: a component or version is not valid.
-    """
+    """Return the key of the baselines that a workload's values are compared with."""
     content = workload.digest.removeprefix("sha256:")[:12]
     return BaselineKey(f"{workload.name}@{content}", sku, find_family(versions))
 
@@ -64,7 +56,6 @@ class BaselineJudge:
     """Judge of one host.
 
     Args:
-        baselines: source of baselines, and receiver of offered values.
         sku: SKU of the host; None if it has no GPUs.
         facts: facts with the published peaks; None to judge without them.
     """
@@ -88,11 +79,6 @@ class BaselineJudge:
         """Offer a step's values to learn from, unless there is a reason against it.
 
         Implausible values are offered with their doubt: a person who approves them says why.
-
-        Args:
-            run: id of the run.
-            workload: of the step.
-            step: judged, from a run that measured the stack under test.
         """
         if not (workload.metrics and step.report) or find_learning_obstacle(step):
             return
@@ -100,11 +86,11 @@ class BaselineJudge:
         ground = self._ground(workload, report)
         if ground is not None:
             doubts = _find_doubts(step)
-            found = [
+            results = [
                 Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
                 for m in report.metrics
             ]
-            known = [samples for samples in found if samples.name in workload.metrics]
+            known = [samples for samples in results if samples.name in workload.metrics]
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
 
     def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:

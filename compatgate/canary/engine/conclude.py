@@ -86,8 +86,8 @@ def _judge_contradiction(report: Report) -> StepVerdict | None:
 
 def _judge_missing_proofs(workload: Workload, report: Report) -> StepVerdict | None:
     """Return the verdict on a program of the harness that has not answered its challenge."""
-    given = report.witness.proofs if report.witness else workload.proofs
-    if absent := [by for by in workload.proofs if by not in given]:
+    answered = report.witness.proofs if report.witness else workload.proofs
+    if absent := [by for by in workload.proofs if by not in answered]:
         return StepVerdict(
             "inconclusive", f"did not answer the worker's challenge by {', '.join(absent)}"
         )
@@ -157,8 +157,8 @@ def _judge_checks(report: Report) -> StepVerdict | None:
         return None
     first = failed[0]
     also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    said = f": {first.message}" if first.message else ""
-    return StepVerdict("failed", f"check {first.name} failed{said}{also}")
+    message = f": {first.message}" if first.message else ""
+    return StepVerdict("failed", f"check {first.name} failed{message}{also}")
 
 
 def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | None:
@@ -166,11 +166,11 @@ def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | 
         return StepVerdict("inconclusive", "its env line names no GPU", attributable=True)
     checked = {check.name for check in report.checks}
     measured = {metric.name for metric in report.metrics if metric.values}
-    for kind, promised, given in (
+    for kind, promised, answered in (
         ("check", workload.checks, checked),
         ("metric", workload.metrics, measured),
     ):
-        if absent := [name for name in promised if name not in given]:
+        if absent := [name for name in promised if name not in answered]:
             reason = f"did not report {kind} {', '.join(absent)}"
             return StepVerdict("inconclusive", reason, attributable=True)
     if not measured and all(check.skipped for check in report.checks):
@@ -205,11 +205,7 @@ class Mismatch(Exception):
 
 
 def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
-    """Combine the env lines of a run's steps.
-
-    Raises:
-        Mismatch: a version cannot be read, a GPU is not known, or two steps disagree.
-    """
+    """Combine the env lines of a run's steps."""
     components: dict[str, Version] = {}
     skus: set[str] = set()
     drivers: set[Version] = set()
@@ -222,26 +218,22 @@ def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
         if env.driver:
             drivers.add(_read_version("driver", env.driver)[1])
         skus.update(_read_sku(device.name, device.mig, gpus) for device in env.gpus)
-    for what, found in (("drivers", drivers), ("GPUs", skus)):
-        if len(found) > 1:
-            raise Mismatch(f"steps saw different {what}: {', '.join(sorted(map(str, found)))}")
+    for what, result in (("drivers", drivers), ("GPUs", skus)):
+        if len(result) > 1:
+            raise Mismatch(f"steps saw different {what}: {', '.join(sorted(map(str, result)))}")
     components.pop("driver", None)
     return Measurement(components, next(iter(skus), None), next(iter(drivers), None))
 
 
 def compare(measured: Measurement, expected: Expectation) -> None:
-    """Check that the measured environment is the one under test.
-
-    Raises:
-        Mismatch: they differ.
-    """
+    """Check that the measured environment is the one under test."""
     for name in sort_components(expected.stack.components.keys() - OF_BUILDS):
         stated = expected.stack.components[name]
-        found = measured.components.get(name)
-        if found is None:
+        result = measured.components.get(name)
+        if result is None:
             raise Mismatch(f"{name} {stated} is under test, and no workload measured {name}")
-        if not same_release(name, found, stated):
-            raise Mismatch(f"{name} {stated} is under test, but {found} was loaded")
+        if not same_release(name, result, stated):
+            raise Mismatch(f"{name} {stated} is under test, but {result} was loaded")
     if expected.sku is not None and measured.sku != expected.sku:
         seen = measured.sku or "no GPU"
         raise Mismatch(f"the host is declared with {expected.sku}, but the workloads saw {seen}")
@@ -319,7 +311,7 @@ def conclude_run(
     leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
-    reports = [_read_report(step) for step in steps]
+    reports = [msgspec.convert(step.report, Report) if step.report else Report() for step in steps]
     envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
@@ -356,17 +348,7 @@ def conclude_run(
 def _complete(
     measured: Measurement, conditions: Conditions, gpus: Gpus, *, silent: bool
 ) -> Measurement:
-    """Return what a failed run measured, with what is known where it measured nothing.
-
-    Args:
-        measured: by all steps.
-        conditions: of the run.
-        gpus: facts to identify GPUs.
-        silent: a failed step ended before its env line.
-
-    Raises:
-        Mismatch: the reference's blocks saw different GPUs or drivers.
-    """
+    """Return what a failed run measured, with what is known where it measured nothing."""
     seen = measure((replace(env, versions={}) for env in conditions.reference), gpus)
     sku, driver = measured.sku or seen.sku, measured.driver or seen.driver
     if not silent:
@@ -377,11 +359,7 @@ def _complete(
 
 
 def find_tested_image(steps: Iterable[StepResult], tested: Collection[str]) -> str | None:
-    """Return the image under test as its steps ran it; None: no step ran it by a digest.
-
-    Raises:
-        Mismatch: steps ran images with different digests.
-    """
+    """Return the image under test as its steps ran it; None: no step ran it by a digest."""
     ran = {step.image for step in steps if step.workload in tested and find_digest(step.image)}
     digests = {find_digest(image): image for image in sorted(filter(None, ran))}
     if len(digests) > 1:
@@ -395,7 +373,9 @@ def _complete_binding(
     """Return a binding with the image that ran, and with the GPUs that the programs saw."""
     devices = [device for env in envs for device in env.gpus]
     names = {f"{d.name} MIG {d.mig}" if d.mig else d.name for d in devices}
-    archs = {f"sm_{major}{minor}" for major, minor in (_read_capability(n, gpus) for n in names)}
+    archs = {
+        f"sm_{major}{minor}" for major, minor in (resolve_gpu(n, gpus).capability for n in names)
+    }
     return replace(
         bound,
         image=find_digest(image),
@@ -405,22 +385,14 @@ def _complete_binding(
     )
 
 
-def _read_capability(name: str, gpus: Gpus) -> tuple[int, int]:
-    return resolve_gpu(name, gpus).capability
-
-
-def _read_report(step: StepResult) -> Report:
-    return msgspec.convert(step.report, Report) if step.report else Report()
-
-
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
     if not steps:
         return "inconclusive", "nothing ran"
     for outcome in _OUTCOME_ORDER:
-        found = [step for step in steps if step.outcome == outcome]
-        if found:
-            also = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            return outcome, f"{found[0].name}: {found[0].reason or outcome}{also}"
+        results = [step for step in steps if step.outcome == outcome]
+        if results:
+            also = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
+            return outcome, f"{results[0].name}: {results[0].reason or outcome}{also}"
     return "passed", ""
 
 

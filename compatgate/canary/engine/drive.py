@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -40,11 +41,9 @@ from compatgate.canary.engine.pairs import (
 )
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
-from compatgate.canary.hosts import Host
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
-from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, Report, Run, StepResult
+from compatgate.canary.run import Report, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
@@ -66,19 +65,25 @@ def drive(
     reason. A run with a lost lease is dropped without a trace: it belongs to another worker.
 
     Args:
-        lease: of the run.
-        context: of the lease's host.
         hand_back: asked at least every second; if it returns true, the run goes back to the queue.
 
     Returns:
         False if the host, or a service that the run needed there, failed.
     """
     failed = False
-    context = replace(context, queue=RetryingQueue(context.queue, context.settings))
+    context = replace(context, queue=retry_calls(context.queue, context.settings))
     try:
         with Heartbeat(context.queue, lease, context.settings) as heartbeat:
             try:
-                with tracing.span("canary.run", _describe(lease)):
+                with tracing.span(
+                    "canary.run",
+                    {
+                        "compatgate.run": lease.run.id,
+                        "compatgate.suite": lease.run.suite,
+                        "compatgate.host": lease.host,
+                        "compatgate.attempt": lease.attempt,
+                    },
+                ):
                     _execute_run(lease, context, lambda: heartbeat.must_stop() or hand_back())
             except ExecutionStopped:
                 _drop_run(lease, context, heartbeat.order)
@@ -180,11 +185,7 @@ def _run_pairs(
     planned: Sequence[Step],
     stored: Sequence[StepResult],
 ) -> list[StepResult]:
-    """Run the steps that can be compared in pairs, and the others as usual.
-
-    Raises:
-        ReferenceUnusable: nothing was run.
-    """
+    """Run the steps that can be compared in pairs, and the others as usual."""
     session = PairSession(steps, lease, context)
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")
@@ -218,16 +219,6 @@ def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
         return steps.prepare(step)
 
 
-def _describe(lease: Lease) -> dict[str, str | int]:
-    """Return the attributes of a run's span."""
-    return {
-        "compatgate.run": lease.run.id,
-        "compatgate.suite": lease.run.suite,
-        "compatgate.host": lease.host,
-        "compatgate.attempt": lease.attempt,
-    }
-
-
 def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -> None:
     at = planned.index(step)
     queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
@@ -243,7 +234,7 @@ def _make_conditions(
     envs = [msgspec.convert(report, Report).env for report in references]
     return Conditions(
         expected=Expectation(
-            _read_stack(lease.run),
+            parse_stack(lease.run.stack) if lease.run.stack else Stack({}),
             resolve_gpu(context.gpu, context.gpus).sku if context.gpu else None,
             parse_version("driver", context.driver) if context.driver else None,
         ),
@@ -272,17 +263,12 @@ def _begin_binding(
 def _add_content(evidence: Evidence, image: str, context: HostContext) -> Evidence:
     """Return evidence with the GPU content of the image that ran, where it can be read."""
     if context.read_content is None:
-        found = ImageContent(why="this worker reads no images")
+        result = ImageContent(why="this worker reads no images")
     else:
-        found = context.read_content(image)
+        result = context.read_content(image)
     bound = evidence.bound or Binding()
-    bound = replace(bound, content=found.digest, content_why=found.why, images=found.images)
+    bound = replace(bound, content=result.digest, content_why=result.why, images=result.images)
     return replace(evidence, bound=bound)
-
-
-def _read_stack(run: Run) -> Stack:
-    """Return the stated stack; without one, any measured environment is accepted."""
-    return parse_stack(run.stack) if run.stack else Stack({})
 
 
 def _end_run(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
@@ -339,11 +325,12 @@ class Heartbeat:
                 self.order = order
 
 
-_T = TypeVar("_T")
+_ASKED_ONCE = ("lease", "report_host", "renew")
+"""Calls of the queue that their callers repeat anyway."""
 
 
 class RetryingQueue:
-    """`Queue` that survives a restart of the database, so that a run loses no attempt.
+    """A `Queue` that survives a restart of the database, so that a run loses no attempt.
 
     Repeat a call for as long as a lease holds. A call that succeeded without an answer is refused
     the second time (`LeaseLost`, the run has ended) or does the same again.
@@ -353,66 +340,21 @@ class RetryingQueue:
         self._queue = queue
         self._settings = settings
 
-    def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
-        """See `Queue`; asked once, because the worker asks again later."""
-        return self._queue.lease(worker, hosts)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._queue, name)
+        return call if name in _ASKED_ONCE else partial(self._ask, call)
 
-    def report_host(self, host: str, away: str) -> None:
-        """See `Queue`; asked once, because the worker looks again later."""
-        self._queue.report_host(host, away)
-
-    def renew(self, lease: Lease) -> Order:
-        """See `Queue`; asked once, because the heartbeat goes on."""
-        return self._queue.renew(lease)
-
-    def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.enter(lease, state))
-
-    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.say(lease, doing, progress))
-
-    def write(self, lease: Lease, step: str, data: bytes) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.write(lease, step, data))
-
-    def record(self, lease: Lease, result: StepResult) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.record(lease, result))
-
-    def results(self, lease: Lease) -> list[StepResult]:
-        """See `Queue`."""
-        return self._ask(lambda: self._queue.results(lease))
-
-    def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
-        """See `Queue`."""
-        return self._ask(lambda: self._queue.ended_in_time(lease, step, digest))
-
-    def compare(self, lease: Lease, pairs: PairsState) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.compare(lease, pairs))
-
-    def earlier_pairs(self, lease: Lease) -> list[PairsState]:
-        """See `Queue`."""
-        return self._ask(lambda: self._queue.earlier_pairs(lease))
-
-    def finish(
-        self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
-    ) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.finish(lease, outcome, reason, evidence))
-
-    def retry(self, lease: Lease, reason: str) -> None:
-        """See `Queue`."""
-        self._ask(lambda: self._queue.retry(lease, reason))
-
-    def _ask(self, call: Callable[[], _T]) -> _T:
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
         deadline = time.monotonic() + self._settings.lease
         while True:
             try:
-                return call()
+                return call(*arguments)
             except Unavailable:
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(self._settings.poll)
+
+
+def retry_calls(queue: Queue, settings: Settings) -> Queue:
+    """Return a queue whose calls are repeated while its database is away."""
+    return cast("Queue", RetryingQueue(queue, settings))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from compatgate.canary import health
-from compatgate.canary.engine.interface import HostObservation, HostWatch
+from compatgate.canary.engine.interface import HostWatch
+from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
 from compatgate.core.facts.xid import RmaRule, XidTable
@@ -34,10 +35,8 @@ class LocalWatch:
     """Opener of watches on this machine's GPUs.
 
     Args:
-        table: Xid codes, severities and actions.
         sample: seconds between two snapshots while a step runs.
         look: returns a snapshot of the GPUs; None if there is no NVML.
-        log: opens the kernel log from now on.
     """
 
     def __init__(
@@ -140,12 +139,7 @@ def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
 
 
 class NodeWatch:
-    """Opener of watches for a host whose jobs look at their own nodes.
-
-    Args:
-        jobs: of the host's executor.
-        table: Xid codes, severities and actions.
-    """
+    """Opener of watches for a host whose jobs look at their own nodes."""
 
     def __init__(self, jobs: JobHealth, table: XidTable) -> None:
         self._jobs = jobs
@@ -167,5 +161,4 @@ class _Watch:
         """Return what the job saw; called by the thread that started it."""
         if not self._watched:
             return HostObservation("unobserved")
-        found = self._jobs.observe(self._table)
-        return HostObservation(found.state, found.reason, found.body)
+        return self._jobs.observe(self._table)

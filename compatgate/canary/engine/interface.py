@@ -13,11 +13,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors.jobs import Executor, PreparedJob
+from compatgate.canary.executors.jobs import Executor, HostObservation, PreparedJob
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, Report, Run, StepResult
+from compatgate.canary.run import Outcome, OutputReader, Report, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.facts.nvidia import CudaArch, Gpus
 from compatgate.core.matrix import Evidence
@@ -181,9 +181,6 @@ class PairExecutor(Protocol):
         Args:
             jobs: each job that a block may be of, candidate and reference; their largest needs are
                 those of the session.
-
-        Raises:
-            InfrastructureError: the host cannot be held now.
         """
         ...
 
@@ -221,18 +218,6 @@ class Baselines(Protocol):
         ...
 
 
-class OutputReader(Protocol):
-    """Reader of one execution's output; one per adapter."""
-
-    def feed(self, data: bytes) -> None:
-        """Read the next piece."""
-        ...
-
-    def report(self) -> Report:
-        """Return the report; called once, at the end."""
-        ...
-
-
 class StepJudgement(Struct, frozen=True):
     """The judge's result for a step.
 
@@ -258,26 +243,6 @@ class Judge(Protocol):
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
         """Offer a valid step's values to learn a baseline from."""
         ...
-
-
-class HostObservation(Struct, frozen=True):
-    """State of the host while a step ran.
-
-    Attributes:
-        state: as in `compatgate.canary.health.Health`; ``unknown`` if the state could not be read;
-            ``unobserved`` if the operator turned the watch off or there are no GPUs.
-        body: as plain data, stored with the step.
-    """
-
-    state: str
-    reason: str = ""
-    body: dict[str, Any] | None = None
-
-    def spoils(self, *, passed: bool) -> bool:
-        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
-        return self.state in ("sick", "shared", "unknown") or (
-            self.state == "suspect" and not passed
-        )
 
 
 class HostWatch(Protocol):

@@ -68,8 +68,10 @@ class BlockRecord:
 
     def blocks(self, step: Step, arm: Arm) -> list[ExecutedBlock]:
         """Return the blocks of a step and arm, in the order of pairs."""
-        found = [(k, block) for k, block in self._found.items() if (k[0], k[2]) == (step.name, arm)]
-        return [block for _, block in sorted(found, key=lambda each: each[0][1])]
+        results = [
+            (k, block) for k, block in self._found.items() if (k[0], k[2]) == (step.name, arm)
+        ]
+        return [block for _, block in sorted(results, key=lambda each: each[0][1])]
 
     def trouble(self, arm: Arm, step: Step | None = None) -> ExecutedBlock | None:
         """Return the first block of an arm that did not pass; None if all did."""
@@ -96,22 +98,22 @@ class BlockRecord:
 
 def group_steps(steps: Iterable[Step]) -> dict[str, list[Step]]:
     """Return the steps of each workload: one for each seed."""
-    found: dict[str, list[Step]] = {}
+    results: dict[str, list[Step]] = {}
     for step in steps:
-        found.setdefault(step.workload.name, []).append(step)
-    return found
+        results.setdefault(step.workload.name, []).append(step)
+    return results
 
 
 def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
     """Return the samples of complete pairs by ``WORKLOAD.METRIC``, in declared units."""
-    found = {}
+    results = {}
     for name, steps in group_steps(record.steps).items():
         pairs = record.complete(steps)
         for metric, spec in steps[0].workload.metrics.items():
             made = [_make_pair(record, steps, pair, metric, spec) for pair in pairs]
             whole = tuple(pair for pair in made if pair.complete)
-            found[f"{name}.{metric}"] = PairedSamples(f"{name}.{metric}", spec.unit, whole)
-    return found
+            results[f"{name}.{metric}"] = PairedSamples(f"{name}.{metric}", spec.unit, whole)
+    return results
 
 
 def _make_pair(
@@ -153,7 +155,7 @@ def name_content(workload: Workload) -> str:
 
 def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dict[str, Knowledge]:
     """Return what earlier sessions of the same workload's content teach about noise."""
-    found = {}
+    results = {}
     for name, (workload, _) in list_metrics(steps).items():
         content = name_content(workload)
         past = [state.metrics[name] for state in earlier if name in state.metrics]
@@ -163,8 +165,8 @@ def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dic
             if one.workload == content and one.ratios
         ]
         if prior := learn_noise(sessions):
-            found[name] = Knowledge(prior=prior)
-    return found
+            results[name] = Knowledge(prior=prior)
+    return results
 
 
 def judge_record(record: BlockRecord, known: Mapping[str, Knowledge]) -> PairedJudgement:
@@ -225,12 +227,6 @@ def conclude_steps(
 
     The candidate's own failures come first. It passes only if the reference passed too, no metric
     of its workload regressed, none is open or implausible, and no baseline contradicts.
-
-    Args:
-        record: blocks of the session.
-        judged: judgement of the suite.
-        reference: entry or image, for people.
-        judge_alone: judge of the candidate's values by baselines.
     """
     return [
         _conclude_step(record, step, judged, reference, judge_alone)
@@ -294,8 +290,8 @@ def _find_contradiction(alone: StepJudgement) -> str:
 
 def _locate(result: StepResult) -> str:
     place = result.block
-    said = result.reason or result.outcome
-    return f"{said} (pair {place.pair})" if place and place.pair > 1 else said
+    reason = result.reason or result.outcome
+    return f"{reason} (pair {place.pair})" if place and place.pair > 1 else reason
 
 
 def _compare(
@@ -308,8 +304,8 @@ def _compare(
         return "inconclusive", f"was not compared: {other.result.name} did not pass"
     mine = [m for m in judged.metrics if m.metric.partition(".")[0] == step.workload.name]
     for kind, outcome in _METRIC_OUTCOMES:
-        if found := [m for m in mine if m.outcome == kind]:
-            return outcome, "; ".join(_describe(m, reference) for m in found)
+        if result := [m for m in mine if m.outcome == kind]:
+            return outcome, "; ".join(_describe(m, reference) for m in result)
     return "passed", f"no regression against {reference} in {_count_pairs(judged.pairs)}"
 
 

@@ -53,9 +53,6 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
 
     Where the reference was only looked for and the host runs no pairs, the candidate is judged
     alone, and the run says so.
-
-    Raises:
-        CompatgateError: a reference was named, and the host runs no pairs.
     """
     against = lease.run.against
     if against is None or against.image is None:
@@ -95,13 +92,7 @@ class PairSession:
         self._single: tuple[str, ...] = ()
 
     def prepare(self, planned: Sequence[Step]) -> dict[str, Jobs]:
-        """Prepare both images for each step; return the jobs by name of the step.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            CompatgateError: an image does not exist or is not allowed, or the host cannot get it.
-            ReferenceUnusable: that holds for a reference that nobody named.
-        """
+        """Prepare both images for each step; return the jobs by name of the step."""
         candidates = {step.name: self._steps.prepare(step) for step in planned}
         references = {step.name: self._prepare_reference(step) for step in planned}
         jobs: dict[str, Jobs] = {
@@ -140,8 +131,6 @@ class PairSession:
 
         Args:
             compared: steps that are compared, at least one, in order.
-            jobs: their prepared jobs, by name.
-            stored: results of earlier attempts, blocks among them.
         """
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
@@ -253,7 +242,12 @@ def _restore(
     for step in compared:
         pairs: dict[int, list[StepResult]] = {}
         for one in stored:
-            if one.block and _is_of(one, one.block, step, jobs[step.name]):
+            if one.block and (
+                one.name == name_block(step, one.block.pair, one.block.arm)
+                and one.image == jobs[step.name][one.block.arm].image
+                and one.origin is not None
+                and one.origin.digest == step.workload.digest
+            ):
                 pairs.setdefault(one.block.pair, []).append(one)
         for blocks in pairs.values():
             whole = len(blocks) == len(ARMS)
@@ -263,16 +257,6 @@ def _restore(
                 if failed or (whole and session):
                     record.add(step, one)
     return record
-
-
-def _is_of(result: StepResult, place: BlockPosition, step: Step, jobs: Jobs) -> bool:
-    """Return whether a stored block is of this step, its current content and its current image."""
-    return (
-        result.name == name_block(step, place.pair, place.arm)
-        and result.image == jobs[place.arm].image
-        and result.origin is not None
-        and result.origin.digest == step.workload.digest
-    )
 
 
 def _name(prepared: PreparedJob, step: Step, pair: int, arm: Arm) -> PreparedJob:

@@ -17,21 +17,21 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
-from compatgate.canary.engine.interface import (
-    HostContext,
+from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
+from compatgate.canary.executors.jobs import (
+    Executor,
+    Handle,
     HostObservation,
-    Lease,
-    OutputReader,
-    Queue,
-    Settings,
-    StepJudgement,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
 )
-from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
-from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
-from compatgate.core.gpu_code import find_run_mode
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
 from compatgate.errors import InfrastructureError
@@ -70,12 +70,7 @@ class StepRunner:
         """Prepare the step's image on the host.
 
         Args:
-            step: step to prepare.
             reference: image to use instead of the image under test; None: the image under test.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            CompatgateError: the image does not exist or is not allowed, or the host cannot get it.
         """
         if self._must_stop():
             raise ExecutionStopped
@@ -129,7 +124,13 @@ class StepRunner:
             if result.outcome != "passed":
                 break
             judged = self._context.judge.judge(step.workload, reports)
-            result = _add_judgement(result, reports, judged)
+            result = msgspec.structs.replace(
+                result,
+                outcome=judged.outcome,
+                reason=judged.reason,
+                judgement=judged.body,
+                report=msgspec.to_builtins(merge_reports(reports)),
+            )
             if not judged.more or len(reports) > self._context.settings.repeats:
                 break
         self._queue.record(self._lease, result)
@@ -146,19 +147,7 @@ class StepRunner:
     def run_once(
         self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
     ) -> tuple[StepResult, Report]:
-        """Execute a step once, and conclude it; nothing is recorded.
-
-        Args:
-            executor: executor of the host.
-            step: step to execute.
-            prepared: its job.
-            name: name of the job on the host, unique in the attempt.
-            log_name: name of the log.
-
-        Raises:
-            ExecutionStopped: the run was cancelled, or the lease is lost.
-            InfrastructureError: the job was lost with its host.
-        """
+        """Execute a step once, and conclude it; nothing is recorded."""
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
         job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
@@ -244,18 +233,6 @@ def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) ->
     return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
 
 
-def _add_judgement(
-    result: StepResult, reports: Sequence[Report], judged: StepJudgement
-) -> StepResult:
-    return msgspec.structs.replace(
-        result,
-        outcome=judged.outcome,
-        reason=judged.reason,
-        judgement=judged.body,
-        report=msgspec.to_builtins(merge_reports(reports)),
-    )
-
-
 class ExecutionStopped(Exception):
     """Error: the run was cancelled, or the lease is lost."""
 
@@ -283,18 +260,10 @@ def execute(
     The time that a batch scheduler lets it wait does not count.
 
     Args:
-        executor: executor of the host that the job was prepared on.
-        prepared: the job.
-        sink: receives standard output and error as they come.
         must_stop: asked at least every second; if it returns true, the job is killed.
         settings: intervals of polls. A host that takes longer than a lease to say how the job
             stands did not answer.
         waits: receives each new reason for which a job waits; "" once it has begun.
-        started: receives the handle once the job has begun.
-
-    Raises:
-        ExecutionStopped: ``must_stop`` returned true.
-        Infrastructure: the job was lost with its host.
     """
     handle = executor.start(prepared)
     try:
@@ -329,13 +298,13 @@ def _await_start(
     poll: float,
     waits: Callable[[str], None] | None,
 ) -> None:
-    said = ""
+    reason = ""
     while not must_stop() and (status := executor.status(handle)).state == "waiting":
-        if waits and status.reason != said:
+        if waits and status.reason != reason:
             waits(status.reason)
-            said = status.reason
+            reason = status.reason
         time.sleep(poll)
-    if waits and said:
+    if waits and reason:
         waits("")
 
 

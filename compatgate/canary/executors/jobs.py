@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from importlib import import_module
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -177,9 +177,7 @@ def make_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[st
     """Return the variables of the program; the workload's own take precedence.
 
     Args:
-        job: job to run.
         scratch: the only writable folder.
-        more: variables of the executor.
     """
     return {
         "HOME": scratch,
@@ -202,11 +200,7 @@ def _ptx_environment(job: Job) -> dict[str, str]:
 
 
 def check_single_machine(job: Job, host: str) -> None:
-    """Check that the job fits on a single machine.
-
-    Raises:
-        BadInput: the workload runs on several nodes.
-    """
+    """Check that the job fits on a single machine."""
     if job.workload.nodes > 1:
         raise BadInput(
             f"{job.workload.name} runs on {job.workload.nodes} nodes, but {host} is one machine",
@@ -220,11 +214,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
 def check_name(name: str) -> str:
-    """Return the name if it is valid for a folder and a job.
-
-    Raises:
-        BadInput: it is not valid.
-    """
+    """Return the name if it is valid for a folder and a job."""
     if not _SAFE.fullmatch(name):
         raise BadInput(f"{name!r} is not a valid name", field="run", value=name)
     return name
@@ -234,13 +224,7 @@ _DEADLINE_S = 60.0
 
 
 def pin_image(reference: str) -> str:
-    """Resolve a reference to ``name@sha256:...``; one with a digest is returned unchanged.
-
-    Raises:
-        BadInput: the reference is not valid.
-        NotFound: the registry does not have the image.
-        Infrastructure: the registry does not answer.
-    """
+    """Resolve a reference to ``name@sha256:...``; one with a digest is returned unchanged."""
     named = parse_reference(reference)
     if named.digest:
         return str(named)
@@ -267,12 +251,7 @@ _WAIT_S = 0.5
 
 
 class BackgroundReader(Generic[T]):
-    """Queue of items that a thread reads, to be fetched with a timeout.
-
-    Args:
-        items: iterator to read; the thread closes it.
-        hang_up: interrupts a waiting read, whatever the read then raises.
-    """
+    """Queue of items that a thread reads, to be fetched with a timeout."""
 
     def __init__(self, items: Generator[T], hang_up: Callable[[], None]) -> None:
         self._items = items
@@ -286,10 +265,6 @@ class BackgroundReader(Generic[T]):
 
         Args:
             timeout: seconds.
-
-        Raises:
-            queue.Empty: nothing came in that time.
-            Exception: an error of the reading thread.
         """
         item = self._queue.get(timeout=timeout)
         if isinstance(item, BaseException):
@@ -331,13 +306,7 @@ _MISSING_PROGRAM = re.compile(
 
 
 def explain_start_error(what: str, program: str, host: str) -> CompatgateError | None:
-    """Return the error for a runtime's message; None if it names neither image nor driver.
-
-    Args:
-        what: message of the runtime.
-        program: program that the workload's command calls.
-        host: name of the host.
-    """
+    """Return the error for a runtime's message; None if it names neither image nor driver."""
     if match := re.search(r"requirement error: (.*)", what):
         problem = f"NVIDIA's container runtime refuses the image on {host}: {match[1]}"
         hint = "the image requires a newer driver or another GPU; see 'compatgate require'"
@@ -355,3 +324,23 @@ def find_innermost_cause(error: BaseException) -> str:
         seen.add(id(inner))
         error = inner
     return quote_error(error)
+
+
+class HostObservation(Struct, frozen=True):
+    """State of the host while a step ran.
+
+    Attributes:
+        state: as in `compatgate.canary.health.Health`; ``unknown`` if the state could not be read;
+            ``unobserved`` if the operator turned the watch off or there are no GPUs.
+        body: as plain data, stored with the step.
+    """
+
+    state: str
+    reason: str = ""
+    body: dict[str, Any] | None = None
+
+    def spoils(self, *, passed: bool) -> bool:
+        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
+        return self.state in ("sick", "shared", "unknown") or (
+            self.state == "suspect" and not passed
+        )

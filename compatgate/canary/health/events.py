@@ -46,18 +46,14 @@ class Event(Struct, frozen=True, omit_defaults=False):
             comes again.
         known: whether the table has the code.
         message: the first message, as printed.
-        count: number of occurrences.
         first_seen, last_seen: as the log writes it; None if the log has no times.
         gpu_instance, compute_instance: of MIG, if the driver names them.
         pid, process: of the first message.
         uuid, serial: of the GPU, if the log names them.
-        source: publication of the severity and the action.
-        guidance: what NVIDIA says beyond its action.
         rma: when NVIDIA replaces a GPU with this error; None: it publishes no threshold.
         confidence: of a cause; ``likely``: other causes print the same words, and ``next`` has the
             command that settles it.
         fixes: of a cause, the usual first.
-        rules: rules that find the cause beforehand.
     """
 
     xid: int | None
@@ -120,7 +116,6 @@ class KernelErrors:
     """Collector of one machine's errors from records in the order in which they were written.
 
     Args:
-        table: codes, severities and actions.
         driver: driver version for codes that depend on it; None for the version in the log.
         signatures: words about the host to look for, too; None: GPU errors alone.
     """
@@ -154,7 +149,16 @@ class KernelErrors:
         """Add a record, and return whether it reports an error."""
         seen = parse_sighting(record.text) or self._lost_gpu(record.text)
         if seen is None:
-            self._learn(record.text)
+            text = record.text
+            if match := LOADING.search(text):
+                self._logged = parse_version("driver", match[1])
+            elif match := _UUID.search(text):
+                device = parse_device(match["place"])
+                if device and len(self._uuids) < MAX_ERRORS:
+                    self._uuids[device] = match["uuid"]
+                    self._device = device
+            elif (match := _SERIAL.search(text)) and self._device:
+                self._serials[self._device] = match[1]
             return self._add_causes(record)
         if self._host:
             self._host.interrupt()
@@ -293,18 +297,6 @@ class KernelErrors:
             rma=describe_rma(first.code, self._table) if first.kind == "xid" else None,
         )
 
-    def _learn(self, text: str) -> None:
-        """Learn the loaded driver and the UUIDs and serials of GPUs from a line."""
-        if match := LOADING.search(text):
-            self._logged = parse_version("driver", match[1])
-        elif match := _UUID.search(text):
-            device = parse_device(match["place"])
-            if device and len(self._uuids) < MAX_ERRORS:
-                self._uuids[device] = match["uuid"]
-                self._device = device
-        elif (match := _SERIAL.search(text)) and self._device:
-            self._serials[self._device] = match[1]
-
     def _lost_gpu(self, text: str) -> Sighting | None:
         """Recognize a GPU that is gone when the driver loads: three lines, without an Xid."""
         if match := _LOST.search(text):
@@ -333,13 +325,7 @@ def read_log(
     """Return the errors in a log, and why an empty result proves nothing; None if it does.
 
     Args:
-        stream: the log.
-        table: codes, severities and actions.
         driver: driver version for codes that depend on it; None for the version in the log.
-        signatures: words about the host to look for, too.
-
-    Raises:
-        BadInput: the log is compressed.
     """
     reader, counted = RecordReader(), _ByteCounter(stream)
     errors = KernelErrors(table, driver, signatures)

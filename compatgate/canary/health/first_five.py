@@ -46,8 +46,6 @@ class Check(Struct, frozen=True):
 
     Attributes:
         id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
-        found: what was seen, on one line.
-        more: command that shows more.
     """
 
     id: str
@@ -61,9 +59,7 @@ class Observation(Struct, frozen=True):
     """The input of the checks.
 
     Attributes:
-        answers: NVML or nvidia-smi at the begin and the end of the interval.
         log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
-        counters: what feeds the GPUs, at the begin and the end of the interval.
     """
 
     host: Host
@@ -104,12 +100,8 @@ def observe(
     """Look at a host at the begin and the end of an interval.
 
     Args:
-        facts: codes and signatures.
-        seconds: length of the interval.
         root: folder with the host's ``/proc``, ``/sys`` and ``/dev``.
-        program: nvidia-smi, which is asked where NVML is not installed.
         log: errors of another log; None: the kernel log of the host is read.
-        sleep: waits for the interval.
     """
     this_machine = root.is_here
     first = ask_gpus(program, this_machine)
@@ -182,16 +174,12 @@ def check_gpus(seen: Observation) -> Check:
     faults = [f"does not answer: {', '.join(lost)}"] if lost else []
     if len(gpus) < max(given, 1):
         faults += [f"not NVIDIA's driver: {', '.join(strange)}"] if strange else []
-        faults += [_one_line(seen.said)] if seen.said else []
+        faults += [" ".join(seen.said.split())[:160]] if seen.said else []
         return Check(*name, "not-ok", "; ".join([found, *faults]), more)
     if lost:
         return Check(*name, "not-ok", "; ".join([found, *faults]), more)
     products = sorted({gpu.name for gpu in gpus if gpu.name})
     return Check(*name, "ok", f"{found}: {', '.join(products)}" if products else found, more)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:160]
 
 
 # --- 2: recent errors ---------------------------------------------------------------------------
@@ -226,14 +214,28 @@ def check_work(seen: Observation) -> Check:
     name, more = ("work", "utilisation and clocks"), "nvidia-smi dmon -s pucvt -c 5"
     samples = [answer.snapshot.gpus for answer in seen.answers if answer.snapshot]
     known = [gpu for gpu in seen.gpus if gpu.utilisation is not None]
-    lowered = [f"GPU {g.index}: {reason}" for g in seen.gpus for reason in _slowdowns(g, samples)]
+    lowered = []
+    for gpu in seen.gpus:
+        reasons = {reason for one in _of(gpu, samples) for reason in one.throttle or ()}
+        slow = (text for reason, text in SLOWDOWN_REASONS.items() if reason in reasons)
+        lowered += [f"GPU {gpu.index}: {text}" for text in slow]
     if not known and not lowered:
         why = (
             _NO_DRIVER if seen.blind else "the GPUs report nothing (no NVML, no nvidia-smi, or MIG)"
         )
         return Check(*name, "could-not-look", why, more)
-    busy = [gpu for gpu in known if _least(gpu, samples) >= BUSY_PERCENT]
-    stuck = [gpu for gpu in busy if _is_slow(gpu)]
+    busy = [
+        gpu
+        for gpu in known
+        if min(one.utilisation or 0 for one in _of(gpu, samples)) >= BUSY_PERCENT
+    ]
+    stuck = [
+        gpu
+        for gpu in busy
+        if gpu.sm_clock_mhz
+        and gpu.sm_clock_max_mhz
+        and gpu.sm_clock_mhz < IDLE_CLOCK_SHARE * gpu.sm_clock_max_mhz
+    ]
     hung = [g for g in known if busy and g.processes and _most(g, samples) == 0]
     states = [
         *lowered,
@@ -254,23 +256,8 @@ def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
     return [one for gpus in samples for one in gpus if one.index == gpu.index]
 
 
-def _least(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:
-    return min(one.utilisation or 0 for one in _of(gpu, samples))
-
-
 def _most(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:
     return max(one.utilisation or 0 for one in _of(gpu, samples))
-
-
-def _slowdowns(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[str]:
-    seen = {reason for one in _of(gpu, samples) for reason in one.throttle or ()}
-    return [text for reason, text in SLOWDOWN_REASONS.items() if reason in seen]
-
-
-def _is_slow(gpu: Gpu) -> bool:
-    if not gpu.sm_clock_mhz or not gpu.sm_clock_max_mhz:
-        return False
-    return gpu.sm_clock_mhz < IDLE_CLOCK_SHARE * gpu.sm_clock_max_mhz
 
 
 def _figures(gpus: Sequence[Gpu]) -> str:
@@ -332,13 +319,13 @@ def _iowait(before: InputCounters, after: InputCounters) -> float | None:
 
 def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
     """Return the network devices that dropped packets in the interval."""
-    found = []
+    drops = []
     for name, now in after.items():
         then = before.get(name, now)
         packets, dropped = now.packets - then.packets, now.dropped - then.dropped
         if dropped >= _LEAST_DROPS and 100 * dropped > MAX_DROPS * packets:
-            found.append(f"{name} dropped {dropped} of {packets} packets")
-    return found
+            drops.append(f"{name} dropped {dropped} of {packets} packets")
+    return drops
 
 
 # --- 5: versions --------------------------------------------------------------------------------
@@ -362,17 +349,18 @@ def check_versions(seen: Observation) -> Check:
             what = f"{host.other}: no version is shown" if host.other else "no version is shown"
             return Check(*name, "could-not-look", what, more)
     loaded = module.version if module else (now.driver if now else None) or ""
-    found = [f"module {loaded}{_flavour(seen)}"]
+    flavour = {True: " (open)", False: " (proprietary)", None: ""}[module.open if module else None]
+    versions = [f"module {loaded}{flavour}"]
     bad = []
     if host.libraries and loaded not in host.libraries:
         bad.append(f"libraries {', '.join(host.libraries)}, module {loaded}")
     elif host.libraries:
-        found.append(f"libraries {', '.join(host.libraries)}")
+        versions.append(f"libraries {', '.join(host.libraries)}")
     firmware = sorted({gpu.gsp for gpu in seen.gpus if gpu.gsp})
     if firmware:
-        (found if firmware == [loaded] else bad).append(f"GSP firmware {', '.join(firmware)}")
+        (versions if firmware == [loaded] else bad).append(f"GSP firmware {', '.join(firmware)}")
     if now and now.cuda:
-        found.append(f"CUDA up to {now.cuda}")
+        versions.append(f"CUDA up to {now.cuda}")
     waiting = [gpu for gpu in seen.gpus if gpu.fabric not in (None, "completed")]
     if waiting:
         who = "runs" if host.fabric_manager else "is not seen"
@@ -381,14 +369,7 @@ def check_versions(seen: Observation) -> Check:
             f"fabric {state} on {len(waiting)} GPU(s), Fabric Manager {who} (CUDA error 802)"
         )
     elif host.switches:
-        found.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
+        versions.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
     if host.fabric_manager_version not in (None, loaded):
         bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
-    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *found]), more)
-
-
-def _flavour(seen: Observation) -> str:
-    module = seen.host.module
-    if module is None or module.open is None:
-        return ""
-    return " (open)" if module.open else " (proprietary)"
+    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *versions]), more)

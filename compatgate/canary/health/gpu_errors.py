@@ -34,7 +34,6 @@ class Sighting(NamedTuple):
         code: of an Xid or SXid; None for a notice.
         name: of a notice (``rm-init-failed``); else empty.
         device: ``0000:9b:00``, without the function.
-        follows: the line adds to an error that another line reports.
         says: ``fatal`` or ``non-fatal`` if the message contains it.
     """
 

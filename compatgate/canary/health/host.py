@@ -56,11 +56,8 @@ class Host(Struct, frozen=True):
 
     Attributes:
         gpus: display devices and 3D controllers.
-        switches: NVSwitches.
-        module: the loaded kernel module.
         other: a platform whose driver is another one, ``Jetson`` or ``WSL``.
         nodes: names of GPU device files, ``nvidia0``.
-        libraries: versions of the driver's libraries in the system's folders.
         fabric_manager: whether its process runs, as far as processes are visible.
         fabric_manager_version: of the installed program, where the host has NVSwitches.
     """
@@ -80,12 +77,7 @@ class Host(Struct, frozen=True):
         return self.module is not None or self.other is not None or bool(self.nodes)
 
     def explain_absence(self, said: str | None, errors: bool) -> str | None:
-        """Return why no GPU could be judged, and what to do; None where a log says enough.
-
-        Args:
-            said: the failure of nvidia-smi.
-            errors: the log has errors.
-        """
+        """Return why no GPU could be judged, and what to do; None where a log says enough."""
         if said:
             return f"nvidia-smi lists no GPU: {said[:300]} (compatgate triage explains its words)"
         if self.has_driver or errors:
@@ -108,10 +100,10 @@ HERE = Root()
 
 def look_at_host(root: Root = HERE) -> Host:
     """Return what a host shows without its driver."""
-    found = tuple(_pci_devices(root))
-    switches = tuple(device for kind, device in found if kind.startswith(_BRIDGE))
+    devices = tuple(_pci_devices(root))
+    switches = tuple(device for kind, device in devices if kind.startswith(_BRIDGE))
     return Host(
-        gpus=tuple(device for kind, device in found if kind.startswith(_DISPLAY)),
+        gpus=tuple(device for kind, device in devices if kind.startswith(_DISPLAY)),
         switches=switches,
         module=read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS)),
         other=next((name for path, name in _OTHER_DRIVERS.items() if root.has(path)), None),
@@ -127,8 +119,8 @@ def look_at_host(root: Root = HERE) -> Host:
 
 
 def _fabric_manager_version() -> str | None:
-    found = observe_programs(run_program, [])
-    return next((one.version for one in found if one.component == "fabric-manager"), None)
+    programs = observe_programs(run_program, [])
+    return next((one.version for one in programs if one.component == "fabric-manager"), None)
 
 
 def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
@@ -178,10 +170,12 @@ def read_input_counters(root: Root = HERE) -> InputCounters:
     """Return the counters now."""
     cpu, iowait = _cpu_times(root.read("/proc/stat"))
     network = root.read("/proc/net/dev")
+    text = root.read("/proc/pressure/io")
+    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
     return InputCounters(
         cpu,
         iowait,
-        _pressure(root.read("/proc/pressure/io")),
+        (float(match[1]) if match else None),
         _traffic(network) if network else None,
     )
 
@@ -196,14 +190,9 @@ def _cpu_times(text: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _pressure(text: str) -> float | None:
-    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
-    return float(match[1]) if match else None
-
-
 def _traffic(text: str) -> dict[str, Traffic]:
     """Return packets and drops by device (``/proc/net/dev``: 8 receive, then 8 transmit fields)."""
-    found = {}
+    traffic = {}
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
         values = rest.split()
@@ -211,5 +200,5 @@ def _traffic(text: str) -> dict[str, Traffic]:
             counts = [int(value) for value in values]
             if not _VIRTUAL.match(name.strip()):
                 dropped = counts[3] + counts[11]
-                found[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
-    return found
+                traffic[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
+    return traffic

@@ -36,9 +36,7 @@ class HostMessage(Struct, frozen=True):
     """A message about the host.
 
     Attributes:
-        device: PCI address that the message names, or `HOST`.
         at: times of the message; those of its first lines where the last line has none.
-        again: other words named the cause a few lines ago: it is the same occurrence.
     """
 
     cause: Cause

@@ -51,7 +51,6 @@ class Health(Struct, frozen=True):
             actions are done.
         reasons: sentences, the most severe first; empty only for ``healthy``.
         actions: what to do with the GPU, in the order of the reasons.
-        events: kernel errors during the run.
     """
 
     state: State
@@ -93,13 +92,9 @@ def judge_health(
 
     Args:
         before: snapshot just before the run; None if there was no GPU to observe.
-        during: snapshots during the run, in order.
-        after: snapshot after the end of the run.
-        events: kernel errors during the run.
         own_pids: processes of the run, as the host numbers them. None if not known; then only a
             process that also computed before the run is foreign.
         gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.
-        rma: when NVIDIA replaces a GPU.
 
     Returns:
         The health; None if nothing was observed, which does not mean healthy.

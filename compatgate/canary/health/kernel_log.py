@@ -47,14 +47,8 @@ def read_kernel_log(
     """Return the errors in this machine's stored kernel log, and the source of the log.
 
     Args:
-        table: codes, severities and actions.
         driver: driver version for codes that depend on it; None for the version in the log.
-        signatures: words about the host to look for, too.
-        kmsg: the kernel's device.
         programs: ask dmesg and journalctl where the device cannot be read.
-
-    Raises:
-        Unavailable: no source can be read; the message names those that were tried.
     """
     errors = KernelErrors(table, driver, signatures)
     records, name = read_kernel_records(kmsg=kmsg, programs=programs)
@@ -66,11 +60,7 @@ def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[lis
     """Return what this machine's stored kernel log says that may concern a GPU, and its source.
 
     Args:
-        kmsg: the kernel's device.
         programs: ask dmesg and journalctl where the device cannot be read.
-
-    Raises:
-        Unavailable: no source can be read; the message names those that were tried.
     """
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
@@ -100,10 +90,6 @@ class KernelLog:
 
     Reads ``/dev/kmsg`` if allowed, else the journal. If neither can be read, `problem` says so and
     there are no events, which does not mean that there were no errors.
-
-    Args:
-        table: codes, severities and actions.
-        driver: the loaded driver, if known.
     """
 
     def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:
@@ -193,11 +179,7 @@ def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterat
 
 
 def _read_output(command: tuple[str, ...]) -> Iterator[bytes]:
-    """Yield the lines that a program prints.
-
-    Raises:
-        OSError: the program does not exist, takes too long or fails.
-    """
+    """Yield the lines that a program prints."""
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands
             command, capture_output=True, timeout=_PATIENCE_S, check=False
@@ -228,7 +210,6 @@ class XidTimes(Struct, frozen=True):
 
     Attributes:
         loaded: when the log says that a driver was loaded for the last time; None: it does not.
-        unplaced: messages of errors whose time says no zone, or which have none.
     """
 
     found: tuple[XidTime, ...]
@@ -250,10 +231,9 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
     """Return the errors of a log with their times.
 
     Args:
-        records: of this machine's log.
         boot: when it booted; None: times since boot cannot be placed.
     """
-    found: dict[XidTime, None] = {}
+    xids: dict[XidTime, None] = {}
     loaded: datetime | None = None
     unplaced = []
     for record in records:
@@ -268,8 +248,8 @@ def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
         if at is None:
             unplaced.append(seen.text)
         else:
-            found[XidTime(seen.code, at)] = None
-    return XidTimes(tuple(found), loaded, tuple(unplaced))
+            xids[XidTime(seen.code, at)] = None
+    return XidTimes(tuple(xids), loaded, tuple(unplaced))
 
 
 def _place(stamps: Iterable[Stamp], boot: datetime | None) -> datetime | None:

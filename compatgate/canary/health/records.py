@@ -29,7 +29,6 @@ class Record(NamedTuple):
     Attributes:
         text: from ``NVRM:`` (or ``nvidia``) on.
         at: times of the message, one per clock that the line shows.
-        quoted: a program, not the kernel, wrote the message.
     """
 
     text: str
@@ -101,11 +100,7 @@ class RecordReader:
         self._binary: str | None = None
 
     def read(self, stream: Stream) -> Iterator[Record]:
-        """Yield every record that may concern a GPU.
-
-        Raises:
-            BadInput: the log is compressed.
-        """
+        """Yield every record that may concern a GPU."""
         for line in read_lines(stream):
             yield from self.feed(line)
         yield from self._end()
@@ -199,12 +194,12 @@ def _read_json_line(bare: bytes) -> Iterator[Record]:
     if not _is_relevant(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
         return
     try:
-        found = json.loads(bare.rstrip(b","))
+        document = json.loads(bare.rstrip(b","))
     except (ValueError, RecursionError):
         yield from _read_objects(bare)
         return
-    listed = found.get("dmesg") if isinstance(found, dict) else None
-    for one in listed if isinstance(listed, list) else [found]:
+    listed = document.get("dmesg") if isinstance(document, dict) else None
+    for one in listed if isinstance(listed, list) else [document]:
         if isinstance(one, dict):
             yield from _read_fields(one)
 
@@ -217,11 +212,11 @@ def _read_objects(piece: bytes) -> Iterator[Record]:
     any_read = False
     for match in _OBJECT.finditer(piece):
         try:
-            found = json.loads(match[0])
+            document = json.loads(match[0])
         except (ValueError, RecursionError):
             continue
         any_read = True
-        yield from _read_fields(found)
+        yield from _read_fields(document)
     if not any_read:
         yield from read_text(piece.decode("utf-8", "replace"))
 
@@ -245,19 +240,19 @@ def _field_text(value: Any) -> str:
 
 
 def _field_stamps(fields: dict[str, Any]) -> tuple[Stamp, ...]:
-    found: list[Stamp] = []
+    field_stamps: list[Stamp] = []
     for name in ("_SOURCE_BOOTTIME_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP"):
         if (number := _field_number(fields.get(name))) is not None:
-            found.append(make_boot_stamp(number / 1e6))
+            field_stamps.append(make_boot_stamp(number / 1e6))
             break
     if (number := _field_number(fields.get("__REALTIME_TIMESTAMP"))) is not None:
-        found += make_epoch_stamps(number)
+        field_stamps += make_epoch_stamps(number)
     when = fields.get("time", fields.get("timestamp"))
     if isinstance(when, str):
-        found += parse_stamps(when)
+        field_stamps += parse_stamps(when)
     elif (number := _field_number(when)) is not None:
-        found.append(make_boot_stamp(number))
-    return tuple(found)
+        field_stamps.append(make_boot_stamp(number))
+    return tuple(field_stamps)
 
 
 def _field_number(value: Any) -> float | None:
@@ -284,20 +279,20 @@ _UNIX = re.compile(r"^(\d{9,11}\.\d{1,9}) ")
 
 def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
     """Return the times before a message; none if it has none."""
-    found = []
+    stamps = []
     if match := _KMSG.match(prefix):
-        found.append(make_boot_stamp(int(match[1]) / 1e6))
+        stamps.append(make_boot_stamp(int(match[1]) / 1e6))
     elif boots := _BOOT.findall(prefix):
-        found.append(make_boot_stamp(float(boots[-1])))
+        stamps.append(make_boot_stamp(float(boots[-1])))
     if match := _ISO.search(prefix):
-        found.append(Stamp("iso", match[0]))
+        stamps.append(Stamp("iso", match[0]))
     elif match := _CTIME.search(prefix):
-        found.append(Stamp("ctime", match[0]))
+        stamps.append(Stamp("ctime", match[0]))
     elif match := _SYSLOG.search(prefix):
-        found.append(Stamp("syslog", match[1]))
+        stamps.append(Stamp("syslog", match[1]))
     elif match := _UNIX.match(prefix):
-        found += make_epoch_stamps(float(match[1]) * 1e6)
-    return tuple(found)
+        stamps += make_epoch_stamps(float(match[1]) * 1e6)
+    return tuple(stamps)
 
 
 def make_boot_stamp(seconds: float) -> Stamp:
@@ -337,17 +332,20 @@ _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
 def read_lines(stream: Stream) -> Iterator[bytes]:
-    """Yield the lines, without their ends.
-
-    Raises:
-        BadInput: the file is compressed; otherwise it would look like a log without errors.
-    """
+    """Yield the lines, without their ends."""
     rest = b""
     first = True
     while chunk := stream.read(CHUNK_BYTES):
         if first:
             first = False
-            _refuse_compressed(chunk)
+            for magic, name in _COMPRESSION_MAGIC.items():
+                if chunk.startswith(magic):
+                    raise BadInput(
+                        f"the log is compressed ({name})",
+                        field="--dmesg",
+                        hint="unpack it first, for example: zcat FILE"
+                        " | compatgate health --dmesg -",
+                    )
         rest += chunk
         *whole, rest = rest.split(b"\n")
         yield from whole
@@ -362,17 +360,7 @@ def read_lines(stream: Stream) -> Iterator[bytes]:
 def _find_cut(line: bytes) -> int:
     """Return where to cut an endless line: between two JSON records if possible."""
     for mark in _CUTS:
-        found = line.rfind(mark, MAX_LINE // 2, MAX_LINE)
-        if found > 0:
-            return found if mark == b"NVRM:" else found + len(mark)
+        place = line.rfind(mark, MAX_LINE // 2, MAX_LINE)
+        if place > 0:
+            return place if mark == b"NVRM:" else place + len(mark)
     return MAX_LINE
-
-
-def _refuse_compressed(head: bytes) -> None:
-    for magic, name in _COMPRESSION_MAGIC.items():
-        if head.startswith(magic):
-            raise BadInput(
-                f"the log is compressed ({name})",
-                field="--dmesg",
-                hint="unpack it first, for example: zcat FILE | compatgate health --dmesg -",
-            )

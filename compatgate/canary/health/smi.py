@@ -30,6 +30,8 @@ _REASONS = {
     "display_clocks_setting": "display_clock_setting",
 }
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)")
+_RECOVERY = {"reset": "gpu_reset", "reboot": "node_reboot"}
+"""Names of NVML for recovery actions that nvidia-smi shortens."""
 Fields = dict[str, str]
 
 
@@ -41,11 +43,7 @@ class SmiAnswer(NamedTuple):
 
 
 def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
-    """Run ``nvidia-smi -q -x`` and return its answer.
-
-    Args:
-        program: name on the path, or a path.
-    """
+    """Run ``nvidia-smi -q -x`` and return its answer."""
     try:
         done = subprocess.run(  # noqa: S603 - the program is the driver's own
             [program, "-q", "-x"], capture_output=True, timeout=_PATIENCE_S, check=False
@@ -57,11 +55,11 @@ def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
     except OSError as error:
         return SmiAnswer(None, f"{program}: {quote_error(error)}")
     text = done.stdout[:_LONGEST_TEXT].decode("utf-8", "replace")
-    found = parse_smi(text)
-    if found is not None and found.gpus:
-        return SmiAnswer(found, None)
+    snapshot = parse_smi(text)
+    if snapshot is not None and snapshot.gpus:
+        return SmiAnswer(snapshot, None)
     said = " ".join((text[:2000] + " " + done.stderr[:2000].decode("utf-8", "replace")).split())
-    if found is not None:
+    if snapshot is not None:
         said = "nvidia-smi: No devices were found"
     return SmiAnswer(None, said or f"{program} ended with status {done.returncode}")
 
@@ -134,6 +132,7 @@ def _read_gpu(index: int, fields: Fields) -> Gpu:
         "power_readings/power_draw",
     )
     fabric = (value("fabric/state") or "").lower().replace(" ", "_")
+    recovery = (value("gpu_recovery_action") or "").lower().replace(" ", "_")
     return Gpu(
         index=index,
         uuid=value("uuid"),
@@ -154,7 +153,7 @@ def _read_gpu(index: int, fields: Fields) -> Gpu:
         remapped_uncorrected=number("remapped_rows/remapped_row_unc"),
         remap_pending=_flag(value("remapped_rows/remapped_row_pending")),
         remap_failed=_flag(value("remapped_rows/remapped_row_failure")),
-        recovery=_recovery(value("gpu_recovery_action")),
+        recovery=_RECOVERY.get(recovery, recovery) or None,
         throttle=_reasons(fields),
         sm_clock_mhz=number("clocks/sm_clock"),
         memory_clock_mhz=number("clocks/mem_clock"),
@@ -183,14 +182,6 @@ def _flag(text: str | None) -> bool | None:
     return known.get((text or "").lower())
 
 
-def _recovery(text: str | None) -> str | None:
-    """Return NVML's name for a recovery action: ``gpu_reset`` for ``Reset`` or ``GPU Reset``."""
-    if text is None:
-        return None
-    name = text.lower().replace(" ", "_")
-    return {"reset": "gpu_reset", "reboot": "node_reboot"}.get(name, name)
-
-
 def _uncorrected(fields: Fields, since: str) -> int | None:
     """Return the uncorrected ECC errors: of SRAM and DRAM, or before Ampere the total."""
     folder = f"ecc_errors/{since}/"
@@ -202,14 +193,14 @@ def _uncorrected(fields: Fields, since: str) -> int | None:
 
 
 def _reasons(fields: Fields) -> tuple[str, ...] | None:
-    found = {
+    reasons = {
         match[1]: value.lower() == "active"
         for name, value in fields.items()
         if (match := _REASON.fullmatch(name))
     }
-    if not found:
+    if not reasons:
         return None
-    return tuple(_REASONS.get(name, name) for name, active in found.items() if active)
+    return tuple(_REASONS.get(name, name) for name, active in reasons.items() if active)
 
 
 def _processes(fields: Fields) -> tuple[Process, ...] | None:
@@ -218,5 +209,5 @@ def _processes(fields: Fields) -> tuple[Process, ...] | None:
         return None
     pids = fields.get("processes/process_info/pid", "").split("\n")
     kinds = fields.get("processes/process_info/type", "").split("\n")
-    found = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
-    return tuple(map(Process, sorted(found)))
+    processes = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
+    return tuple(map(Process, sorted(processes)))

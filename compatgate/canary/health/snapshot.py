@@ -24,19 +24,13 @@ class Gpu(Struct, frozen=True):
 
     Attributes:
         pci: ``0000:9b:00``, as events name it.
-        lost: NVML lists the GPU but cannot reach it.
-        ecc_*: errors since the driver was loaded (volatile), and ever (aggregate).
-        sram_threshold_exceeded: the SRAM has had as many different uncorrectable errors as NVIDIA
-            tolerates.
         retired_pages: for double-bit errors (before Ampere); ``retired_pages_total``: for any
             errors; ``retirement_pending``: they take effect after a reboot.
         remapped_uncorrected: rows remapped for uncorrected errors (Ampere and newer);
             ``remap_pending``: they take effect after a reset; ``remap_failed``: no spare row was
             left.
-        sm_clock_max_mhz: highest clock of the GPU.
         fabric: state of the NVSwitch fabric: ``not_started``, ``in_progress``, ``completed``; None
             where the GPU is on none.
-        gsp: version of the GSP firmware that runs.
         throttle: reasons for lower clocks than requested, by NVML's names (``hw_slowdown``).
         recovery: recovery that the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
         utilisation: percent of the last sample period in which a kernel ran.
@@ -76,11 +70,7 @@ class Gpu(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """State of every GPU of the host at a moment.
-
-    Attributes:
-        cuda: highest CUDA that the driver runs.
-    """
+    """State of every GPU of the host at a moment."""
 
     at: datetime
     driver: str | None
@@ -112,11 +102,7 @@ _GPU_SENSOR = 0
 
 
 def snapshot(nvml: Any = None) -> Snapshot | None:
-    """Return the current state of every GPU; None without NVML, its library or a GPU.
-
-    Args:
-        nvml: the ``pynvml`` module; None to import it.
-    """
+    """Return the current state of every GPU; None without NVML, its library or a GPU."""
     with open_nvml(nvml) as library:
         if library is None:
             return None
@@ -146,8 +132,29 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     def ask(name: str, *arguments: Any) -> Any:
         return query_nvml(nvml, name, handle, *arguments)
 
+    def fill(function: str, structure: str) -> Any:
+        """Return a structure that NVML fills; None where function or structure is missing."""
+        make = getattr(nvml, structure, None)
+        if make is None:
+            return None
+        value = make()
+        return None if ask(function, ctypes.byref(value)) is None else value
+
+    lost = False
+    try:
+        nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)  # read from the GPU itself
+    except nvml.NVMLError as error:
+        lost = _is_lost_error(nvml, error)
+    sram = fill("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t")
+    fabric = fill("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t")
+    listed = ask("nvmlDeviceGetComputeRunningProcesses")  # of the whole GPU, MIG devices included
+    processes = {
+        p.pid: Process(p.pid, getattr(p, "usedGpuMemory", None) or None) for p in listed or ()
+    }
     remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
     retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
+    single = ask("nvmlDeviceGetRetiredPages", _SINGLE_BIT)
+    pages = [len(found) for found in (retired, single) if found is not None]
     mask = ask("nvmlDeviceGetCurrentClocksEventReasons")
     if mask is None:
         mask = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
@@ -162,7 +169,7 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         uuid=nvml_text(ask("nvmlDeviceGetUUID")),
         pci=parse_device(nvml_text(info.busId) or "") if info else None,
         name=nvml_text(ask("nvmlDeviceGetName")),
-        lost=_is_gpu_lost(nvml, handle),
+        lost=lost,
         mig=bool(mode[0]) if mode else None,
         persistence=_read_flag(ask("nvmlDeviceGetPersistenceMode")),
         ecc_corrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
@@ -170,9 +177,9 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         ecc_corrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _AGGREGATE),
         ecc_uncorrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
         retired_pages=len(retired) if retired is not None else None,
-        retired_pages_total=_count_pages(retired, ask("nvmlDeviceGetRetiredPages", _SINGLE_BIT)),
+        retired_pages_total=sum(pages) if pages else None,
         retirement_pending=_read_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
-        sram_threshold_exceeded=_read_sram_threshold(nvml, handle),
+        sram_threshold_exceeded=_read_flag(getattr(sram, "bThresholdExceeded", None)),
         remapped_corrected=remapped[0],
         remapped_uncorrected=remapped[1],
         remap_pending=_read_flag(remapped[2]),
@@ -183,47 +190,13 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
         temperature_c=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
         sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", _SM),
-        fabric=_read_fabric(nvml, handle),
+        fabric=FABRIC_STATES.get(getattr(fabric, "state", 0)),
         gsp=nvml_text(ask("nvmlDeviceGetGspFirmwareVersion")),
         power_w=power / 1000 if power is not None else None,
         utilisation=used.gpu if used else None,
         memory_utilisation=used.memory if used else None,
-        processes=_read_processes(nvml, handle),
+        processes=None if listed is None else tuple(processes[pid] for pid in sorted(processes)),
     )
-
-
-def _read_processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
-    """Return the processes on the whole GPU, MIG devices included."""
-    found = query_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
-    if found is None:
-        return None
-    seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
-    return tuple(seen[pid] for pid in sorted(seen))
-
-
-def _count_pages(double_bit: Any, single_bit: Any) -> int | None:
-    found = [pages for pages in (double_bit, single_bit) if pages is not None]
-    return sum(map(len, found)) if found else None
-
-
-def _read_sram_threshold(nvml: Any, handle: Any) -> bool | None:
-    status = _fill(nvml, "nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
-    return _read_flag(getattr(status, "bThresholdExceeded", None))
-
-
-def _read_fabric(nvml: Any, handle: Any) -> str | None:
-    info = _fill(nvml, "nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t", handle)
-    return FABRIC_STATES.get(getattr(info, "state", 0))
-
-
-def _fill(nvml: Any, function: str, structure: str, handle: Any) -> Any:
-    """Return a structure that a function of NVML fills; None where one of them is missing."""
-    make = getattr(nvml, structure, None)
-    if make is None:
-        return None
-    value = make()
-    done = query_nvml(nvml, function, handle, ctypes.byref(value))
-    return None if done is None else value
 
 
 def _read_recovery(nvml: Any, handle: Any) -> str | None:
@@ -233,15 +206,6 @@ def _read_recovery(nvml: Any, handle: Any) -> str | None:
         return None
     number = values[0].value.uiVal
     return _RECOVERY[number] if number < len(_RECOVERY) else f"unknown_{number}"
-
-
-def _is_gpu_lost(nvml: Any, handle: Any) -> bool:
-    """Return whether the GPU does not answer; the temperature is read from the GPU itself."""
-    try:
-        nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
-    except nvml.NVMLError as error:
-        return _is_lost_error(nvml, error)
-    return False
 
 
 def _is_lost_error(nvml: Any, error: Exception) -> bool:

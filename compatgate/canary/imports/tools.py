@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from compatgate.canary.imports.observation import Observation, make_part
+from compatgate.canary.imports.observation import Observation, find_gpu, make_part
 from compatgate.canary.protocol.adapters import ToolOutput
 from compatgate.canary.protocol.adapters.dcgm import read_dcgm
 from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
@@ -19,9 +19,6 @@ def read_dcgm_diag(text: str) -> list[Observation]:
     """Read the JSON of ``dcgmi diag -j``; its driver is in it, its host and time are not.
 
     Source: https://github.com/NVIDIA/DCGM, ``testing/python3/dcgm_diag_schema.json``.
-
-    Raises:
-        BadInput: it is damaged, or of another tool.
     """
     report = _read(text, read_dcgm)
     env = report.env
@@ -40,22 +37,11 @@ def read_nccl(text: str) -> list[Observation]:
     Its times are local times without a zone, so they are not used.
 
     Source: https://github.com/NVIDIA/nccl-tests, ``src/util.cu``.
-
-    Raises:
-        BadInput: it is damaged, or of another tool.
     """
     report = _read(text, read_nccl_tests)
     env = report.env
     other = env.other if env else {}
     hosts = [str(host) for host in other.get("hosts", [])]
-    names = {device.name for device in env.gpus} if env else set()
-    if len(names) > 1:
-        raise BadInput(
-            "the ranks ran on different GPUs",
-            field="devices",
-            value=", ".join(sorted(names)),
-            hint="import results of one SKU at a time",
-        )
     if not any(check.name == "right" for check in report.checks):
         problem = "values were not validated (-c 0), so the report shows no correct result"
         report = replace(report, problems=(*report.problems, problem))
@@ -66,18 +52,14 @@ def read_nccl(text: str) -> list[Observation]:
             host=hosts[0] if len(hosts) == 1 else None,
             nodes=max(1, len(hosts)),
             gpus=max(1, int(other.get("ranks", 1))),
-            gpu=next(iter(names), None),
+            gpu=find_gpu(env),
             versions=dict(env.versions) if env else {},
         )
     ]
 
 
 def _read(text: str, read: ToolReader) -> Report:
-    """Return the report of a tool's whole output.
-
-    Raises:
-        BadInput: nothing in it can be read.
-    """
+    """Return the report of a tool's whole output."""
     output = ToolOutput(read)
     # The end of a JSON document shows that it is whole; that of a table is a line feed.
     whole = text + "\n" if text.lstrip().startswith("{") else text

@@ -155,7 +155,6 @@ def learn(
     accepted: Sequence[tuple[str, Samples]],
     *,
     version: int = 1,
-    sources: Mapping[str, SampleSource] | None = None,
 ) -> Baseline:
     """Propose a baseline from accepted runs.
 
@@ -167,7 +166,6 @@ def learn(
         spec: declaration of the metric; values are stored in its unit.
         accepted: run to its samples, oldest first; only the latest usable ones count.
         version: version of the baseline.
-        sources: provenance of the runs that are samples.
 
     Raises:
         BadInput: no run can be used; the message gives the reason for each.
@@ -181,7 +179,7 @@ def learn(
             discarded.append(DiscardedRun(run, reason or "its unit does not convert"))
         else:
             values = tuple(value * factor for value in samples.values)
-            kept.append(RunValues(run, values, (sources or {}).get(run)))
+            kept.append(RunValues(run, values))
     kept, apart = _discard_outliers(kept, spec.tolerance)
     older = [
         DiscardedRun(r.run, f"only the latest {MAX_RUNS} runs are used") for r in kept[:-MAX_RUNS]

@@ -73,7 +73,6 @@ def find_changes(history: Sequence[float], tolerance: float) -> list[ChangePoint
     Args:
         history: one positive value for each run, oldest first; with fewer than `MIN_HISTORY`
             values, or with one that is not positive, no change is found.
-        tolerance: of the metric; 0.05 is 5 %.
     """
     if not MIN_HISTORY <= len(history) <= MAX_HISTORY or min(history) <= 0:
         return []
@@ -117,11 +116,11 @@ def _pull_in_outliers(values: Sequence[float]) -> list[float]:
     middle = median(steps)
     noise = _MAD_TO_SIGMA * median([abs(step - middle) for step in steps]) / sqrt(2)
     noise = max(noise, _LEAST_SCALE)
-    found = []
+    results = []
     for place, value in enumerate(values):
         near = median(values[max(0, place - _REACH) : place + _REACH + 1])
-        found.append(min(max(value, near - _CLIP * noise), near + _CLIP * noise) / noise)
-    return found
+        results.append(min(max(value, near - _CLIP * noise), near + _CLIP * noise) / noise)
+    return results
 
 
 def _divide(values: Sequence[float]) -> list[int]:

@@ -29,9 +29,9 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     before, after = baseline.values, candidate.values
     n, m = len(before), len(after)
     if min(n, m) < spec.repetitions or not all(isfinite(v) and v >= 0 for v in (*before, *after)):
-        found = prepare_samples(spec, baseline, candidate)
-        if isinstance(found, Aspect):
-            return found
+        result = prepare_samples(spec, baseline, candidate)
+        if isinstance(result, Aspect):
+            return result
     if 2 * before.count(0) < n:
         return Aspect(
             "data",

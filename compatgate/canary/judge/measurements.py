@@ -43,13 +43,7 @@ def read_measurements(
 
     Args:
         data: content of the file; bytes that are not UTF-8 count as log.
-        source: name of the file for errors.
-        metric: name of the metric of plain numbers.
         unit: unit of plain numbers.
-
-    Raises:
-        BadInput: the file is too large, a line of the protocol is malformed, or one of several
-            plain numbers is not a number; the message names the line.
     """
     if len(data) > MAX_BYTES:
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
@@ -140,11 +134,7 @@ class _LineCollector:
 
 
 def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, float | None]:
-    """Return the direction and the tolerance that a line states.
-
-    Raises:
-        BadInput: one of them is not valid.
-    """
+    """Return the direction and the tolerance that a line states."""
     better, tolerance = body.get("better"), body.get("tolerance")
     if better is not None and better not in get_args(Better):
         raise BadInput(
@@ -164,11 +154,7 @@ def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, 
 
 
 def read_values(body: Mapping[str, Any], where: str) -> list[float]:
-    """Return the values of a metric line.
-
-    Raises:
-        BadInput: there are none, or one is neither a number nor stands for one.
-    """
+    """Return the values of a metric line."""
     if ("value" in body) == ("values" in body):
         raise BadInput("a metric must have exactly one of 'value' and 'values'", field=where)
     if "value" in body:
@@ -197,11 +183,7 @@ def is_number(value: object) -> bool:
 
 
 def read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
-    """Return text of a line.
-
-    Raises:
-        BadInput: it is not text, or is missing without a default.
-    """
+    """Return text of a line."""
     value = body.get(key, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise BadInput(f"'{key}' must be text", field=f"{where}.{key}", value=value)
@@ -209,11 +191,7 @@ def read_text(body: Mapping[str, Any], key: str, where: str, default: str | None
 
 
 def read_check(body: Mapping[str, Any], where: str) -> Check:
-    """Return the check of a line.
-
-    Raises:
-        BadInput: a member is missing or not valid.
-    """
+    """Return the check of a line."""
     ok = body.get("ok")
     if not isinstance(ok, bool):
         raise BadInput("'ok' must be true or false", field=f"{where}.ok", value=ok)

@@ -65,12 +65,9 @@ def judge_metric(
     doubts: the work was probably not done, or another machine did it. A regression stays one.
 
     Args:
-        name: name of the metric.
-        spec: direction, tolerance, and repetitions that either side needs.
         baseline: accepted values; None if there are none yet.
         candidate: values to judge; None if the candidate did not report the metric.
         doubt: why the values are implausible by themselves, such as a share above the peak.
-        explained: why a person accepts what is implausible.
     """
     judged = _judge_values(name, spec, baseline, candidate)
     if baseline is not None and baseline.explained:
@@ -141,11 +138,11 @@ def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> D
 def _worse_aspects(aspects: Sequence[Aspect]) -> list[Aspect]:
     """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
-    found = []
+    results = []
     for up, down in zip(aspects[:half], aspects[half:], strict=True):
         chosen = up if find_worst_outcome([up.outcome, down.outcome]) == up.outcome else down
-        found.append(chosen)
-    return found
+        results.append(chosen)
+    return results
 
 
 def _final_reason(
@@ -340,8 +337,6 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
 
     Args:
         share: value that ``1/n + 1/m`` must reach.
-        n: repetitions of the baseline.
-        m: repetitions of the candidate.
     """
     left = share - 1 / n
     alone = ceil(1 / left) if left > 0 else MAX_REPETITIONS + 1

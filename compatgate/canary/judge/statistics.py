@@ -76,16 +76,16 @@ def trimmed_mean(values: Sequence[float]) -> float:
 def rank_values(values: Sequence[float]) -> list[float]:
     """Return the rank of each value from 1; equal values share their mean rank."""
     by_value = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
+    result = [0.0] * len(values)
     start = 0
     while start < len(by_value):
         end = start
         while end + 1 < len(by_value) and values[by_value[end + 1]] == values[by_value[start]]:
             end += 1
         for place in range(start, end + 1):
-            found[by_value[place]] = (start + end) / 2 + 1
+            result[by_value[place]] = (start + end) / 2 + 1
         start = end + 1
-    return found
+    return result
 
 
 def estimate_dependence(runs: Sequence[Sequence[float]]) -> float:
@@ -96,16 +96,16 @@ def estimate_dependence(runs: Sequence[Sequence[float]]) -> float:
 
     Source: Newey and West (1987), A Simple, Positive Semi-definite ... Covariance Matrix.
     """
-    told = [run for run in runs if len(run) >= MIN_ORDERED_VALUES and not is_sorted(run)]
+    informative = [run for run in runs if len(run) >= MIN_ORDERED_VALUES and not is_sorted(run)]
     products, squares = [0.0] * _LAGS, 0.0
-    for run in told:
+    for run in informative:
         centred = [rank - (len(run) + 1) / 2 for rank in rank_values(run)]
         squares += sum(c * c for c in centred)
         for lag in range(1, _LAGS + 1):
             products[lag - 1] += sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
     if squares == 0:
         return 1.0
-    bias = len(told) / sum(map(len, told))  # of an autocorrelation, about -1/n
+    bias = len(informative) / sum(map(len, informative))  # of an autocorrelation, about -1/n
     weighted = sum(
         (1 - (k + 1) / (_LAGS + 1)) * (p / squares + bias) for k, p in enumerate(products)
     )
@@ -170,10 +170,7 @@ def estimate_shift(
     """Return the shift from one sample to another.
 
     Args:
-        baseline: logarithms, shape (n,).
-        candidate: logarithms, shape (m,).
         widen: factor for dependence between neighbours, at least 1.
-        wander: additional standard error for differences between runs.
     """
     n, m = len(baseline), len(candidate)
     base, cand = _thin_out(baseline), _thin_out(candidate)
@@ -264,11 +261,11 @@ def _savage_scores(values: Sequence[float]) -> list[float]:
     for i in range(count):
         total += 1 / (count - i)
         score.append(total)
-    found = []
+    results = []
     for rank in rank_values(values):
         low = int(rank)
-        found.append(score[low] if low == rank else (score[low] + score[min(low + 1, count)]) / 2)
-    return found
+        results.append(score[low] if low == rank else (score[low] + score[min(low + 1, count)]) / 2)
+    return results
 
 
 TAIL_ALARM = 0.002

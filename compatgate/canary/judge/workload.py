@@ -51,12 +51,8 @@ def judge_reports(
     """Judge the reports of one or several executions of a workload.
 
     Args:
-        metrics: declared metrics; others that were printed are not judged.
         checks: declared names; every execution must have reported each.
         reports: reports of the executions, in order; their values are judged together.
-        baselines: by metric; a missing one is not learned yet.
-        doubts: by metric, why its values are implausible.
-        explained: by metric, why a person accepts what is implausible.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
@@ -85,13 +81,7 @@ def judge_samples(
     """Judge checks and samples; without either, the result is inconclusive.
 
     Args:
-        metrics: declared metrics.
-        baselines: accepted values, by metric.
-        candidate: values to judge, by metric.
-        checks: results of checks.
         unreported: declared checks without a result.
-        doubts: by metric, why its values are implausible.
-        explained: by metric, why a person accepts what is implausible.
     """
     doubts, explained = doubts or {}, explained or {}
     failed = list(dict.fromkeys(check for check in checks if not check.ok))
@@ -130,19 +120,19 @@ def judge_samples(
 
 def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:
     """Return a metric's values over executions, in the first one's unit; None without any."""
-    found = [metric for report in reports for metric in report.metrics if metric.name == name]
-    if not found:
+    results = [metric for report in reports for metric in report.metrics if metric.name == name]
+    if not results:
         return None
-    factors = [find_conversion(metric.unit, found[0].unit) for metric in found]
+    factors = [find_conversion(metric.unit, results[0].unit) for metric in results]
     if None in factors:
-        units = ", ".join(dict.fromkeys(metric.unit for metric in found))
-        return Samples(name, units, tuple(metric.values for metric in found))
+        units = ", ".join(dict.fromkeys(metric.unit for metric in results))
+        return Samples(name, units, tuple(metric.values for metric in results))
     return Samples(
         name,
-        found[0].unit,
+        results[0].unit,
         tuple(
             tuple(value * (factor or 1.0) for value in metric.values)
-            for metric, factor in zip(found, factors, strict=True)
+            for metric, factor in zip(results, factors, strict=True)
         ),
     )
 

@@ -104,11 +104,7 @@ class BrokenLine(Exception):
 
 
 def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
-    """Return a text member.
-
-    Raises:
-        BrokenLine: it is missing and has no default, or is not text.
-    """
+    """Return a text member."""
     value = body.get(field, default)
     if not isinstance(value, str):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be text")
@@ -116,28 +112,20 @@ def read_text(body: dict[str, Any], field: str, default: str | None = None) -> s
 
 
 def read_number(field: str, value: object) -> float:
-    """Return a finite number.
-
-    Raises:
-        BrokenLine: it is missing, or not a finite number.
-    """
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        result = math.inf
+    if not math.isfinite(result):
         raise BrokenLine(f"{field} is too large for a number")
-    return found
+    return result
 
 
 def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
-    """Return a list of numbers, or a single number under another name; [] if both are missing.
-
-    Raises:
-        BrokenLine: a value of another type, or both.
-    """
+    """Return a list of numbers, or a single number under another name; [] if both are missing."""
     if single is not None and single in body:
         if field in body:
             raise BrokenLine(f"the line has both {field} and {single}")
@@ -178,11 +166,6 @@ class JsonLines:
             "progress": self._read_progress,
             "lost": self._read_lost,
         }
-
-    @property
-    def progress(self) -> float | None:
-        """Return how far the program says it is, 0 to 1."""
-        return self._progress
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
@@ -257,9 +240,9 @@ class JsonLines:
         if self._room < 0:
             raise BrokenLine(f"the output has more than {MAX_VALUES} values")
         if body.get("conditions") is not None:
-            found = read_conditions(body["conditions"], len(values))
+            result = read_conditions(body["conditions"], len(values))
             kept = self._conditions.get(name)
-            self._conditions[name] = kept.joined(found) if kept else found
+            self._conditions[name] = kept.joined(result) if kept else result
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
@@ -291,11 +274,7 @@ class JsonLines:
 
 
 def parse_protocol_line(line: Line) -> dict[str, Any] | None:
-    """Return the object of a protocol line; None for log.
-
-    Raises:
-        BrokenLine: the line was meant to be of the protocol, but is malformed.
-    """
+    """Return the object of a protocol line; None for log."""
     content = line.content.strip()
     if not content.startswith(b"{"):
         return None
@@ -328,28 +307,24 @@ def is_protocol_like(content: bytes) -> bool:
 
 
 def _shorten(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}..."
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def read_conditions(value: object, values: int) -> Conditions:
     """Read the conditions of a metric's values.
 
     Args:
-        value: member of the line.
         values: number of the line's values; each has a condition, or none has.
-
-    Raises:
-        BrokenLine: a wrong type, or another number of conditions.
     """
     try:
-        found = msgspec.convert(value, Conditions)
+        result = msgspec.convert(value, Conditions)
     except msgspec.ValidationError as error:
         raise BrokenLine(f"conditions: {explain_form(error)}") from None
     for name in ("sm_mhz", "watts", "celsius", "limits"):
-        if len(getattr(found, name)) not in (0, values):
+        if len(getattr(result, name)) not in (0, values):
             raise BrokenLine(f"conditions.{name} must have one entry for each of {values} values")
-    return found
+    return result
 
 
 _MAX_GPUS = 256
@@ -362,9 +337,6 @@ def read_env(body: dict[str, Any]) -> Env:
 
     Components are members of ``versions``, by any name that a stack may use. ``cuda``, ``cudnn``,
     ``nccl``, ``torch`` and the others may also be members of the line itself.
-
-    Raises:
-        BrokenLine: a wrong type, an invalid version, or two versions of one component.
     """
     stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _ENV_MEMBERS}
     versions: dict[str, str] = {}
@@ -381,11 +353,11 @@ def read_env(body: dict[str, Any]) -> Env:
 
 
 def _read_driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     if stated := versions.pop("driver", None):
-        found["driver"] = stated
-    _add_version(found, "driver", body.get("driver"))
-    return found.get("driver")
+        results["driver"] = stated
+    _add_version(results, "driver", body.get("driver"))
+    return results.get("driver")
 
 
 def _add_version(versions: dict[str, str], name: str, value: object) -> None:
@@ -402,10 +374,10 @@ def _add_version(versions: dict[str, str], name: str, value: object) -> None:
 
 
 def _canonical_version(name: str) -> str:
-    found = find_component(name)
-    if found is None:
+    result = find_component(name)
+    if result is None:
         raise BrokenLine(f"{name[:80]!r} is not a component")
-    return found.component.name
+    return result.component.name
 
 
 def _check(component: str, value: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -305,3 +306,19 @@ def _head_contradictions(
         yield "the env line names no GPU"
     if family != head.family:
         yield f"family is {head.family}, but the env line shows {family}"
+
+
+def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
+    """Return samples as plain data, each with the file next to its workload."""
+    return {
+        "samples": [
+            {
+                "name": sample.head.file_name,
+                "workload": sample.head.workload,
+                "step": sample.head.step,
+                "text": format_sample(sample),
+            }
+            for sample in taken.samples
+        ],
+        "refused": [{"step": each.step, "reason": each.reason} for each in taken.refused],
+    }

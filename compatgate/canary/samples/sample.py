@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.baseline import SampleSource
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.protocol.jsonl import JsonLines
-from compatgate.canary.run import Device, Env, Report
+from compatgate.canary.run import Device, Report
 from compatgate.canary.structured_files import Record, read_records
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.contents import SAMPLES
@@ -110,12 +110,7 @@ def format_sample(sample: Sample) -> str:
 
 
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
-    """Read the first line, and check every line as far as that needs no workload.
-
-    Args:
-        source: the file.
-        problems: receives the problems, each with its line.
-    """
+    """Read the first line, and check every line as far as that needs no workload."""
     records = read_records(source, problems)
     if not records:
         return None
@@ -131,8 +126,6 @@ def read_sample_report(source: Source, workload: Workload, problems: Problems) -
     """Read the lines after the first, as the workload declares them.
 
     Args:
-        source: file whose lines `read_sample_head` has checked.
-        workload: workload of the sample.
         problems: receives deviations from the declaration, each with its line.
     """
     reader = JsonLines(_as_jsonl(workload, source))
@@ -172,28 +165,24 @@ def _head(record: Record, problems: Problems) -> SampleHead | None:
 
 def _reported(report: Report) -> Iterator[dict[str, Any]]:
     if report.env is not None:
-        yield {"type": "env", **_env(report.env)}
+        yield {
+            "type": "env",
+            "driver": report.env.driver,
+            "gpus": [_device(device) for device in report.env.gpus],
+            "versions": report.env.versions,
+            **report.env.other,
+        }
     for metric in report.metrics:
         yield {"type": "metric", **msgspec.to_builtins(metric)}
     for check in report.checks:
-        shown = {"skipped": True} if check.skipped else {}
+        skipped = {"skipped": True} if check.skipped else {}
         yield {
             "type": "check",
             "name": check.name,
             "ok": check.ok,
             "message": check.message,
-            **shown,
+            **skipped,
         }
-
-
-def _env(env: Env) -> dict[str, Any]:
-    """Return the env line as a program prints it, without names of one device or machine."""
-    return {
-        "driver": env.driver,
-        "gpus": [_device(device) for device in env.gpus],
-        "versions": env.versions,
-        **env.other,
-    }
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -205,22 +194,20 @@ PAGE = "README.md"
 
 
 class StoredSample(Struct, frozen=True):
-    """Sample of a workload, as lists show it.
-
-    Attributes:
-        current: it belongs to the workload as it is now.
-    """
+    """Sample of a workload, as lists show it."""
 
     file: str
     sku: str
-    family: str
+    family: Annotated[str, Meta(description="stack family")]
     driver: str | None
     versions: dict[str, str]
-    measured_at: str
+    measured_at: Annotated[str, Meta(description="time of the measurement, UTC")]
     seed: int
-    development: bool
-    current: bool
-    note: str = ""
+    development: Annotated[bool, Meta(description="true: the run was outside a container")]
+    current: Annotated[
+        bool, Meta(description="true: the sample belongs to the current version of the workload")
+    ]
+    note: str
 
 
 def find_sample_files(folder: Path) -> list[Path]:
@@ -229,20 +216,16 @@ def find_sample_files(folder: Path) -> list[Path]:
 
 
 def find_sources(paths: list[str]) -> list[Source]:
-    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples.
-
-    Raises:
-        BadInput: a path does not exist or cannot be read, or a folder contains no samples.
-    """
-    return read_paths([found for path in paths for found in _find_files(Path(path))])
+    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples."""
+    return read_paths([result for path in paths for result in _find_files(Path(path))])
 
 
 def list_samples(workload: Workload) -> list[StoredSample]:
     """Return the readable samples of a workload, newest first; lint reports the others."""
     if workload.folder is None:
         return []
-    found = [_stored_sample(source, workload) for source in _sources(workload.folder)]
-    return sorted(filter(None, found), key=lambda one: (one.measured_at, one.file), reverse=True)
+    results = [_stored_sample(source, workload) for source in _sources(workload.folder)]
+    return sorted(filter(None, results), key=lambda one: (one.measured_at, one.file), reverse=True)
 
 
 def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
@@ -267,11 +250,11 @@ def _find_files(path: Path) -> list[str | Path]:
     if str(path) == "-" or not path.is_dir():
         return [path]
     nested = path.glob(f"**/{SAMPLES}/*{SUFFIX}")
-    found = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
-    if not found:
+    result = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
+    if not result:
         hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
         raise BadInput(f"{path} contains no samples", field="FILE", value=str(path), hint=hint)
-    return list(found)
+    return list(result)
 
 
 def _stored_sample(source: Source, workload: Workload) -> StoredSample | None:

@@ -20,12 +20,12 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from compatgate.canary.protocol.jsonl import LOST_LINE, MAX_LINE, is_protocol_like
-from compatgate.canary.run import Report, Witness
+from compatgate.canary.run import OutputReader, Report, Witness
 from compatgate.canary.workload import Workload
 
 _SIZE = 64
@@ -57,7 +57,6 @@ def compute_answer(challenge: str, by: str) -> str:
     """Return the right answer: the digest of the product of two matrices of the challenge.
 
     Args:
-        challenge: of the execution.
         by: what computes the product, ``python`` or a framework.
     """
     first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
@@ -80,25 +79,16 @@ def _sign(challenge: str, signed: bytes) -> str:
     return hmac.new(bytes.fromhex(challenge), signed, hashlib.sha256).hexdigest()
 
 
-class _Reader(Protocol):
-    def feed(self, data: bytes) -> None: ...
-
-    def report(self) -> Report: ...
-
-
 class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
 
     Args:
-        reader: of the workload's adapter.
-        workload: whose program uses the harness.
-        challenge: of the execution.
         clock: returns seconds; asked as lines arrive.
     """
 
     def __init__(
         self,
-        reader: _Reader,
+        reader: OutputReader,
         workload: Workload,
         challenge: str,
         clock: Callable[[], float] = time.monotonic,
@@ -162,15 +152,15 @@ class SignedOutput:
         if at < 0:
             self._pass_log(line, end)
             return
-        found = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
-        if found is None or not self._is_genuine(found):
+        result = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
+        if result is None or not self._is_genuine(result):
             self._broken += 1
             self._problems.append("a line of the protocol has a wrong signature")
             self._reader.feed(end)
             return
         if at:
             self._pass_log(line[:at], b"\n")
-        self._take_signed(int(found[1]), int(found[2]) / 1000, found[4], end)
+        self._take_signed(int(result[1]), int(result[2]) / 1000, result[4], end)
 
     def _is_genuine(self, found: re.Match[bytes]) -> bool:
         signed = b" ".join((found[1], found[2], found[4]))

@@ -81,7 +81,6 @@ class Interpreter(Struct, frozen=True):
         """Return the argument vector.
 
         Args:
-            arguments: of Python.
             library_path: ``LD_LIBRARY_PATH`` of the image, "" for none; searched after the pack.
         """
         path = f"{PLACE}/lib:{library_path}" if library_path else f"{PLACE}/lib"
@@ -129,16 +128,16 @@ def _find_linked(program: Path, library: Path) -> list[Path]:
     if done.returncode:
         return []
     mapped = [Path(text) for text in json.loads(done.stdout)]
-    found = [
+    results = [
         path
         for path in mapped
         if ".so" in path.name and library not in path.parents and path.is_file()
     ]
-    folder = next((path.parent for path in found if path.name == "libc.so.6"), None)
+    folder = next((path.parent for path in results if path.name == "libc.so.6"), None)
     if folder is None:
         return []
     beside = [folder / name for name in _OF_LIBC]
-    return sorted({*found, *(path for path in beside if path.is_file())})
+    return sorted({*results, *(path for path in beside if path.is_file())})
 
 
 def _read_name(library: Path) -> str:

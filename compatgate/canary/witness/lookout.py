@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Handle, Job
-from compatgate.canary.run import Env, Report, Witness
+from compatgate.canary.run import Env, OutputReader, Report, Witness
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
 from compatgate.canary.workload import Workload
@@ -20,18 +20,6 @@ from compatgate.errors import CompatgateError
 
 _NO_PROCESSES = "the executor does not show the program's processes to this worker"
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
-
-
-class OutputReader(Protocol):
-    """Reader of one execution's output."""
-
-    def feed(self, data: bytes) -> None:
-        """Read the next piece."""
-        ...
-
-    def report(self) -> Report:
-        """Return the report; called once, at the end."""
-        ...
 
 
 @runtime_checkable
@@ -54,11 +42,6 @@ class HasInterpreter(Protocol):
 
 class Lookout:
     """Lookout on one execution, and the reader of its output.
-
-    Args:
-        workload: that runs.
-        executor: that runs it.
-        reader: of the workload's adapter.
 
     Attributes:
         challenge: to send to the program.
@@ -122,8 +105,6 @@ def conclude_witness(
     """Return what the worker saw of an execution.
 
     Args:
-        workload: that ran.
-        report: of its program, with what the signatures show.
         sighting: of its processes; None if the executor does not show them.
         wall_s: seconds by the worker's clock.
         digest: of the worker's program that started it; "" if the image's Python did.
@@ -195,7 +176,6 @@ def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> 
 
     Args:
         workload: says which metrics have values that overlap; of those, each value counts alone.
-        report: of the program.
         wall_s: seconds by the worker's clock, from before the start until after the end.
     """
     for metric in report.metrics:
@@ -223,9 +203,9 @@ def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]
         if library.name_version:
             named.setdefault(library.component, {})[library.name_version] = library.path
     for component, stated in env.versions.items():
-        found = named.get(component)
-        if found and not any(_is_same(component, stated, version) for version in found):
-            seen = ", ".join(f"{version} ({path})" for version, path in sorted(found.items()))
+        result = named.get(component)
+        if result and not any(_is_same(component, stated, version) for version in result):
+            seen = ", ".join(f"{version} ({path})" for version, path in sorted(result.items()))
             yield f"it says {component} {stated}, but its processes had mapped {seen}"
 
 
@@ -256,11 +236,6 @@ def find_idle_gpu(workload: Workload, report: Report, sighting: Sighting) -> Ite
 
 
 def find_other_program(sighting: Sighting, digest: str) -> Iterator[str]:
-    """Yield that the program did not run on the worker's interpreter.
-
-    Args:
-        sighting: of the program's processes.
-        digest: of the file that starts the worker's interpreter.
-    """
+    """Yield that the program did not run on the worker's interpreter."""
     if sighting.programs and digest not in sighting.programs.values():
         yield f"it should run on the worker's interpreter, but ran {', '.join(sighting.programs)}"

@@ -68,8 +68,6 @@ class ProcessWatch:
     """Thread that looks at a program until it is closed.
 
     Args:
-        root: process of this machine that the program descends from, or is.
-        challenge: of the execution.
         slots: indexes of the GPUs that the program may use.
         nvml: the ``pynvml`` module; None to import it.
     """
@@ -196,7 +194,6 @@ def find_package(root: Path, match: re.Match[str]) -> Library | None:
     """Return the installed package of a mapped file, with the version of its record.
 
     Args:
-        root: of the process's file system.
         match: of `_PACKAGE` with the file's path.
     """
     component, record = _RECORDS[match["package"]]
@@ -221,9 +218,9 @@ def digest_program(path: Path) -> str:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    results: list[int] = []
     with suppress(OSError, ValueError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                found += [int(child) for child in file.read().split()]
-    return found
+                results += [int(child) for child in file.read().split()]
+    return results

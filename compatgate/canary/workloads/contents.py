@@ -43,23 +43,19 @@ class PackedFile(Struct, frozen=True):
 
 
 def list_files(folder: Path) -> list[PackedFile]:
-    """Return a folder's files by path, without samples, caches and hidden files.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
-    """
-    found: list[PackedFile] = []
+    """Return a folder's files by path, without samples, caches and hidden files."""
+    results: list[PackedFile] = []
     size = 0
     for path in _walk(folder):
-        found.append(_pack_file(folder, path))
-        size += len(found[-1].content)
-        if len(found) > MAX_FILES or size > MAX_BYTES:
+        results.append(_pack_file(folder, path))
+        size += len(results[-1].content)
+        if len(results) > MAX_FILES or size > MAX_BYTES:
             raise BadInput(
                 f"{folder} is too large for a workload",
                 field=folder.name,
                 hint="use at most 2,000 files and 256 MiB; put larger data into the image",
             )
-    return found
+    return results
 
 
 def compute_digest(folder: Path) -> str:
@@ -67,9 +63,6 @@ def compute_digest(folder: Path) -> str:
 
     A shared module counts if a file names it. A change of the timing module changes a measurement;
     a change of a module that only other workloads use does not.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in list_files(folder) if file.path != _PAGE]
     whole = hashlib.sha256()
@@ -82,14 +75,14 @@ def compute_digest(folder: Path) -> str:
 def _find_used_modules(own: Sequence[PackedFile]) -> list[PackedFile]:
     """Return the shared modules that files name, directly or through other modules."""
     left = [(PurePosixPath(file.path).stem.encode(), file) for file in list_shared_modules()]
-    found: list[PackedFile] = []
+    results: list[PackedFile] = []
     naming = list(own)
     while naming:
         text = naming.pop().content
-        found += (more := [file for name, file in left if name in text])
+        results += (more := [file for name, file in left if name in text])
         left = [(name, file) for name, file in left if name not in text]
         naming += more
-    return sorted(found, key=lambda file: file.path)
+    return sorted(results, key=lambda file: file.path)
 
 
 _HARNESS = f"{LIBRARY}/canary_lines.py"
@@ -102,9 +95,6 @@ def find_proofs(folder: Path) -> tuple[str, ...]:
     Returns:
         ``python`` if the program uses the shared ``canary_lines``, and ``torch`` if it also starts
         PyTorch by `canary_env`; () if it prints its lines by itself, or by a module of its own.
-
-    Raises:
-        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in list_files(folder) if file.path != _PAGE]
     used = {file.path for file in _find_used_modules(own)} - {file.path for file in own}
@@ -122,6 +112,16 @@ def list_container_files(workload: Workload) -> list[PackedFile]:
     own = list_files(workload.folder) if workload.folder else []
     taken = {file.path for file in own}
     return own + [file for file in list_shared_modules() if file.path not in taken]
+
+
+def write_files(workload: Workload, folder: Path) -> None:
+    """Write the files of `list_container_files` below a folder."""
+    folder.mkdir(exist_ok=True)
+    for file in list_container_files(workload):
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(0o755 if file.executable else 0o644)
 
 
 def list_shared_modules() -> Iterator[PackedFile]:
@@ -152,11 +152,11 @@ def make_archive(files: list[PackedFile]) -> bytes:
 
 
 def _folders(files: list[PackedFile]) -> list[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     for file in files:
         parts = file.path.split("/")[:-1]
-        found |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-    return sorted(found)
+        results |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+    return sorted(results)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -196,12 +196,12 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 def find_arguments(text: str) -> dict[str, str | None]:
     """Return the build arguments with their defaults; None if there is no default."""
-    found: dict[str, str | None] = {}
+    results: dict[str, str | None] = {}
     for line in _ARG.findall(text):
         for part in line.split():
             name, equals, default = part.partition("=")
-            found.setdefault(name, default.strip("\"'") if equals else None)
-    return found
+            results.setdefault(name, default.strip("\"'") if equals else None)
+    return results
 
 
 def find_base_images(text: str) -> list[str]:
@@ -211,13 +211,13 @@ def find_base_images(text: str) -> list[str]:
     default names.
     """
     stages = {"scratch"}
-    found: list[str] = []
+    results: list[str] = []
     for named, stage in _find_stages(text):
-        if named and named.lower() not in stages and named not in found:
-            found.append(named)
+        if named and named.lower() not in stages and named not in results:
+            results.append(named)
         if stage:
             stages.add(stage.lower())
-    return found
+    return results
 
 
 def find_downloads(text: str) -> list[str]:

@@ -43,11 +43,6 @@ class Library:
             folders: operators' own folders, read after the shipped ones. Each contains folders with
                 a ``workload.toml``, may contain a ``suites.toml``, or is itself a workload. None
                 for those of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
-
-        Raises:
-            ManyProblems: every mistake in every file.
-            Conflict: a name is taken, and the later one does not set ``replaces = true``.
-            BadInput: a folder does not exist or contains no workload.
         """
         if folders is None:
             folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
@@ -59,32 +54,20 @@ class Library:
         return library
 
     def reread(self) -> Library:
-        """Read the same folders again.
-
-        Raises:
-            CompatgateError: as `open`.
-        """
+        """Read the same folders again."""
         return Library.open(self.folders)
 
     def workload(self, name: str) -> Workload:
-        """Return a workload by its name.
-
-        Raises:
-            NotFound: with the nearest names.
-        """
-        if found := self.workloads.get(name):
-            return found
+        """Return a workload by its name."""
+        if result := self.workloads.get(name):
+            return result
         hint = suggest_name(name, self.workloads)
         raise NotFound(f"workload {name!r} does not exist", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
-        """Return a suite by its name.
-
-        Raises:
-            NotFound: with the nearest names.
-        """
-        if found := self.suites.get(name):
-            return found
+        """Return a suite by its name."""
+        if result := self.suites.get(name):
+            return result
         hint = self.suggest_suite(name)
         raise NotFound(f"suite {name!r} does not exist", field="suite", value=name, hint=hint)
 
@@ -103,27 +86,15 @@ class Library:
         return f"that is a workload; add it to a suite in the {SUITES} next to its folder"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
-        """Return the workloads of a suite, in its order.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the workloads of a suite, in its order."""
         return tuple(self.workload(workload) for workload in self.suite(name).workloads)
 
     def gpus_of(self, name: str) -> int:
-        """Return the most GPUs that a workload of a suite needs, on all its nodes.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the most GPUs that a workload of a suite needs, on all its nodes."""
         return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
     def nodes_of(self, name: str) -> int:
-        """Return the most nodes that a workload of a suite runs on at once.
-
-        Raises:
-            NotFound: the suite does not exist.
-        """
+        """Return the most nodes that a workload of a suite runs on at once."""
         return max(workload.nodes for workload in self.of_suite(name))
 
     def _add(self, folder: Path) -> None:
@@ -137,19 +108,19 @@ class Library:
             except CompatgateError as error:
                 problems.append(error)
         if suites:
-            for found in read_suites(suites):
-                self._add_suite(found)
+            for result in read_suites(suites):
+                self._add_suite(result)
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
 
     def _add_workload(self, folder: Path) -> None:
-        found = read_library_workload(folder)
-        name = found.workload.name
+        result = read_library_workload(folder)
+        name = result.workload.name
         other = self.workloads.get(name)
-        if other is not None and not found.replaces:
+        if other is not None and not result.replaces:
             raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
-        self.workloads[name] = found.workload
+        self.workloads[name] = result.workload
 
     def _add_suite(self, found: LibrarySuite) -> None:
         name = found.suite.name
@@ -174,11 +145,7 @@ class Library:
 
 
 def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
-    """Return the workloads' folders in a folder, and its ``suites.toml``.
-
-    Raises:
-        BadInput: the folder does not exist or contains no workload.
-    """
+    """Return the workloads' folders in a folder, and its ``suites.toml``."""
     if not folder.is_dir():
         raise BadInput(f"folder {folder} does not exist", field="--workloads", value=str(folder))
     if (folder / MANIFEST).exists():

@@ -57,18 +57,15 @@ def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
 
     Returns:
         The folders that were checked, and the findings.
-
-    Raises:
-        BadInput: the folder does not exist or contains no workload.
     """
     folders, suites = find_contents(folder)
-    found = [finding for each in folders for finding in _lint_workload(each)]
+    results = [finding for each in folders for finding in _lint_workload(each)]
     if suites:
         try:
             read_suites(suites)
         except CompatgateError as error:
-            found += _errors(suites, error)
-    return folders, found
+            results += _errors(suites, error)
+    return folders, results
 
 
 def _lint_workload(folder: Path) -> Iterator[Finding]:
@@ -115,9 +112,14 @@ def _check_texts(workload: Workload, files: dict[str, PackedFile]) -> Iterator[L
 def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
     """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
-    named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
+    shared = {file.path for file in contents.list_shared_modules()}
+    named = [
+        os.path.normpath(part)
+        for part in workload.command
+        if part.startswith("./") or (not part.startswith(("/", "-")) and _SCRIPT.fullmatch(part))
+    ]
     for path in named:
-        if path not in files:
+        if path not in files and path not in shared:
             yield "error", f"command: {path} does not exist in the folder"
     own = files.get(os.path.normpath(program)) if program.startswith("./") else None
     if own and not own.executable:
@@ -130,14 +132,6 @@ def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator
     for path, file in files.items():
         if path.endswith(".py") and (what := _find_compile_error(file)):
             yield "error", f"{path}: {what}"
-
-
-def _is_own(part: str) -> bool:
-    return part.startswith("./") or (not part.startswith(("/", "-")) and _is_script(part))
-
-
-def _is_script(part: str) -> bool:
-    return _SCRIPT.fullmatch(part) is not None
 
 
 def _find_compile_error(file: PackedFile) -> str:

@@ -7,35 +7,64 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
-from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
+from compatgate.canary.workload import Limits, Line, MetricSpec, Program, Slug, Suite, Workload
 from compatgate.canary.workloads.contents import compute_digest, find_proofs
-from compatgate.core.facts.nvidia import PeakKind, unit_of
+from compatgate.core.facts.nvidia import unit_of
 from compatgate.core.needs import parse_needs
-from compatgate.documents.quantities import DURATION_PATTERN as DURATION
-from compatgate.documents.quantities import SIZE_PATTERN as SIZE
-from compatgate.documents.quantities import parse_duration, parse_size
-from compatgate.documents.sources import DocumentProblem
-from compatgate.documents.specs import (
-    LINE_PATTERN,
-    NAME_PATTERN,
-    NEED_PATTERN,
-    SLUG_PATTERN,
-    TEXT_PATTERN,
-    TOOL_PATTERN,
-    VARIABLE_PATTERN,
+from compatgate.documents.quantities import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    parse_duration,
+    parse_size,
 )
+from compatgate.documents.sources import DocumentProblem
+from compatgate.documents.specs import NEED_PATTERN
 from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput
 
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
+
+
+_Size = Annotated[str, Meta(pattern=SIZE_PATTERN)]
+
+
+class LimitsTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[limits]``; sizes as people write them."""
+
+    memory: _Size = "8GiB"
+    shm: _Size = "1GiB"
+    tmp: _Size = "1GiB"
+    pids: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
+    cpus: Annotated[float, Meta(gt=0, le=4096)] | None = None
+    output: _Size = "16MiB"
+
+
+class WorkloadFile(Program, frozen=True, forbid_unknown_fields=True):
+    """Content of a ``workload.toml``."""
+
+    needs: tuple[Annotated[str, Meta(pattern=NEED_PATTERN)], ...] = ()
+    timeout: Annotated[str, Meta(pattern=DURATION_PATTERN)] = "10m"
+    limits: LimitsTable = LimitsTable()
+    harness: bool | None = None
+    replaces: bool = False
+
+
+class SuiteTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[NAME]`` of a ``suites.toml``."""
+
+    description: Line
+    workloads: Annotated[tuple[Slug, ...], Meta(min_length=1, max_length=256)]
+    replaces: bool = False
+
+
+SuitesFile = dict[Slug, SuiteTable]
 
 
 class LibraryWorkload(Struct, frozen=True):
@@ -54,13 +83,7 @@ class LibrarySuite(Struct, frozen=True):
 
 
 def read_workload(folder: Path) -> Workload:
-    """Return the workload of a folder.
-
-    Raises:
-        NotFound: the folder has no ``workload.toml``.
-        ManyProblems: the file has mistakes; each names file, field and value.
-        BadInput: the folder contains links, or is too large.
-    """
+    """Return the workload of a folder."""
     return read_library_workload(folder).workload
 
 
@@ -79,12 +102,7 @@ def read_library_workload(folder: Path) -> LibraryWorkload:
 
 
 def read_suites(path: Path) -> list[LibrarySuite]:
-    """Return the suites of a file, in file order.
-
-    Raises:
-        NotFound: the file does not exist.
-        ManyProblems: the file has mistakes.
-    """
+    """Return the suites of a file, in file order."""
     written, raw = read_toml(path, "suites", SuitesFile)
     problems = [
         raw.problem((name, "workloads"), f"{twice} is named twice", value=twice)
@@ -101,33 +119,36 @@ def read_suites(path: Path) -> list[LibrarySuite]:
 
 def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
-    found = []
+    results = []
     image = written.image
     if not (image.inside or image.context or image.reference):
         hint = 'set inside = true, context = "." or reference = "name@sha256:..."'
-        found.append(raw.problem(("image",), "names no image", hint=hint))
+        results.append(raw.problem(("image",), "names no image", hint=hint))
     if image.context and image.reference:
         hint = "remove one of them"
-        found.append(raw.problem(("image",), "has both context and reference", hint=hint))
-    if image.context and _is_outside(image.context):
+        results.append(raw.problem(("image",), "has both context and reference", hint=hint))
+    if image.context and (
+        os.path.isabs(image.context)
+        or os.path.normpath(image.context).split(os.sep)[0] == os.pardir
+    ):
         what = f"{image.context!r} is outside the workload's folder"
-        found.append(raw.problem(("image", "context"), what, value=image.context))
+        results.append(raw.problem(("image", "context"), what, value=image.context))
     if image.tool and (image.inside or image.reference or not image.context):
         what = "needs a context, and a workload that cannot run inside"
         hint = 'set context = ".", without inside and reference'
-        found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
+        results.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
     if why := _find_need_problem(written):
-        found.append(raw.problem(("needs",), why, value=list(written.needs)))
+        results.append(raw.problem(("needs",), why, value=list(written.needs)))
     if twice := _find_duplicate(written.seeds):
-        found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
+        results.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if written.interpreter == "worker" and not written.command[0].startswith("python"):
         what = "needs a command that starts with python3"
         hint = "only Python can be the worker's; omit interpreter"
-        found.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
+        results.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
-        found.append(raw.problem((), "no metric and no check is declared", hint=hint))
-    return found + [
+        results.append(raw.problem((), "no metric and no check is declared", hint=hint))
+    return results + [
         raw.problem(("metrics", name, "peak"), why, value=table.peak)
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))
@@ -157,7 +178,7 @@ def _find_need_problem(written: WorkloadFile) -> str:
     return f"{twice} is named twice" if twice else ""
 
 
-def _find_peak_problem(table: MetricTable, gpus: int) -> str:
+def _find_peak_problem(table: MetricSpec, gpus: int) -> str:
     """Return why a metric cannot be shown as a share of its peak; "" if it can."""
     if table.peak is None:
         return ""
@@ -166,10 +187,6 @@ def _find_peak_problem(table: MetricTable, gpus: int) -> str:
     if find_conversion(unit := unit_of(table.peak), table.unit) is None:
         return f"the {table.peak} peak is in {unit}, which does not convert into {table.unit}"
     return "" if table.better == "higher" else "a metric with a peak must be higher-is-better"
-
-
-def _is_outside(path: str) -> bool:
-    return os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] == os.pardir
 
 
 def _find_duplicate(values: tuple[Any, ...]) -> str | None:
@@ -182,121 +199,14 @@ def _find_duplicate(values: tuple[Any, ...]) -> str | None:
 
 
 def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
+    limits = written.limits
+    sizes = {name: parse_size(getattr(limits, name)) for name in ("memory", "shm", "tmp", "output")}
     return Workload(
-        name=written.name,
-        description=written.description,
-        command=written.command,
-        image=ImageSpec(**msgspec.structs.asdict(written.image)),
-        catches=written.catches,
-        gpus=written.gpus,
-        nodes=written.nodes,
+        **{name: getattr(written, name) for name in Program.__struct_fields__},
         needs=parse_needs(written.needs) if written.needs else None,
         timeout_s=int(parse_duration(written.timeout).total_seconds()),
-        seeds=written.seeds,
-        environment=written.environment,
-        limits=_make_limits(written.limits),
-        metrics={
-            name: MetricSpec(**msgspec.structs.asdict(table))
-            for name, table in written.metrics.items()
-        },
-        checks=written.checks,
-        adapter=written.adapter,
-        user=written.user,
-        interpreter=written.interpreter,
+        limits=Limits(**sizes, pids=limits.pids, cpus=limits.cpus),
         proofs=find_proofs(folder) if written.harness is not False else (),
         folder=folder,
         digest=compute_digest(folder),
     )
-
-
-def _make_limits(table: LimitsTable) -> Limits:
-    return Limits(
-        memory=parse_size(table.memory),
-        shm=parse_size(table.shm),
-        tmp=parse_size(table.tmp),
-        pids=table.pids,
-        cpus=table.cpus,
-        output=parse_size(table.output),
-    )
-
-
-_Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
-_Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
-_Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
-_Duration = Annotated[str, Meta(pattern=DURATION)]
-_Size = Annotated[str, Meta(pattern=SIZE)]
-_Variable = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
-_Text = Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=8192)]
-_Seed = Annotated[int, Meta(ge=0, le=4_294_967_295)]
-
-
-class _Spec(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class ImageTable(_Spec, frozen=True):
-    """``[image]``."""
-
-    inside: bool = False
-    context: _Line | None = None
-    tool: Annotated[str, Meta(pattern=TOOL_PATTERN)] | None = None
-    reference: _Line | None = None
-    network: bool = False
-
-
-class LimitsTable(_Spec, frozen=True):
-    """``[limits]``."""
-
-    memory: _Size = "8GiB"
-    shm: _Size = "1GiB"
-    tmp: _Size = "1GiB"
-    pids: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
-    cpus: Annotated[float, Meta(gt=0, le=4096)] | None = None
-    output: _Size = "16MiB"
-
-
-class MetricTable(_Spec, frozen=True):
-    """``[metrics.NAME]``."""
-
-    unit: _Line
-    better: Better
-    tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
-    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
-    description: _Text = ""
-    peak: PeakKind | None = None
-    overlaps: bool = False
-
-
-class WorkloadFile(_Spec, frozen=True):
-    """Content of a ``workload.toml``."""
-
-    name: _Slug
-    description: _Line
-    command: Annotated[tuple[_Line, ...], Meta(min_length=1, max_length=256)]
-    image: ImageTable
-    catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
-    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
-    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
-    needs: tuple[Annotated[str, Meta(pattern=NEED_PATTERN)], ...] = ()
-    timeout: _Duration = "10m"
-    seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
-    adapter: _Slug = "jsonl"
-    user: Literal["nobody", "image"] = "nobody"
-    interpreter: Literal["image", "worker"] = "image"
-    harness: bool | None = None
-    replaces: bool = False
-    environment: dict[_Variable, _Text] = {}
-    limits: LimitsTable = LimitsTable()
-    metrics: Annotated[dict[_Name, MetricTable], Meta(max_length=256)] = {}
-    checks: Annotated[dict[_Name, _Line], Meta(max_length=256)] = {}
-
-
-class SuiteTable(_Spec, frozen=True):
-    """``[NAME]`` of a ``suites.toml``."""
-
-    description: _Line
-    workloads: Annotated[tuple[_Slug, ...], Meta(min_length=1, max_length=256)]
-    replaces: bool = False
-
-
-SuitesFile = dict[_Slug, SuiteTable]

@@ -1,14 +1,31 @@
-"""Map each table to its fact file and to the adapter that builds it.
+"""Map each table to its fact file and to the module that decodes it.
 
-Domain experts write fact files; an adapter turns each form of file into a table that rules read.
+Domain experts write fact files; a module says which struct each table is, and how its records
+differ from the file's (`compatgate.catalog.build.decode`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from compatgate.catalog.sources import FOLDERS
+from compatgate.catalog.sources import FOLDERS, Step
+from compatgate.errors import CompatgateError
+
+
+class Misfit(Exception):
+    """A value does not fit its field.
+
+    Args:
+        error: what is wrong.
+        path: leads to the value, from the outermost record.
+    """
+
+    def __init__(self, error: CompatgateError, *path: Step) -> None:
+        super().__init__(error)
+        self.error = error
+        self.path = list(path)
 
 
 class Table(NamedTuple):
@@ -16,38 +33,46 @@ class Table(NamedTuple):
 
     Attributes:
         source: the fact file, without its ending.
-        adapter: function in a module of this package, ``nvidia.gpus``; empty: the parsed file.
+        module: module of this package that decodes it; empty: the parsed file.
+        name: of the table in that module.
     """
 
     source: str
-    adapter: str
+    module: str
+    name: str = ""
 
 
+_MODULES = {
+    "nvidia": (
+        "cuda_driver",
+        "driver_branches",
+        "forward_compat",
+        "gpus",
+        "cuda_arch_support",
+        "xid",
+        "gpu_peaks",
+        "vgpu",
+        "vgpu_types",
+    ),
+    "packages": ("cudnn", "nccl", "cuda_components", "components"),
+    "framework": ("known_issues",),
+    "tables": ("compilers", "precision", "error_signatures"),
+    "node": (
+        "platform_machines",
+        "platforms",
+        "jetson",
+        "kernel_modules",
+        "node_components",
+        "kernel_support",
+        "glibc",
+    ),
+}
+_SOURCES = {"vgpu_types": "vgpu"}
+"""Fact files of tables that are not named after them."""
 TABLES: dict[str, Table] = {
-    "cuda_driver": Table("cuda_driver", "nvidia.cuda_driver"),
-    "driver_branches": Table("driver_branches", "nvidia.driver_branches"),
-    "forward_compat": Table("forward_compat", "nvidia.forward_compat"),
-    "gpus": Table("gpus", "nvidia.gpus"),
-    "cuda_arch_support": Table("cuda_arch_support", "nvidia.cuda_arch"),
-    "cudnn": Table("cudnn", "packages.cudnn"),
-    "nccl": Table("nccl", "packages.nccl"),
-    "known_issues": Table("known_issues", "framework.known_issues"),
-    "cuda_components": Table("cuda_components", "packages.cuda_components"),
-    "components": Table("components", "packages.components"),
-    "compilers": Table("compilers", "tables.compilers"),
-    "precision": Table("precision", "tables.precision"),
-    "xid": Table("xid", "nvidia.xid"),
-    "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
-    "vgpu": Table("vgpu", "vgpu.vgpu"),
-    "vgpu_types": Table("vgpu", "vgpu.vgpu_types"),
-    "platform_machines": Table("platform_machines", "platforms.platform_machines"),
-    "error_signatures": Table("error_signatures", "tables.error_signatures"),
-    "platforms": Table("platforms", "platforms.platforms"),
-    "jetson": Table("jetson", "platforms.jetson"),
-    "kernel_modules": Table("kernel_modules", "node.kernel_modules"),
-    "node_components": Table("node_components", "node.node_components"),
-    "kernel_support": Table("kernel_support", "node.kernel_support"),
-    "glibc": Table("glibc", "node.glibc"),
+    name: Table(_SOURCES.get(name, name), module, name)
+    for module, names in _MODULES.items()
+    for name in names
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""
@@ -63,7 +88,7 @@ def table(name: str) -> Table:
     if kind == "source":
         return Table(rest, "")
     folder = next((folder for folder, form in FOLDERS.items() if form == kind), None)
-    return Table(f"{folder}/{rest}", f"{kind}.{kind}") if folder and rest else TABLES[name]
+    return Table(f"{folder}/{rest}", kind, kind) if folder and rest else TABLES[name]
 
 
 def typed_tables(source: str) -> list[str]:
@@ -81,14 +106,13 @@ def names_in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:
-    """Build the table of this name from its parsed file."""
-    adapter = table(name).adapter
-    if not adapter:
-        return document
-    from importlib import import_module
+    """Decode the table of this name from its parsed file.
 
-    module, _, function_name = adapter.partition(".")
-    function: Callable[[dict[str, Any]], Any] = getattr(
-        import_module(f"{__name__}.{module}"), function_name
-    )
-    return function(document)
+    Raises:
+        Misfit: a value does not fit its field.
+    """
+    entry = table(name)
+    if not entry.module:
+        return document
+    module = import_module(f"{__name__}.{entry.module}")
+    return module.DECODER.read(module.TABLES[entry.name], document)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
-from msgspec import Struct
+from functools import lru_cache
+from typing import Any
 
 from compatgate.core.facts.nvidia import Pair, Reference, Source
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.versions import Version, make_version, parse_version
 
 Record = Mapping[str, Any]
-S = TypeVar("S", bound=Struct)
 _URL = re.compile(r"https?://[^\s,;)\]\"']+")
 _HOST = re.compile(r"(?:^|[\s(])((?:github\.com|raw\.githubusercontent\.com)/[^\s,;)\]\"']+)")
 _PULL = re.compile(r"\b([A-Za-z0-9][\w-]*/[\w.-]+) (?:PR|pull|issue) #?(\d+)")
@@ -33,10 +31,10 @@ def source(*texts: Any, confidence: str | None = None) -> Source:
             several sources in one text.
         confidence: ``published``, ``metadata`` or ``derived``.
     """
-    clauses = [clause for text in texts for part in _flatten(text) for clause in _clauses(part)]
-    found = list(dict.fromkeys(Reference(_title(one), _address(one)) for one in clauses))
-    first = next((one for one in found if one.url), found[0] if found else Reference(""))
-    others = tuple(one for one in found if one != first)
+    parts = (part for text in texts for part in _flatten(text))
+    named = list(dict.fromkeys(one for part in parts for one in _references(part)))
+    first = next((one for one in named if one.url), named[0] if named else Reference(""))
+    others = tuple(one for one in named if one != first)
     return Source(first.title, first.url, confidence or "derived", others)
 
 
@@ -45,32 +43,21 @@ def record_source(record: Record) -> Source:
     return source(record["source"], confidence=record["confidence"])
 
 
-def fill(kind: type[S], record: Record, /, **made: Any) -> S:
-    """Make a struct of what a record states under the names of its fields, lists as tuples.
+def inherit_source(part: Record, whole: Record) -> Record:
+    """Return a part of a record; where it states no source, with that of the record."""
+    if part.get("source"):
+        return part
+    return {**part, "source": whole["source"], "confidence": whole["confidence"]}
 
-    A null is as good as nothing for a field with a default. ``source`` is the record's own.
 
-    Args:
-        kind: of the struct.
-        record: may have other members, too.
-        made: the fields that are written in another form, or under another name.
-    """
-    fields = kind.__struct_fields__
-    required = fields[: len(fields) - len(kind.__struct_defaults__)]
-    if "source" in fields:
-        made.setdefault("source", record_source(record))
-    stated = {
-        name: tuple(record[name]) if isinstance(record[name], list) else record[name]
-        for name in fields
-        if name not in made and name in record
-    }
-    known = {name: v for name, v in stated.items() if v is not None or name in required}
-    return kind(**known, **made)
+@lru_cache(maxsize=4096)  # thousands of records share a few hundred texts
+def _references(text: str) -> tuple[Reference, ...]:
+    return tuple(Reference(_title(one), _address(one)) for one in _clauses(text))
 
 
 def _clauses(text: str) -> list[str]:
     """Split a text at semicolons, except within brackets or quotation marks."""
-    found, depth, begin, quote = [], 0, 0, ""
+    clauses, depth, begin, quote = [], 0, 0, ""
     for at, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
@@ -81,9 +68,9 @@ def _clauses(text: str) -> list[str]:
         elif letter in ")]":
             depth = max(0, depth - 1)
         elif letter == ";" and not depth:
-            found.append(text[begin:at])
+            clauses.append(text[begin:at])
             begin = at + 1
-    return [one.strip() for one in (*found, text[begin:]) if one.strip()]
+    return [one.strip() for one in (*clauses, text[begin:]) if one.strip()]
 
 
 def _flatten(text: Any) -> list[str]:
@@ -125,8 +112,10 @@ def pairs(texts: Iterable[Any] | None) -> tuple[Pair, ...]:
     return tuple(sorted({pair(text) for text in texts or ()}))
 
 
-def gpu_code(record: Record) -> tuple[Arch, ...]:
-    """Read GPU code as a wheel states it: ``sass`` and ``ptx`` as numbers, ``specific`` by name."""
+def gpu_code(record: Record | Iterable[str]) -> tuple[Arch, ...]:
+    """Read GPU code: names, or as a wheel states it (``sass`` and ``ptx`` as numbers)."""
+    if not isinstance(record, Mapping):
+        return tuple(arch for text in record for arch in parse_arch(text))
     named = (arch for text in record.get("specific") or () for arch in parse_arch(text))
     sass = (Arch("sass", capability) for capability in pairs(record["sass"]))
     return (*sass, *named, *(Arch("ptx", capability) for capability in pairs(record["ptx"])))
@@ -137,24 +126,3 @@ def driver(text: Any) -> Version:
     if match := _BRANCH.fullmatch(str(text)):
         return make_version(match[1], (int(match[1]),))
     return parse_version("driver", str(text).lower().removeprefix("r"))
-
-
-def drivers(**texts: Any) -> dict[str, Version]:
-    """Return the stated driver minimums per OS."""
-    return {name.replace("_", "-"): driver(text) for name, text in texts.items() if text}
-
-
-def version(component: str, text: Any) -> Version:
-    """Read a version of a component, without its CUDA build label."""
-    return parse_version(component, str(text))
-
-
-def release_version(component: str, text: Any) -> Version:
-    """Read a version, cut to the three parts that matter for compatibility."""
-    parts = parse_version(component, str(text)).at(3)
-    return make_version(".".join(map(str, parts)), parts)
-
-
-def sort_releases(items: Iterable[Any]) -> tuple[Any, ...]:
-    """Sort releases by version."""
-    return tuple(sorted(items, key=lambda item: item.version.key))

@@ -149,9 +149,6 @@ def publish(answers: Sequence[Answer]) -> None:
     """Write the job summary and the outputs ``verdict``, ``allowed``, ``id`` and ``markdown``.
 
     Do nothing if the environment names no files for them.
-
-    Raises:
-        BadInput: a file cannot be written.
     """
     markdown = render_all("markdown", answers)
     _append("GITHUB_STEP_SUMMARY", f"{markdown}\n\n", largest=_LARGEST_SUMMARY)
@@ -260,7 +257,7 @@ def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
 
     verdict = answer.verdict
     passed = [
-        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in _passed_cases(verdict)
+        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in verdict["checked"]["passed"]
     ]
     cases = {rule: _case(rule, name, []) for rule, name in passed}
     grouped: dict[str, list[Json]] = {}
@@ -286,10 +283,6 @@ def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
 
 def _count_attributes(counts: Mapping[str, int]) -> str:
     return " ".join(f'{key}="{count}"' for key, count in counts.items())
-
-
-def _passed_cases(verdict: Json) -> list[str]:
-    return list(verdict["checked"]["passed"])
 
 
 def _properties(verdict: Json) -> list[str]:

@@ -50,7 +50,12 @@ def render_section(answer: Answer) -> str:
         parts.append(_table(weighing[:_MAX_FINDINGS], pools=text.shows_pools(verdict)))
     if (more := len(weighing) - _MAX_FINDINGS) > 0:
         parts.append(f"... and {more} more.")
-    if fixes := _fixes(weighing[:_MAX_FINDINGS]):
+    lines = [
+        f"- {_text(fix['message'])}: {_code(text.fix_option(fix['set']))}"
+        for finding in weighing[:_MAX_FINDINGS]
+        for fix in finding["fixes"]
+    ]
+    if fixes := list(dict.fromkeys(lines)):
         parts.append("**Fixes** (each was evaluated)\n\n" + "\n".join(fixes))
     if skipped := text.findings_of(verdict, "not-checked"):
         items = [f"- `{f['rule']}` {_text(f['message'])}" for f in skipped[:_MAX_FINDINGS]]
@@ -89,15 +94,6 @@ def _table(findings: list[Json], *, pools: bool) -> str:
         ]
         rows.append(row + [_text(", ".join(finding["pools"]))] * pools)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _fixes(findings: list[Json]) -> list[str]:
-    lines = [
-        f"- {_text(fix['message'])}: {_code(text.fix_option(fix['set']))}"
-        for finding in findings
-        for fix in finding["fixes"]
-    ]
-    return list(dict.fromkeys(lines))
 
 
 def _sources(findings: list[Json]) -> list[str]:

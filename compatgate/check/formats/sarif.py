@@ -110,11 +110,15 @@ def _result(
     level = _LEVELS[finding["outcome"]]
     if level == "error" and answer.verdict["allowed"]:
         level = "warning"
+    lines = [f"{text.format_place(answer.verdict)}: {finding['message']}"]
+    lines += [f"Fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
+    if source := text.format_source(finding["source"]):
+        lines.append(f"Source: {source}")
     result: dict[str, Any] = {
         "ruleId": finding["rule"],
         "level": level,
         "kind": "fail",
-        "message": {"text": _message(finding, answer)},
+        "message": {"text": "\n".join(lines)},
         "locations": [_location(finding, answer)],
         "partialFingerprints": {
             "compatgate/v1": fingerprint,
@@ -142,14 +146,6 @@ def _notification(finding: Json, answer: Answer) -> dict[str, Any]:
             "text": f"{text.format_place(answer.verdict)}: not checked: {finding['message']}"
         },
     }
-
-
-def _message(finding: Json, answer: Answer) -> str:
-    lines = [f"{text.format_place(answer.verdict)}: {finding['message']}"]
-    lines += [f"Fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
-    if source := text.format_source(finding["source"]):
-        lines.append(f"Source: {source}")
-    return "\n".join(lines)
 
 
 def _location(finding: Json, answer: Answer) -> dict[str, Any]:

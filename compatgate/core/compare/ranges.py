@@ -12,8 +12,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Constraint, Entry, parse_constraint
+from compatgate.core.matrix import Entry
 from compatgate.core.request import POOL_CHANGES
 from compatgate.core.versions import Version, parse_version
 

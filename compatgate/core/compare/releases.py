@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.compare.frontier import FactsEvaluator
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.matrix import parse_constraint
 from compatgate.core.request import Pool
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.stack import Stack, stack_of

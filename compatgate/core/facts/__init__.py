@@ -13,35 +13,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
-from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
+from compatgate.core.facts.frameworks import Framework, KnownIssues
 from compatgate.core.facts.nvidia import (
-    Branch,
-    CapabilityFact,
-    CompatPackage,
     CudaArch,
     CudaDriver,
     Cudnn,
-    CudnnBuild,
     CudnnRelease,
-    CudnnRow,
     DriverBranches,
     ForwardCompat,
-    Gpu,
     Gpus,
-    MinorCompat,
     Nccl,
     NcclRelease,
     Pair,
     Peaks,
-    Reference,
-    Source,
     Toolkit,
-    ToolkitArch,
 )
 from compatgate.core.versions import Version, parse_version
 
@@ -58,43 +49,35 @@ if TYPE_CHECKING:
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
-    from compatgate.core.package_finder import PackageFinder
-
-__all__ = [
-    "Branch",
-    "Build",
-    "CapabilityFact",
-    "CompatPackage",
-    "CudaArch",
-    "CudaDriver",
-    "Cudnn",
-    "CudnnBuild",
-    "CudnnRelease",
-    "CudnnRow",
-    "DriverBranches",
-    "Facts",
-    "ForwardCompat",
-    "Framework",
-    "Gpu",
-    "Gpus",
-    "KnownIssue",
-    "KnownIssues",
-    "MinorCompat",
-    "Nccl",
-    "NcclRelease",
-    "Pair",
-    "Pin",
-    "Reference",
-    "Release",
-    "Source",
-    "Toolkit",
-    "ToolkitArch",
-]
 
 T = TypeVar("T")
 _MAX_MEASURED = 1024
 """Records measured on request that stay in memory; the package measured longest ago is dropped
 first."""
+
+
+class Table(Generic[T]):
+    """A table of `Facts`: its struct is imported, and its content loaded, at first use.
+
+    Args:
+        place: module of this package, and its struct, ``nvidia.Gpus``.
+        name: of the table; empty: that of the attribute.
+    """
+
+    def __init__(self, place: str, name: str = "") -> None:
+        self._place = place
+        self._name = name
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._attribute = name
+        self._name = self._name or name
+
+    def __get__(self, facts: Facts, owner: type[Any]) -> T:
+        module, _, kind = self._place.partition(".")
+        struct = getattr(import_module(f"{__name__}.{module}"), kind)
+        table: T = facts.load(self._name, struct)
+        facts.__dict__[self._attribute] = table
+        return table
 
 
 class Facts:
@@ -108,6 +91,46 @@ class Facts:
         recorded: packages that have a table ``packages/<name>``.
     """
 
+    cuda_driver: Table[CudaDriver] = Table("nvidia.CudaDriver")
+    """Toolkits, their drivers and the minimums of minor-version compatibility."""
+    driver_branches: Table[DriverBranches] = Table("nvidia.DriverBranches")
+    forward_compat: Table[ForwardCompat] = Table("nvidia.ForwardCompat")
+    vgpu: Table[Vgpu] = Table("vgpu.Vgpu")
+    """Releases of vGPU software; imported when a pool has vGPUs or shares GPUs."""
+    arch: Table[CudaArch] = Table("nvidia.CudaArch", "cuda_arch_support")
+    """Toolkits and architectures."""
+    cudnn: Table[Cudnn] = Table("nvidia.Cudnn")
+    nccl: Table[Nccl] = Table("nvidia.Nccl")
+    known_issues: Table[KnownIssues] = Table("frameworks.KnownIssues")
+    compilers: Table[Compilers] = Table("compilers.Compilers")
+    """What nvcc builds with; imported when a stack says what it is built with."""
+    precision: Table[PrecisionTable] = Table("precision.PrecisionTable")
+    """Number formats by capability; imported when a stack states its needs."""
+    cuda_components: Table[CudaComponents] = Table("packages.CudaComponents")
+    """Libraries of CUDA toolkits; imported when a stack has packages."""
+    packages: Table[Packages] = Table("packages.Packages", "components")
+    """Packages of the index; imported when a stack has packages."""
+    xid: Table[XidTable] = Table("xid.XidTable")
+    """Xid and SXid codes; no rule reads them, so they are imported at first use."""
+    error_signatures: Table[ErrorTable] = Table("errors.ErrorTable")
+    """Signatures of error texts; imported at first use, as no rule reads them."""
+    platforms: Table[Platforms] = Table("platforms.Platforms")
+    """Platforms; imported when a pool states one."""
+    jetson: Table[Jetson] = Table("jetson.Jetson")
+    """JetPack and L4T releases; imported when a pool has a Jetson."""
+    kernel_modules: Table[KernelModules] = Table("node.KernelModules")
+    """The flavours of kernel modules; imported when a pool states its nodes."""
+    node_parts: Table[NodeParts] = Table("node.NodeParts", "node_components")
+    """The parts of a node; imported when a pool states its nodes."""
+    kernel_support: Table[KernelSupport] = Table("node.KernelSupport")
+    """Kernels and distributions; imported when a pool states its nodes."""
+    glibc: Table[Glibc] = Table("glibc.Glibc")
+    """What is known of glibc; imported when a question states one."""
+    platform_machines: Table[PlatformMachines] = Table("machines.PlatformMachines")
+    """Machines by what they print of themselves; no rule reads them."""
+    gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")
+    """Published peaks of GPUs; no rule reads them."""
+
     def __init__(
         self,
         load: Callable[[str, type[Any]], Any],
@@ -116,7 +139,7 @@ class Facts:
         frameworks: frozenset[str] = frozenset(),
         recorded: frozenset[str] = frozenset(),
     ) -> None:
-        self._load = load
+        self.load = load
         self.digest = digest
         self.overlays = overlays
         self.framework_names = frameworks
@@ -127,17 +150,8 @@ class Facts:
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._recorded: dict[str, PackageRecords] = {}
-        self.finders: dict[Any, PackageFinder] = {}
-        """Finders of packages, by platform (`compatgate.core.package_finder.package_finder`)."""
-
-    def _table(self, name: str, kind: type[T]) -> T:
-        table: T = self._load(name, kind)
-        return table
-
-    @cached_property
-    def cuda_driver(self) -> CudaDriver:
-        """Return toolkits, their drivers and the minimums of minor-version compatibility."""
-        return self._table("cuda_driver", CudaDriver)
+        self.memory: dict[Any, Any] = {}
+        """Values derived from these facts alone, for whoever derives them."""
 
     @cached_property
     def toolkits_of(self) -> dict[Pair, tuple[Toolkit, ...]]:
@@ -147,11 +161,6 @@ class Facts:
             pair = toolkit.version.major_minor
             series[pair] = (*series.get(pair, ()), toolkit)
         return series
-
-    @cached_property
-    def driver_branches(self) -> DriverBranches:
-        """Return driver branches."""
-        return self._table("driver_branches", DriverBranches)
 
     @cached_property
     def _highest_cuda(self) -> list[tuple[int, Pair]]:
@@ -168,37 +177,16 @@ class Facts:
         return self._highest_cuda[index - 1][1] if index else None
 
     @cached_property
-    def forward_compat(self) -> ForwardCompat:
-        """Return forward-compatibility packages."""
-        return self._table("forward_compat", ForwardCompat)
-
-    @cached_property
     def gpus(self) -> Gpus:
         """Return GPU products, and types of vGPUs where the facts have them."""
         from compatgate.core.facts.vgpu import VgpuTypes
 
-        table = self._table("gpus", Gpus)
+        table: Gpus = self.load("gpus", Gpus)
         try:
-            return replace(table, vgpus=self._table("vgpu_types", VgpuTypes).types)
+            types: VgpuTypes = self.load("vgpu_types", VgpuTypes)
         except KeyError:  # facts of a release that had no vGPUs
             return table
-
-    @cached_property
-    def vgpu(self) -> Vgpu:
-        """Return releases of vGPU software; imported when a pool has vGPUs or shares GPUs."""
-        from compatgate.core.facts.vgpu import Vgpu
-
-        return self._table("vgpu", Vgpu)
-
-    @cached_property
-    def arch(self) -> CudaArch:
-        """Return toolkits and architectures."""
-        return self._table("cuda_arch_support", CudaArch)
-
-    @cached_property
-    def cudnn(self) -> Cudnn:
-        """Return the table of cuDNN releases."""
-        return self._table("cudnn", Cudnn)
+        return replace(table, vgpus=types.types)
 
     @cached_property
     def cudnn_releases(self) -> dict[tuple[int, ...], CudnnRelease]:
@@ -219,112 +207,6 @@ class Facts:
     def nccl_releases(self) -> dict[tuple[int, ...], NcclRelease]:
         """Return NCCL releases by their three parts."""
         return {release.version.at(3): release for release in self.nccl.releases}
-
-    @cached_property
-    def nccl(self) -> Nccl:
-        """Return the table of NCCL releases."""
-        return self._table("nccl", Nccl)
-
-    @cached_property
-    def known_issues(self) -> KnownIssues:
-        """Return known issues."""
-        return self._table("known_issues", KnownIssues)
-
-    @cached_property
-    def compilers(self) -> Compilers:
-        """Return what nvcc builds with; imported when a stack says what it is built with."""
-        from compatgate.core.facts.compilers import Compilers
-
-        return self._table("compilers", Compilers)
-
-    @cached_property
-    def precision(self) -> PrecisionTable:
-        """Return number formats by capability; imported when a stack states its needs."""
-        from compatgate.core.facts.precision import PrecisionTable
-
-        return self._table("precision", PrecisionTable)
-
-    @cached_property
-    def cuda_components(self) -> CudaComponents:
-        """Return libraries of CUDA toolkits; imported when a stack has packages."""
-        from compatgate.core.facts.packages import CudaComponents
-
-        return self._table("cuda_components", CudaComponents)
-
-    @cached_property
-    def packages(self) -> Packages:
-        """Return packages of the index; imported when a stack has packages."""
-        from compatgate.core.facts.packages import Packages
-
-        return self._table("components", Packages)
-
-    @cached_property
-    def xid(self) -> XidTable:
-        """Return Xid and SXid codes; no rule reads them, so they are imported at first use."""
-        from compatgate.core.facts.xid import XidTable
-
-        return self._table("xid", XidTable)
-
-    @cached_property
-    def error_signatures(self) -> ErrorTable:
-        """Return signatures of error texts; imported at first use, as no rule reads them."""
-        from compatgate.core.facts.errors import ErrorTable
-
-        return self._table("error_signatures", ErrorTable)
-
-    @cached_property
-    def platforms(self) -> Platforms:
-        """Return platforms; imported when a pool states one."""
-        from compatgate.core.facts.platforms import Platforms
-
-        return self._table("platforms", Platforms)
-
-    @cached_property
-    def jetson(self) -> Jetson:
-        """Return JetPack and L4T releases; imported when a pool has a Jetson."""
-        from compatgate.core.facts.jetson import Jetson
-
-        return self._table("jetson", Jetson)
-
-    @cached_property
-    def kernel_modules(self) -> KernelModules:
-        """Return the flavours of kernel modules; imported when a pool states its nodes."""
-        from compatgate.core.facts.node import KernelModules
-
-        return self._table("kernel_modules", KernelModules)
-
-    @cached_property
-    def node_parts(self) -> NodeParts:
-        """Return the parts of a node; imported when a pool states its nodes."""
-        from compatgate.core.facts.node import NodeParts
-
-        return self._table("node_components", NodeParts)
-
-    @cached_property
-    def kernel_support(self) -> KernelSupport:
-        """Return kernels and distributions; imported when a pool states its nodes."""
-        from compatgate.core.facts.node import KernelSupport
-
-        return self._table("kernel_support", KernelSupport)
-
-    @cached_property
-    def glibc(self) -> Glibc:
-        """Return what is known of glibc; imported when a question states one."""
-        from compatgate.core.facts.glibc import Glibc
-
-        return self._table("glibc", Glibc)
-
-    @cached_property
-    def platform_machines(self) -> PlatformMachines:
-        """Return machines by what they print of themselves; no rule reads them."""
-        from compatgate.core.facts.machines import PlatformMachines
-
-        return self._table("platform_machines", PlatformMachines)
-
-    @cached_property
-    def gpu_peaks(self) -> Peaks:
-        """Return published peaks of GPUs; no rule reads them."""
-        return self._table("gpu_peaks", Peaks)
 
     def is_package(self, name: str) -> bool:
         """Tell whether a part of a stack is judged by records: it has no table of releases."""
@@ -357,7 +239,7 @@ class Facts:
         """
         new = object.__new__(Facts)
         new.__dict__.update(self.__dict__)
-        new.finders = {}
+        new.memory = {}
         new._measured = dict(self._measured)
         for record in records:
             known = new._measured.pop(record.package, ())
@@ -390,7 +272,7 @@ class Facts:
         if name not in self._shipped:
             return PackageRecords()
         if name not in self._recorded:
-            self._recorded[name] = self._table(f"packages/{name}", PackageRecords)
+            self._recorded[name] = self.load(f"packages/{name}", PackageRecords)
         return self._recorded[name]
 
     def recorded_versions(self, name: str) -> list[Version]:
@@ -403,7 +285,7 @@ class Facts:
         if name not in self.framework_names:  # any name may be asked for: none of them is stored
             return None
         if name not in self._frameworks:
-            self._frameworks[name] = self._table(f"framework/{name}", Framework)
+            self._frameworks[name] = self.load(f"framework/{name}", Framework)
         return self._frameworks[name]
 
     def measured(self, name: str) -> tuple[Record, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.matrix import Constraint
+from compatgate.core.constraints import Constraint
+from compatgate.core.facts.nvidia import CudaVersion, Pair, Source
 from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version, format_parts
 
@@ -24,7 +24,7 @@ class HostCompiler(Struct, frozen=True):
 
     cuda: str
     compiler: Compiler
-    accepts: Constraint
+    accepts: Annotated[Constraint, "$compiler"]
     source: Source
     note: str = ""
 
@@ -32,16 +32,16 @@ class HostCompiler(Struct, frozen=True):
 class ListedCompiler(Struct, frozen=True):
     """The versions of a compiler that NVIDIA's installation guide names for some toolkits."""
 
-    cuda: Constraint
+    cuda: Annotated[Constraint, "cuda"]
     compiler: Compiler
-    range: Constraint
+    range: Annotated[Constraint, "$compiler"]
     source: Source
 
 
 class Standards(Struct, frozen=True):
     """The C++ standards that nvcc takes, ascending: 17 is C++17."""
 
-    cuda: Constraint
+    cuda: Annotated[Constraint, "cuda"]
     accepts: tuple[int, ...]
     source: Source
 
@@ -65,7 +65,7 @@ class BuildConflict(Struct, frozen=True):
     what: str
     fix: str
     source: Source
-    release: Version | None = None
+    release: CudaVersion | None = None
     cpu: str | None = None
     message: str = ""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.nvidia import Driver, Pair, Source
 from compatgate.core.gpu_code import Arch
 from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version
@@ -80,7 +80,7 @@ class Build(Struct, frozen=True, dict=True):
     ptx_cuda: Pair | None = None
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
-    driver: dict[str, Version] = {}
+    driver: dict[str, Driver] = {}
     compiles: bool = False
     toolkit_driver: bool = False
     plugins: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Release(Struct, frozen=True, dict=True):
         conda: builds by channels of conda, whose recipes state the GPU code.
     """
 
-    version: Version
+    version: Annotated[Version, "$component"]
     builds: tuple[Build, ...]
     source: Source
     python: tuple[str, ...] = ()

@@ -5,10 +5,14 @@ Loaded when a stack states its glibc, or a pool the distribution of its nodes.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.versions import Version
+
+GlibcVersion = Annotated[Version, "glibc"]
 
 
 class GlibcNeed(Struct, frozen=True):
@@ -24,7 +28,7 @@ class GlibcNeed(Struct, frozen=True):
 
     name: str
     versions: str
-    glibc: Version
+    glibc: GlibcVersion
     source: Source
     cudas: tuple[Pair, ...] = ()
     cpu: str = ""
@@ -42,7 +46,7 @@ class Glibc(Struct, frozen=True):
     """
 
     distributions: dict[str, tuple[Version, Source]]
-    tags: dict[str, Version]
+    tags: dict[str, GlibcVersion]
     tags_source: Source
     needs: tuple[GlibcNeed, ...]
 

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.facts.platforms import Told
+from compatgate.core.facts.nvidia import Driver, NodeVersion, Pair, Source
+from compatgate.core.facts.platforms import Claim
 from compatgate.core.versions import Version
 
 
@@ -25,10 +25,10 @@ class JetsonRelease(Struct, frozen=True):
         preview: it never became a production release.
     """
 
-    l4t: Version
-    jetpack: Version
+    l4t: NodeVersion
+    jetpack: NodeVersion
     cuda: Pair
-    driver: Version | None
+    driver: Driver | None
     source: Source
     devices: tuple[str, ...] | None = None
     cudnn: str = ""
@@ -77,7 +77,7 @@ class Upgrade(Struct, frozen=True):
     package: str
     source: Source
     packages: dict[str, str] = {}
-    disputed: dict[str, Told] = {}
+    disputed: dict[str, Claim] = {}
 
     def package_of(self, cuda: Pair, device: str) -> str:
         """Return the name of the package that brings a CUDA to a device; empty: there is none."""
@@ -103,7 +103,7 @@ class Sbsa(Struct, frozen=True):
     """
 
     device: str
-    since: Version | None
+    since: NodeVersion | None
     text: str
     source: Source
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.nvidia import Driver, NodeVersion, Pair, Source
 from compatgate.core.versions import Version
 
 Flavour = Literal["open", "proprietary"]
@@ -117,7 +117,7 @@ class When(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     capabilities: tuple[Pair, ...] = ()
     mig: bool = False
-    driver_from: Version | None = None
+    driver_from: Driver | None = None
     node: dict[str, tuple[str, ...]] = {}
 
 
@@ -126,7 +126,7 @@ class Need(Struct, frozen=True):
 
     id: str
     component: str
-    needs: Version
+    needs: NodeVersion
     when: When
     outcome: Literal["warn", "fail"]
     fact: str
@@ -143,11 +143,11 @@ class Defect(Struct, frozen=True):
 
     id: str
     component: str
-    versions: VersionRange
+    versions: Annotated[VersionRange, "$component"]
     when: When
     outcome: Literal["warn", "fail"]
     problem: str
-    fixed: Version | None
+    fixed: NodeVersion | None
     source: Source
     cve: str | None = None
     where: str = ""
@@ -173,34 +173,34 @@ class FabricSystem(Struct, frozen=True):
     fabric_manager: FabricPresence
     nvlsm: FabricPresence
     imex: FabricPresence
-    minimum_driver: Version | None
+    minimum_driver: Driver | None
     source: Source
 
 
 class FabricPair(Struct, frozen=True):
     """A Fabric Manager that was published together with a driver."""
 
-    driver: Version
-    fabric_manager: Version
+    driver: Driver
+    fabric_manager: Driver
     source: Source
 
 
 class DcgmDriver(Struct, frozen=True):
     """The lowest driver of releases of DCGM."""
 
-    versions: VersionRange
-    driver: Version
-    driver_nvswitch: Version | None
+    versions: Annotated[VersionRange, "node"]
+    driver: Driver
+    driver_nvswitch: Driver | None
     source: Source
 
 
 class OperatorRelease(Struct, frozen=True):
     """A release of the GPU Operator: the versions in its chart."""
 
-    version: Version
-    driver_default: Version
-    container_toolkit: Version
-    dcgm: Version
+    version: NodeVersion
+    driver_default: Driver
+    container_toolkit: NodeVersion
+    dcgm: NodeVersion
     source: Source
 
 
@@ -209,8 +209,8 @@ class OperatorSeries(Struct, frozen=True):
 
     series: Pair
     status: str
-    drivers: tuple[Version, ...]
-    recommended: tuple[Version, ...]
+    drivers: tuple[Driver, ...]
+    recommended: tuple[Driver, ...]
     source: Source
 
 
@@ -222,8 +222,8 @@ class NodeParts(Struct, frozen=True, dict=True):
     fabric_pairs: tuple[FabricPair, ...]
     needs: tuple[Need, ...]
     defects: tuple[Defect, ...]
-    toolkit_releases: tuple[Version, ...]
-    dcgm_releases: tuple[Version, ...]
+    toolkit_releases: tuple[NodeVersion, ...]
+    dcgm_releases: tuple[NodeVersion, ...]
     dcgm_drivers: tuple[DcgmDriver, ...]
     operators: tuple[OperatorRelease, ...]
     series: dict[str, OperatorSeries]
@@ -254,8 +254,8 @@ class NamedKernel(Struct, frozen=True):
         beta: a Vulkan beta driver: it lags behind the branch whose number it has.
     """
 
-    driver: Version
-    kernel: Version
+    driver: Driver
+    kernel: NodeVersion
     date: str
     source: Source
     beta: bool = False
@@ -271,7 +271,7 @@ class ValidatedKernel(Struct, frozen=True):
     branch: int
     cpu: str
     distribution: str
-    kernel: Version
+    kernel: NodeVersion
     machines: str
     source: Source
 
@@ -288,10 +288,10 @@ class BuildFailure(Struct, frozen=True):
     """Drivers whose modules were seen not to build on some kernels."""
 
     id: str
-    drivers: VersionRange
-    kernels: VersionRange
+    drivers: Annotated[VersionRange, "driver"]
+    kernels: Annotated[VersionRange, "node"]
     symptom: str
-    fixed: Version | None
+    fixed: Driver | None
     source: Source
 
 
@@ -300,8 +300,8 @@ class RdmaPath(Struct, frozen=True):
 
     path: str
     needs_open: bool
-    kernel: Version | None
-    driver: Version
+    kernel: NodeVersion | None
+    driver: Driver
     least_capability: Pair | None
     fact: str
     source: Source
@@ -311,7 +311,7 @@ class OfedPair(Struct, frozen=True):
     """A driver and an OFED that a vendor ships together: no list of support."""
 
     system: str
-    driver: Version
+    driver: Driver
     ofed: str
     source: Source
 

@@ -6,7 +6,7 @@ GPU; no rule reads them, measurements do.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -15,6 +15,11 @@ from compatgate.core.versions import Version
 
 Pair = tuple[int, int]
 """``major, minor`` of a CUDA version or of a compute capability."""
+Driver = Annotated[Version, "driver"]
+"""A driver's version, or a branch (``580``), which means any of its releases."""
+NodeVersion = Annotated[Version, "node"]
+"""A version of a part of a node."""
+CudaVersion = Annotated[Version, "cuda"]
 
 
 class Reference(Struct, frozen=True):
@@ -50,8 +55,8 @@ class Source(Struct, frozen=True):
 class Toolkit(Struct, frozen=True):
     """A toolkit release and the driver that carries its full feature set."""
 
-    version: Version
-    driver: dict[str, Version]
+    version: CudaVersion
+    driver: dict[str, Driver]
     """Per OS (``linux``, ``windows``); an OS without a published driver is absent."""
     source: Source
 
@@ -60,10 +65,10 @@ class MinorCompat(Struct, frozen=True):
     """The lowest driver for minor-version compatibility within a CUDA major."""
 
     major: int
-    minimum: dict[str, Version]
+    minimum: dict[str, Driver]
     """Per OS: ``linux``, ``windows``."""
     source: Source
-    exceptions: dict[str, dict[str, Version]] = {}
+    exceptions: dict[str, dict[str, Driver]] = {}
     """Per toolkit series (``11.0``), per OS or ``linux-aarch64``: its own floor."""
 
 
@@ -91,8 +96,8 @@ class Branch(Struct, frozen=True):
     """Published as past its end of life, with or without a date."""
     cuda: Pair | None
     """The CUDA version that its drivers report."""
-    first: Version | None
-    last: Version | None
+    first: Driver | None
+    last: Driver | None
     """First and last Linux release seen."""
     source: Source
     note: str = ""
@@ -108,13 +113,13 @@ class CompatPackage(Struct, frozen=True):
     """A ``cuda-compat`` package, and the list of host driver branches it was published for."""
 
     cuda: Pair
-    driver: Version | None
+    driver: Driver | None
     """The driver that its libcuda comes from, when known in full."""
     driver_branch: int
     branches: tuple[int, ...]
     disputed: dict[int, Source]
     """Host branches on which sources disagree; not in ``branches``."""
-    minimums: dict[int, Version]
+    minimums: dict[int, Driver]
     """Lowest release within a host branch, where published."""
     source: Source
 
@@ -163,7 +168,7 @@ class Gpu(Struct, frozen=True):
     first_branch: int | None = None
     last_branch: int | None = None
     mig_capable: bool = False
-    mig_driver: Version | None = None
+    mig_driver: Driver | None = None
     mig: str | None = None
     """MIG profile (``1g.10gb``): a slice is a SKU of its own."""
     product: bool = True
@@ -200,7 +205,7 @@ class VgpuType(Struct, frozen=True):
     capability: Pair | None
     memory: dict[str, tuple[int, ...]]
     mig_backed: tuple[str, ...]
-    branches: dict[int, Version | None]
+    branches: dict[int, Driver | None]
     source: Source
     cuda_only: tuple[str, ...] = ()
 
@@ -297,7 +302,7 @@ def unit_of(kind: PeakKind) -> str:
 class CudnnRow(Struct, frozen=True):
     """A row of a cuDNN support matrix."""
 
-    driver: dict[str, Version]
+    driver: dict[str, Driver]
     capabilities: tuple[Pair, ...]
     """Capabilities listed in this row; empty when the row does not list them."""
     cuda: tuple[Pair, ...]
@@ -323,7 +328,7 @@ class CudnnBuild(Struct, frozen=True, dict=True):
 class CudnnRelease(Struct, frozen=True):
     """A cuDNN release."""
 
-    version: Version
+    version: Annotated[Version, "cudnn"]
     """Three parts: the fourth is a build number without compatibility meaning."""
     builds: dict[int, CudnnBuild]
     """By CUDA major."""
@@ -334,7 +339,7 @@ class Cudnn(Struct, frozen=True):
     """Table ``cudnn``; releases ascending by version."""
 
     releases: tuple[CudnnRelease, ...]
-    forward_compatible_from: Version
+    forward_compatible_from: Annotated[Version, "cudnn"]
     """From this release newer GPUs than listed work for a subset of operation graphs."""
     forward_source: Source
 
@@ -342,7 +347,7 @@ class Cudnn(Struct, frozen=True):
 class NcclRelease(Struct, frozen=True):
     """An NCCL release and the CUDA majors it was published for."""
 
-    version: Version
+    version: Annotated[Version, "nccl"]
     cuda: tuple[int, ...]
     """CUDA majors of wheels and packages; empty: only the sources were seen."""
     minimum_capability: dict[int, Pair]
@@ -354,5 +359,5 @@ class Nccl(Struct, frozen=True):
     """Table ``nccl``; releases ascending by version."""
 
     releases: tuple[NcclRelease, ...]
-    first_cuda13: Version
+    first_cuda13: Annotated[Version, "nccl"]
     """First release whose CUDA 13 build exists."""

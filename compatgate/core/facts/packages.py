@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
@@ -46,7 +46,7 @@ class KnownPackage(Struct, frozen=True):
     optional: bool = False
     gpus: str = ""
     note: str = ""
-    exact_before: Version | None = None
+    exact_before: Annotated[Version | None, "$name"] = None
     extra: str = ""
     same_cuda: Literal["", "major", "minor"] = ""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Source
+from compatgate.core.facts.nvidia import Driver, Source
 from compatgate.core.versions import Version
 
 
-class Told(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """A statement with its source."""
 
     text: str
@@ -62,14 +62,14 @@ class Limit(Struct, frozen=True):
     severity: Literal["fail", "warn"]
     means: str
     source: Source
-    minimum: Version | None = None
-    below: Version | None = None
-    maximum: Version | None = None
+    minimum: Annotated[Version | None, "$component"] = None
+    below: Annotated[Version | None, "$component"] = None
+    maximum: Annotated[Version | None, "$component"] = None
     refuses: tuple[str, ...] = ()
     advised: str = ""
     uses: str = ""
     note: str = ""
-    disputed: Told | None = None
+    disputed: Claim | None = None
 
     def allows(self, have: Version) -> bool:
         """Return whether a version is within the limit."""
@@ -111,7 +111,7 @@ class Image(Struct, frozen=True):
     platforms: tuple[str, ...]
     image: str
     release: str
-    driver: Version | None
+    driver: Driver | None
     source: Source
 
     @property

@@ -11,8 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts.nvidia import Source, VgpuType
-from compatgate.core.versions import Version
+from compatgate.core.facts.nvidia import Driver, Source, VgpuType
 
 WorksOn = Literal["any", "whole", "whole-gpu", "whole-mig", "mig", "none"]
 """The vGPUs that have a feature: ``whole`` owns all memory of a GPU or of a MIG instance."""
@@ -38,17 +37,17 @@ class VgpuRelease(Struct, frozen=True):
 
     release: str
     vgpu: int
-    host: Version | None
-    guest_linux: Version | None
-    guest_windows: Version | None
+    host: Driver | None
+    guest_linux: Driver | None
+    guest_windows: Driver | None
     source: Source
-    also: tuple[Version, ...] = ()
+    also: tuple[Driver, ...] = ()
 
 
 class CloudGuest(Struct, frozen=True):
     """A guest driver that a cloud publishes for its own vGPU hosts."""
 
-    driver: Version
+    driver: Driver
     cloud: str
     release: str
     source: Source

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
+from compatgate.core.constraints import Constraint
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.matrix import Constraint
 
 Severity = Literal["fatal", "warning", "info"]
 """``fatal``: do not use the GPU before the action is done; ``warning``: the application was ended,
@@ -20,7 +20,7 @@ SEVERITY_RANK: dict[Severity, int] = {"info": 0, "warning": 1, "fatal": 2}
 class DriverVariant(Struct, frozen=True):
     """The fields of a code that differ on some drivers; None: as on all drivers."""
 
-    driver: Constraint
+    driver: Annotated[Constraint, "driver"]
     severity: Severity | None = None
     action: str | None = None
     investigate: str | None = None

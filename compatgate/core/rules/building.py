@@ -11,15 +11,8 @@ from collections.abc import Iterable, Iterator
 from compatgate.core import changes, compiler_ranges
 from compatgate.core.components import label_of
 from compatgate.core.facts.compilers import COMPILERS, BuildConflict
-from compatgate.core.rule import (
-    BUILD,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import BUILD, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
 

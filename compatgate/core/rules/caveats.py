@@ -10,17 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.core import changes
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import Build, KnownIssue
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.parts import DRIVER, FORWARD, NOTHING, VERSIONS, Candidate
 from compatgate.core.rule import (
-    DRIVER,
-    FORWARD,
     NOT_APPLICABLE,
-    NOTHING,
     PASS,
-    VERSIONS,
-    Candidate,
     FindingOutcome,
     Problem,
     RuleAnswer,

@@ -10,19 +10,8 @@ from datetime import date, timedelta
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.rule import (
-    CODE,
-    CUDA,
-    DRIVER,
-    FORWARD,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    report_not_checked,
-    rule,
-)
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
 

@@ -11,16 +11,11 @@ from msgspec.structs import replace
 from compatgate.core import changes
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_code import find_run_mode
+from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
-    CODE,
-    CUDA,
-    DRIVER,
-    FORWARD,
     NOT_APPLICABLE,
     PASS,
-    RECORDS,
-    Candidate,
     FindingOutcome,
     Problem,
     RuleAnswer,

@@ -6,20 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.core import changes
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import Build, Pin, Release
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.matrix import parse_constraint
-from compatgate.core.rule import (
-    CUDNN,
-    NCCL,
-    NOT_APPLICABLE,
-    PACKAGES,
-    PASS,
-    FindingOutcome,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import CUDNN, NCCL, PACKAGES
+from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.stack_facts import FrameworkMatch

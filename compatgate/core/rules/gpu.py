@@ -12,21 +12,11 @@ from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
 from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
-from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpu_needs import Unmet, find_unmet
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
-from compatgate.core.rule import (
-    CODE,
-    DRIVER,
-    FORWARD,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    report_not_checked,
-    rule,
-)
+from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.driver import explain_open_reach, weakest_source
 from compatgate.core.stack_facts import accepts

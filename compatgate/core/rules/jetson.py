@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.rule import (
-    CODE,
-    CUDA,
-    DRIVER,
-    FORWARD,
-    JETSON,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, JETSON, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version

@@ -11,6 +11,7 @@ from enum import Enum
 from msgspec.structs import replace
 
 from compatgate.core import changes
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import (
     CudnnBuild,
     CudnnRow,
@@ -19,11 +20,8 @@ from compatgate.core.facts.nvidia import (
     Source,
     ToolkitArch,
 )
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.parts import CUDNN, FORWARD, NCCL
 from compatgate.core.rule import (
-    CUDNN,
-    FORWARD,
-    NCCL,
     NOT_APPLICABLE,
     PASS,
     FindingOutcome,

@@ -12,9 +12,10 @@ from compatgate.core import changes
 from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.parts import EVIDENCE, VERSIONS
 from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
 from compatgate.core.revocations import find_revocation
-from compatgate.core.rule import EVIDENCE, NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
 _MAX_NAMED = 3

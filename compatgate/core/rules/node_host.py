@@ -7,17 +7,8 @@ from collections.abc import Iterator
 from compatgate.core import changes
 from compatgate.core.facts.node import BuildFailure, KernelSupport, NamedKernel, RdmaPath
 from compatgate.core.node import NODE_COMPONENTS
-from compatgate.core.rule import (
-    DRIVER,
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    report_not_checked,
-    rule,
-)
+from compatgate.core.parts import DRIVER, NODE, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
 

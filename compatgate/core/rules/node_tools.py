@@ -6,19 +6,8 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.facts.node import Defect, Need, OperatorSeries, When
-from compatgate.core.rule import (
-    CUDA,
-    DRIVER,
-    FORWARD,
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    report_not_checked,
-    rule,
-)
+from compatgate.core.parts import CUDA, DRIVER, FORWARD, NODE, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.records import Library, Statement
-from compatgate.core.gpu_code import Arch, find_run_mode, parse_arch
+from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.package_finder import release_of
 from compatgate.core.packages import (
     GpuPackage,
@@ -22,11 +23,11 @@ from compatgate.core.packages import (
     library_modes,
     toolkit_targets,
 )
+from compatgate.core.parts import Candidate
 from compatgate.core.performance import near_names
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
-    Candidate,
     FindingOutcome,
     Problem,
     RuleAnswer,

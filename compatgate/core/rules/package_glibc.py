@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.glibc import Glibc, GlibcNeed
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.matrix import parse_constraint
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.parts import Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, parse_version
 

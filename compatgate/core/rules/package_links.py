@@ -9,21 +9,15 @@ import re
 from collections.abc import Iterator
 
 from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import CudaComponents, Link
 from compatgate.core.facts.records import Record
-from compatgate.core.matrix import parse_constraint
-from compatgate.core.package_requirements import Requirement, is_pinned_with, requirements_of
+from compatgate.core.package_requirements import Requirement
 from compatgate.core.package_wheels import has_new_abi, names_cuda
-from compatgate.core.packages import GpuPackage
-from compatgate.core.rule import (
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    FindingOutcome,
-    Problem,
-    RuleAnswer,
-)
+from compatgate.core.packages import GpuPackage, is_pinned_with, requirements_of
+from compatgate.core.parts import Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.package_code import (
     describe_assumption,

@@ -10,16 +10,8 @@ from collections.abc import Callable
 from functools import cache
 
 from compatgate.core.components import OF_BUILDS
-from compatgate.core.rule import (
-    BUILD,
-    FORWARD,
-    NODE,
-    NOT_APPLICABLE,
-    PACKAGES,
-    RECORDS,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import BUILD, FORWARD, NODE, PACKAGES, RECORDS
+from compatgate.core.rule import NOT_APPLICABLE, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
 

@@ -9,20 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
+from compatgate.core.parts import CUDA, DRIVER, NODE, Candidate
 from compatgate.core.performance import near_names
 from compatgate.core.platforms import find_platforms, has_gpu
-from compatgate.core.rule import (
-    CUDA,
-    DRIVER,
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    FindingOutcome,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 

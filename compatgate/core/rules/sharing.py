@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core.facts.vgpu import SharingFact
-from compatgate.core.rule import (
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import NODE, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import is_guest
 from compatgate.core.versions import format_parts

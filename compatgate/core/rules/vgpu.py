@@ -11,16 +11,8 @@ from collections.abc import Iterable, Iterator
 from compatgate.core import changes
 from compatgate.core.facts.vgpu import Vgpu, VgpuFeature
 from compatgate.core.node import NODE_COMPONENTS
-from compatgate.core.rule import (
-    DRIVER,
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    rule,
-)
+from compatgate.core.parts import DRIVER, NODE, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 

@@ -10,18 +10,8 @@ from functools import partial
 
 from compatgate.core.facts.nvidia import VgpuType
 from compatgate.core.facts.vgpu import VgpuFeature
-from compatgate.core.rule import (
-    NEEDS,
-    NODE,
-    NOT_APPLICABLE,
-    PASS,
-    VERSIONS,
-    Candidate,
-    Problem,
-    RuleAnswer,
-    report_not_checked,
-    rule,
-)
+from compatgate.core.parts import NEEDS, NODE, VERSIONS, Candidate
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import GUEST, MANAGER, propose_guests
 from compatgate.core.versions import Version

@@ -26,6 +26,15 @@ PLATFORM_ARGUMENTS = tuple(
 )
 """Arguments that a build has without being given them."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_PIECE = re.compile(
+    r"""\\(?P<escaped>.)|'(?P<single>[^']*)'|"(?P<double>(?:\\.|[^"\\])*)\""""
+    r"|(?P<blank>\s+)|(?P<plain>.)",
+    re.DOTALL,
+)
+_VARIABLE = re.compile(
+    r"\\(?P<escaped>\$)|\$(?P<plain>[A-Za-z_]\w*)"
+    r"|\$\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-+])(?P<other>[^{}]*))?\}|(?P<rest>\$)"
+)
 _KNOWN = frozenset(
     {
         *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK"),
@@ -41,8 +50,6 @@ class Instruction(Struct, frozen=True):
     Attributes:
         word: upper case, ``RUN``.
         flags: options before the arguments, ``from`` of ``COPY --from=build``.
-        text: arguments on one line, variables as written.
-        body: lines of its here-documents.
         line: number of its first line.
     """
 
@@ -57,7 +64,6 @@ class Stage(Struct):
     """A stage of a build.
 
     Attributes:
-        base: image or earlier stage that it begins from, with variables filled in.
         name: lower case; empty without one.
         line: number of the line of its ``FROM``.
         instructions: instructions after ``FROM``, without ``ARG``.
@@ -72,11 +78,7 @@ class Stage(Struct):
 
 
 class Build(Struct, frozen=True):
-    """The stages that lead to the one that is built.
-
-    Attributes:
-        chain: stages from the one on an image to the one that is built.
-    """
+    """The stages that lead to the one that is built."""
 
     chain: tuple[Stage, ...]
 
@@ -87,18 +89,10 @@ class Build(Struct, frozen=True):
 
 
 def parse_instructions(text: str, name: str) -> list[Instruction]:
-    """Return the instructions of a Dockerfile.
-
-    Args:
-        text: content of the file.
-        name: name of the file in messages.
-
-    Raises:
-        BadInput: a line is not an instruction, or a here-document does not end.
-    """
+    """Return the instructions of a Dockerfile; ``name`` is the file's in messages."""
     lines = text.splitlines()
     escape = _escape_character(lines)
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     at = 0
     while at < len(lines):
         if not _begins(lines[at]):
@@ -111,10 +105,10 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
         for _, mark in marks:
             body, at = _read_heredoc(lines, at, mark, f"{name}:{first}")
             bodies.append(body)
-        found.append(_instruction(joined, "\n".join(bodies), first, name))
-        if len(found) > _MAX_INSTRUCTIONS:
+        instructions.append(_instruction(joined, "\n".join(bodies), first, name))
+        if len(instructions) > _MAX_INSTRUCTIONS:
             raise BadInput(f"has more than {_MAX_INSTRUCTIONS} instructions", field=name)
-    return found
+    return instructions
 
 
 def _begins(line: str) -> bool:
@@ -175,15 +169,8 @@ def resolve_build(
     """Return the stages that lead to the one that is built.
 
     Args:
-        instructions: instructions of the file.
-        name: name of the file in messages.
         arguments: build arguments; those of the platform (``TARGETARCH``) among them.
         target: name or number of the stage to build; empty for the last one.
-
-    Raises:
-        BadInput: an instruction is malformed, a build argument is not declared, or there is no
-            such stage.
-        InconclusiveInput: an image's name has a variable without a value.
     """
     stages = list(_stages(instructions, name, arguments))
     if not stages:
@@ -251,7 +238,8 @@ def _begin_stage(one: Instruction, where: str, scope: Mapping[str, str | None]) 
         raise BadInput(f"{one.text[:100]!r} is not an image", field=where, hint=hint)
     base = expand(words[0], scope)
     if not base:
-        unknown = [key for key in _variables(words[0]) if scope.get(key) is None]
+        names = (match["plain"] or match["name"] for match in _VARIABLE.finditer(words[0]))
+        unknown = [key for key in names if key and scope.get(key) is None]
         what = f"FROM {words[0][:200]}: {', '.join(unknown) or 'the variable'} has no value"
         key = unknown[0] if unknown else "NAME"
         raise InconclusiveInput(what, field=where, hint=f"give --build-arg {key}=VALUE")
@@ -281,13 +269,6 @@ def _pairs(one: Instruction, where: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-_PIECE = re.compile(
-    r"""\\(?P<escaped>.)|'(?P<single>[^']*)'|"(?P<double>(?:\\.|[^"\\])*)\""""
-    r"|(?P<blank>\s+)|(?P<plain>.)",
-    re.DOTALL,
-)
-
-
 def split_words(text: str) -> list[str]:
     """Split text at blanks outside of quotes, and remove the quotes."""
     words, word, begun = [], "", False
@@ -308,26 +289,11 @@ def split_words(text: str) -> list[str]:
     return words + ([word] if begun else [])
 
 
-_VARIABLE = re.compile(
-    r"\\(?P<escaped>\$)|\$(?P<plain>[A-Za-z_]\w*)"
-    r"|\$\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-+])(?P<other>[^{}]*))?\}|(?P<rest>\$)"
-)
-
-
-def _variables(text: str) -> list[str]:
-    names = (match["plain"] or match["name"] for match in _VARIABLE.finditer(text))
-    return [name for name in names if name]
-
-
 def expand(text: str, scope: Mapping[str, str | None], missing: str | None = None) -> str | None:
     """Return text with its variables; None where a value is not known.
 
     ``${NAME:-other}`` and ``${NAME:+other}`` are read; patterns (``${NAME#prefix}``) are not.
-
-    Args:
-        text: text of an instruction.
-        scope: values of the variables.
-        missing: text in place of a value that is not known.
+    ``missing`` stands in place of a value that is not known.
     """
     parts, at = [], 0
     for match in _VARIABLE.finditer(text):

@@ -34,7 +34,7 @@ from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.discovery.lockfiles.text import decode_text
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.image_spec import Config, Settings
-from compatgate.discovery.signals import Signals, observe_package, read_signals
+from compatgate.discovery.signals import Signals, read_signals
 from compatgate.errors import CompatgateError
 
 _FILE_NAME = re.compile(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:[.-].*)?", re.IGNORECASE)
@@ -43,6 +43,17 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _COMMANDS = re.compile(r"&&|\|\||[;|\n]")
 _BRINGS = ("RUN", "COPY", "ADD")
 _MAX_PLACES = 30
+_PIP = re.compile(r"(?:.*/)?pip3?(?:\.\d+)?$")
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
+_CONDA = ("conda", "mamba", "micromamba")
+_INDEX_OPTIONS = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index")
+_VALUE_OPTIONS = (
+    *_INDEX_OPTIONS,
+    *("-r", "--requirement", "-e", "-c", "--constraint", "-t", "--target", "--prefix", "--root"),
+    *("-f", "--find-links", "-n", "--name", "-p", "--channel", "--index-strategy", "--timeout"),
+    *("--platform", "--python", "--python-version", "--trusted-host", "--only-binary"),
+    *("--no-binary", "--torch-backend"),
+)
 
 
 class Hint(Struct, frozen=True):
@@ -57,10 +68,8 @@ class DockerfileReading(Struct, frozen=True):
 
     Attributes:
         base: reference of the image that the last stage begins from; empty for ``scratch``.
-        base_line: number of the line that names it.
         hints: what later lines state, in their order.
         require: expressions of ``NVIDIA_REQUIRE_*`` that it sets.
-        open: sentences about what is not known.
     """
 
     base: str
@@ -91,32 +100,22 @@ def read_dockerfile(
     arguments: Mapping[str, str] | None = None,
     target: str = "",
 ) -> DockerfileReading:
-    """Read a Dockerfile.
+    """Read a Dockerfile with build arguments, for a stage to build (empty: the last one).
 
-    Args:
-        path_or_name: name of the file in messages.
-        data: content of the file.
-        known: facts about packages.
-        signals: the fact file ``image_signals``.
-        platform: platform that the image is built for.
-        arguments: build arguments.
-        target: stage to build; empty for the last one.
-
-    Raises:
-        BadInput: the file is not a Dockerfile, or has no such stage.
-        InconclusiveInput: the file is empty, or names an image by a variable without a value.
+    ``signals`` is the fact file ``image_signals``.
     """
     name = os.path.basename(path_or_name) or "Dockerfile"
     platform = platform or Platform()
     text = decode_text(data, name, LARGEST_FILE)
-    given = {**_platform_arguments(platform), **(arguments or {})}
-    build = resolve_build(parse_instructions(text, name), name, given, target)
-    published = read_signals(signals)
-    variables, require, left = _read_variables(build, name, published)
-    hints = [*variables]
+    cpu = _ARCHITECTURES.get(platform.cpu, platform.cpu)
+    preset = dict(zip(PLATFORM_ARGUMENTS, ("linux", cpu, f"linux/{cpu}", "") * 2, strict=True))
+    build = resolve_build(
+        parse_instructions(text, name), name, {**preset, **(arguments or {})}, target
+    )
+    hints, require, left = _read_variables(build, name, read_signals(signals))
     for one in (one for stage in build.chain for one in stage.instructions if one.word == "RUN"):
-        found, unknown = _read_run(one, name, published, known, platform)
-        hints += found
+        more, unknown = _read_run(one, name, known, platform)
+        hints += more
         left += unknown
     base = "" if build.base.lower() == _SCRATCH else build.base
     if not base:
@@ -128,33 +127,26 @@ def read_dockerfile(
     )
 
 
-def _platform_arguments(platform: Platform) -> dict[str, str]:
-    """Return the arguments that a build has without being given them."""
-    cpu = _ARCHITECTURES.get(platform.cpu, platform.cpu)
-    named = ("linux", cpu, f"linux/{cpu}", "")
-    return dict(zip(PLATFORM_ARGUMENTS, named * 2, strict=True))
-
-
 def _read_variables(
     build: Build, name: str, signals: Signals
 ) -> tuple[list[Hint], list[str], list[str]]:
     """Return hints, requirements and open questions of the variables that a build sets."""
     stated = {key: value for stage in build.chain for key, value in stage.variables.items()}
     env = [f"{key}={value}" for key, (value, _) in stated.items()]
-    found = read_config(Config(config=Settings(env=env)), signals, 0)
+    reading = read_config(Config(config=Settings(env=env)), signals, 0)
     hints = []
-    for seen in found.observations:
-        key = seen.origin.removeprefix("env ").partition(":")[0]
+    for observation in reading.observations:
+        key = observation.origin.removeprefix("env ").partition(":")[0]
         line = stated[key][1] if key in stated else build.chain[0].line
         origin = f"{name}:{line}: ENV {key}"
-        hints.append(Hint(line, replace(seen, origin=origin, confidence="derived")))
+        hints.append(Hint(line, replace(observation, origin=origin, confidence="derived")))
     left = [
         f"{name}:{line}: ENV {key} changes what the container runtime asks of the driver"
         for key, (value, line) in stated.items()
         if key.startswith(("NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE"))
     ]
     asked = any(key.startswith("NVIDIA_REQUIRE_") for key in stated)  # else the version implies it
-    return hints, list(found.require) if asked else [], left
+    return hints, list(reading.require) if asked else [], left
 
 
 def _describe_unknown(build: Build, name: str) -> Iterator[str]:
@@ -174,20 +166,8 @@ def _describe_unknown(build: Build, name: str) -> Iterator[str]:
     yield f"what {what} of {name} bring is not known before the build; {hint}"
 
 
-_PIP = re.compile(r"(?:.*/)?pip3?(?:\.\d+)?$")
-_PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
-_CONDA = ("conda", "mamba", "micromamba")
-_APT = ("apt-get", "apt", "microdnf", "dnf", "yum", "tdnf")
-_INDEX_OPTIONS = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index")
-_VALUE_OPTIONS = (
-    *("-c", "--constraint", "-t", "--target", "--prefix", "--root", "--platform", "--python"),
-    *("-f", "--find-links", "-n", "--name", "-p", "--channel", "--index-strategy", "--timeout"),
-    *("--trusted-host", "--python-version", "--only-binary", "--no-binary", "--torch-backend"),
-)
-
-
 def _read_run(
-    one: Instruction, name: str, signals: Signals, known: Packages, platform: Platform
+    one: Instruction, name: str, known: Packages, platform: Platform
 ) -> tuple[list[Hint], list[str]]:
     """Return what the install commands of a line state, and what they leave open."""
     hints: list[Hint] = []
@@ -195,19 +175,17 @@ def _read_run(
     where = f"{name}:{one.line}"
     for words in _commands(one):
         kind, rest = _install_command(words)
+        observations: Iterable[Observation] = ()
+        unknown: Iterable[str] = ()
         if kind == "pip":
-            found, unknown = _read_pip(rest, where, known, platform)
+            observations, unknown = _read_pip(rest, where, known, platform)
         elif kind == "conda":
-            specs = [stack_components.parse_conda_spec(word, where) for word in _plain(rest)]
+            specs = [stack_components.parse_conda_spec(w, where) for w in _positional(rest)]
             packages = stack_components.observe_conda([spec for spec in specs if spec])
-            found, unknown = list(packages.observations), list(packages.open)
-        elif kind == "apt":
-            found, unknown = _read_apt(rest, where, signals), []
-        else:
-            continue
+            observations, unknown = packages.observations, packages.open
         hints += (
-            Hint(one.line, replace(seen, origin=f"{where}: RUN", confidence="derived"))
-            for seen in found
+            Hint(one.line, replace(each, origin=f"{where}: RUN", confidence="derived"))
+            for each in observations
         )
         left += unknown
     return hints, left
@@ -234,22 +212,20 @@ def _install_command(words: list[str]) -> tuple[str, list[str]]:
     is_python = any(map(_PYTHON.match, before)) and "-m" in before and "pip" in names
     if is_python or any(map(_PIP.match, before)):
         return "pip", after
-    if any(name in _CONDA for name in names):
-        return "conda", after
-    return ("apt", after) if any(name in _APT for name in names) else ("", [])
+    return ("conda", after) if any(name in _CONDA for name in names) else ("", [])
 
 
-def _plain(words: list[str]) -> list[str]:
-    """Return the arguments that are no options."""
-    found, skip = [], False
+def _positional(words: list[str]) -> list[str]:
+    """Return the arguments that are neither options nor their values."""
+    arguments, skip = [], False
     for word in words:
         if skip:
             skip = False
         elif word.startswith("-"):
-            skip = word in (*_VALUE_OPTIONS, *_INDEX_OPTIONS, "-r", "--requirement", "-e", "-c")
+            skip = word in _VALUE_OPTIONS
         else:
-            found.append(word)
-    return found
+            arguments.append(word)
+    return arguments
 
 
 def _read_pip(
@@ -260,7 +236,7 @@ def _read_pip(
     for before, word in pairwise(words):
         if before in ("-r", "--requirement"):
             left.append(f"{where}: pip installs from {word[:200]}, which is not read: give --lock")
-    named = [word for word in _plain(words) if not word.startswith((".", "/", "git+", "$"))]
+    named = [word for word in _positional(words) if not word.startswith((".", "/", "git+", "$"))]
     if not named:
         return [], left
     text = "\n".join([*lines, *named])
@@ -289,13 +265,3 @@ def _index_lines(words: Iterable[str]) -> Iterator[str]:
                 yield f"{name} {value}"
             else:
                 waiting = name
-
-
-def _read_apt(words: list[str], where: str, signals: Signals) -> list[Observation]:
-    """Read pinned packages: ``libcudnn9-cuda-12=9.1.0.70-1`` of apt, ``libnccl-2.21.5`` of dnf."""
-    found = []
-    for word in _plain(words):
-        package, equals, version = word.partition("=")
-        if equals and (seen := observe_package(package, version, where, signals, [])):
-            found.append(seen)
-    return found

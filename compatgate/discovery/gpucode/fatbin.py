@@ -123,9 +123,6 @@ class Units(Struct, frozen=True):
     """Translation units with code that a driver can run.
 
     Attributes:
-        sass: number of units with machine code, by architecture.
-        ptx: number of units with PTX.
-        count: number of all units.
         profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
     """
 
@@ -180,11 +177,7 @@ def toolkit_of_cubin(head: bytes) -> str | None:
 
 
 def read_cubin(source: Source) -> Entry:
-    """Read a cubin that stands alone.
-
-    Raises:
-        BadInput: the cubin ends before its section headers, or names no architecture.
-    """
+    """Read a cubin that stands alone."""
     start = source.position
     head = source.peek(LARGEST_CUBIN)
     flags, sections = struct.unpack_from("<I", head, 48)[0], struct.unpack_from("<Q", head, 40)[0]
@@ -255,7 +248,6 @@ class Region(Struct):
     Attributes:
         start: offset of its header in the file, in bytes.
         end: offset behind its last entry.
-        entries: its entries of GPU code.
     """
 
     start: int
@@ -290,11 +282,7 @@ def read_region(source: Source, end: int) -> Region:
     """Read the fatbinary that begins at the source's position; afterwards the source is behind it.
 
     Args:
-        source: at the fatbinary's first byte.
         end: end of the section or file around it, in bytes.
-
-    Raises:
-        BadInput: the fatbinary is damaged; the source stays at the damage.
     """
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))
@@ -334,7 +322,7 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
             for r in _concatenated_headers(source, at, raw)
         )
     elif record.kind in _KINDS:
-        entry = _checked_entry(source, record, at)
+        entry = _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
         source.skip(record.header_size - _RECORD, "an entry's header")
         if first and entry.kind == "sass" and not entry.compressed:
             head = source.peek(min(record.size, _NOTES))
@@ -365,17 +353,13 @@ def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_R
             )
         record = _unpack(header[position : position + _RECORD])
         yield _known_kind(source, record, at + position)
-        position += _length(record, header[position:end])
-
-
-def _length(record: _Record, data: bytes) -> int:
-    """Return the bytes of a header: record, identifier and options, padded with zeros."""
-    length = _RECORD
-    if record.name:
-        length = max(length, _padded_size(record.name, record.name_size))
-    if record.options and record.options + 8 <= len(data):
-        length = max(length, _padded_size(*struct.unpack_from("<II", data, record.options)))
-    return length
+        data = header[position:end]
+        length = _RECORD
+        if record.name:
+            length = max(length, _padded_size(record.name, record.name_size))
+        if record.options and record.options + 8 <= len(data):
+            length = max(length, _padded_size(*struct.unpack_from("<II", data, record.options)))
+        position += length
 
 
 def _padded_size(offset: int, size: int) -> int:
@@ -395,10 +379,6 @@ def _known_kind(source: Source, record: _Record, at: int) -> _Record:
     if not 10 <= record.arch <= 999:
         raise damaged_error(source.name, at, f"an entry for the architecture {record.arch}")
     return record
-
-
-def _checked_entry(source: Source, record: _Record, at: int) -> Entry:
-    return _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
 
 
 def _new_entry(record: _Record, at: int, *, compressed: bool) -> Entry:

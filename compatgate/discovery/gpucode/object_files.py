@@ -101,17 +101,10 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
     """Return the sections of an ELF file.
 
     Args:
-        source: source of the file.
-        base: offset of the ELF file's first byte.
-        size: size in bytes.
         head: first bytes, which a stream no longer has.
 
     Returns:
         None when the file has no section headers, or the stream has not kept them.
-
-    Raises:
-        BadInput: the file is damaged, or ends before its section headers.
-        Unavailable: pyelftools is not installed.
     """
     view = SectionView(source, base, size, head)
     try:
@@ -156,7 +149,9 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
         if header.type in _SECTION_WITHOUT_BYTES:
             continue
         end = header.offset + header.size
-        name = _section_name(view, names + header.name)
+        view.seek(names + header.name)
+        data = view.read(_SECTION_NAME)
+        name = data.partition(b"\0")[0].decode("latin-1") if data else None
         if end > size and name in (CODE, RELOCATABLE):
             what = f"section {name} should reach to byte {base + end}"
             raise damaged_error(source.name, base + size, what)
@@ -164,12 +159,7 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
 
 
 def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
-    """Open an ELF file.
-
-    Raises:
-        BadInput: the file cannot be read.
-        Unavailable: pyelftools is not installed.
-    """
+    """Open an ELF file."""
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:
@@ -206,12 +196,6 @@ def _call_elftools(
         raise damaged_error(source.name, base, what) from None
 
 
-def _section_name(view: SectionView, offset: int) -> str | None:
-    view.seek(offset)
-    data = view.read(_SECTION_NAME)
-    return data.partition(b"\0")[0].decode("latin-1") if data else None
-
-
 _NEEDED, _SONAME = 1, 14
 _LARGEST_DYNAMIC = 4 * 1024 * 1024
 _LONGEST_NAME = 256
@@ -225,11 +209,7 @@ class DynamicNames(Struct, frozen=True):
 
 
 def read_dynamic(source: Source) -> DynamicNames:
-    """Read the dynamic section of a seekable ELF file; return an empty one where it has none.
-
-    Raises:
-        BadInput: the ELF file is damaged.
-    """
+    """Read the dynamic section of a seekable ELF file; return an empty one where it has none."""
     head = source.peek(64)
     if head[:6] != ELF_MAGIC + b"\2\1" or source.size is None:
         return DynamicNames()
@@ -319,11 +299,7 @@ class PeFile(Struct, frozen=True):
         return sorted((start, end) for end, start in starts.items())
 
     def sections(self, base: int) -> list[Section]:
-        """Return the sections as those of an ELF file, ascending.
-
-        Args:
-            base: offset of the file's first byte.
-        """
+        """Return the sections as those of an ELF file, ascending."""
         ordered = sorted(self.parts, key=lambda part: part.start)
         return [
             Section(_GPU_SECTIONS.get(p.name, p.name), base + p.start, base + p.end)
@@ -332,15 +308,7 @@ class PeFile(Struct, frozen=True):
 
 
 def read_pe_file(source: Source, size: int | None = None) -> PeFile:
-    """Read the headers of the PE file at the source's position; keep the position.
-
-    Args:
-        source: source at the first byte.
-        size: size of the file in bytes; None: not known.
-
-    Raises:
-        BadInput: the headers are damaged, or sections of GPU code overlap or exceed the file.
-    """
+    """Read the headers of the PE file at the source's position; keep the position."""
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
     end = 0
@@ -357,16 +325,7 @@ def read_pe_file(source: Source, size: int | None = None) -> PeFile:
 
 
 def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
-    """Read headers from the first bytes of a file.
-
-    Args:
-        head: first bytes, `LARGEST_PE_HEADERS` or the whole file.
-        name: name of the file in messages.
-        base: offset of the file's first byte, for messages.
-
-    Raises:
-        BadInput: the headers are damaged or incomplete.
-    """
+    """Read headers from the first bytes of a file."""
     try:
         return _parse_pe(head, name, base)
     except struct.error:

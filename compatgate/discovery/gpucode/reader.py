@@ -76,11 +76,6 @@ def read_gpu_code(
             archives and of tar streams do so, at a cost or wrongly.
         again: returns bytes of a stream a second time, where its section names are too far from
             its end to be kept.
-
-    Raises:
-        BadInput: the file is none of these, damaged or truncated; ``value`` is the offset in bytes.
-        NotFound: the file does not exist.
-        Unavailable: the file is an ELF file, and pyelftools is not installed.
     """
     if isinstance(file, (str, os.PathLike)):
         path = os.fspath(file)
@@ -133,26 +128,23 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
     if head.startswith(PE):
         return read_windows_host(source, size)
     if head.startswith(FATBIN):
-        return _read_fatbins(source, source.position + (source.left if size is None else size))
+        end = source.position + (source.left if size is None else size)
+        entries: list[Entry] = []
+        number = 0
+        while source.peek(1) and source.position < end:
+            region = read_region(source, end)
+            entries += (replace(entry, region=number) for entry in region.entries)
+            number += 1
+            if number + len(entries) > MAX_ENTRIES:
+                raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
+            source.skip_zeros(end)
+        return entries
     if head.startswith(_OLD_FATBIN):
         raise damaged_error(
             source.name, source.position, "fatbinaries of CUDA 3 and before are not supported"
         )
     ptx = read_ptx(source)
     return [ptx] if ptx else None
-
-
-def _read_fatbins(source: Source, end: int) -> list[Entry]:
-    entries: list[Entry] = []
-    number = 0
-    while source.peek(1) and source.position < end:
-        region = read_region(source, end)
-        entries += (replace(entry, region=number) for entry in region.entries)
-        number += 1
-        if number + len(entries) > MAX_ENTRIES:
-            raise damaged_error(source.name, region.start, f"more than {MAX_ENTRIES} entries")
-        source.skip_zeros(end)
-    return entries
 
 
 def _read_archive(source: Source) -> list[Entry]:
@@ -181,7 +173,6 @@ class _Search(Struct):
 
     Attributes:
         found: well-formed fatbinaries, with the number of other non-zero bytes before each.
-        broken: offset of a damaged fatbinary, and the error.
     """
 
     found: list[tuple[Region, int]] = []
@@ -198,11 +189,7 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     """Read the ELF file that begins at the source's position.
 
     Args:
-        source: source at the ELF file's first byte.
         size: size of the ELF file, which may be a member of an archive; None: to the stream's end.
-
-    Raises:
-        BadInput: the file, or a fatbinary in it, is damaged or truncated.
     """
     base = source.position
     head = source.peek(_HOST_HEAD)[:size]
@@ -229,11 +216,7 @@ def read_windows_host(source: Source, size: int | None) -> list[Entry]:
     """Read the PE file that begins at the source's position.
 
     Args:
-        source: source at the PE file's first byte.
         size: size of the PE file; None: to the stream's end.
-
-    Raises:
-        BadInput: the file, or a fatbinary in it, is damaged or truncated.
     """
     base = source.position
     sections = read_pe_file(source, size).sections(base)
@@ -303,8 +286,6 @@ def _section_fatbins(source: Source, section: Section, rest: int = 0) -> Iterato
     """Yield the fatbinaries of a section, which are separated by zeros alone.
 
     Args:
-        source: source at the beginning of the section.
-        section: the section.
         rest: bytes behind the last fatbinary that may hold other data.
     """
     begun = False
@@ -373,16 +354,15 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
-    """Yield the members with content; continue from the reader's position in the source.
-
-    Raises:
-        BadInput: a header is damaged, or a member does not fit.
-    """
+    """Yield the members with content; continue from the reader's position in the source."""
     source.exact(len(ARCHIVE_MAGIC), "an archive")
     names = b""
     while header := source.read(_MEMBER_HEADER):
         at = source.position - len(header)
-        size = _member_size(source, header, at)
+        digits = header[48:58].strip()
+        if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
+            raise damaged_error(source.name, at, "no header of a member begins here")
+        size = int(digits)
         stop = source.position + size
         if size > source.left or (end is not None and stop > end):
             raise damaged_error(source.name, at, f"a member of {size} bytes does not fit")
@@ -396,13 +376,6 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
         source.skip(stop - source.position, "a member")
         if size % 2:
             source.read(1)
-
-
-def _member_size(source: Source, header: bytes, at: int) -> int:
-    digits = header[48:58].strip()
-    if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
-        raise damaged_error(source.name, at, "no header of a member begins here")
-    return int(digits)
 
 
 def _member_name(source: Source, label: str, names: bytes, at: int) -> str:

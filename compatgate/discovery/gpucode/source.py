@@ -44,7 +44,6 @@ class Source:
     `TAIL` whatever its size. A file that can seek skips without reading.
 
     Attributes:
-        name: name in messages.
         size: size in bytes; None: not known.
         position: offset of the next byte.
     """
@@ -90,22 +89,14 @@ class Source:
         return data
 
     def exact(self, count: int, what: str) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            BadInput: the file ends earlier.
-        """
+        """Return the next bytes."""
         data = self.read(count)
         if len(data) < count:
             raise damaged_error(self.name, self.position, f"the file ends within {what}")
         return data
 
     def skip(self, count: int, what: str) -> None:
-        """Skip bytes.
-
-        Raises:
-            BadInput: the file ends earlier.
-        """
+        """Skip bytes."""
         if count > self.left:
             end = self.position + self.left
             raise damaged_error(self.name, end, f"the file ends within {what}")
@@ -126,7 +117,6 @@ class Source:
         """Go to an offset of a seekable file.
 
         Args:
-            offset: from the file's first byte.
             wanted: number of bytes that are read there, if known: they may be in the buffer.
         """
         start = self._start + offset - self.position

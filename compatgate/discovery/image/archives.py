@@ -34,6 +34,22 @@ _PART = re.compile(
     r"|[0-9a-f]{64}(?:/(?:json|VERSION|layer\.tar))?|sha256:[0-9a-f]{64}"
 )
 """Paths in archives of images."""
+MAGIC, MAGIC_AT = b"SIF_MAGIC\0", 32
+_HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
+_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+_PARTITION = struct.Struct("<ii3s")
+_MAX_DESCRIPTORS = 4096
+_PARTITION_TYPE, _OCI_INDEX = 0x4004, 0x400A
+_SQUASHFS, _PRIMARY, _OVERLAY = 1, 2, 4
+_FILESYSTEMS = {1: "SquashFS", 2: "ext3", 3: "an archive", 4: "raw data", 5: "encrypted SquashFS"}
+_ARCHITECTURES = {b"01": "386", b"02": "amd64", b"03": "arm", b"04": "arm64"}
+_ROOT_FOLDERS = frozenset(
+    (
+        *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt"),
+        *("opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var", ".dockerenv"),
+        *(".singularity.d", "singularity", "environment"),
+    )
+)
 
 
 class FilePart(Struct, frozen=True):
@@ -83,18 +99,7 @@ class FolderFiles:
 
 
 class ArchiveFiles:
-    """The members of a tar archive, compressed or not.
-
-    Args:
-        path: path of the archive.
-        limits: limits on an image.
-        check: called for every piece; raises at the deadline.
-
-    Raises:
-        BadInput: the file is no tar archive.
-        Damaged: the archive is damaged or truncated.
-        TooLarge: the archive has too many members.
-    """
+    """The members of a tar archive, compressed or not."""
 
     def __init__(self, path: str, limits: Limits, check: Callable[[], None]) -> None:
         self.path = path
@@ -157,37 +162,6 @@ class ArchiveFiles:
                     raise too_large_error(f"the archive has more than {_MAX_MEMBERS} members")
 
 
-_ROOT_FOLDERS = frozenset(
-    [
-        "bin",
-        "boot",
-        "dev",
-        "etc",
-        "home",
-        "lib",
-        "lib32",
-        "lib64",
-        "libx32",
-        "media",
-        "mnt",
-        "opt",
-        "proc",
-        "root",
-        "run",
-        "sbin",
-        "srv",
-        "sys",
-        "tmp",
-        "usr",
-        "var",
-        ".dockerenv",
-        ".singularity.d",
-        "singularity",
-        "environment",
-    ]
-)
-
-
 def is_of_root(path: str) -> bool:
     """Return whether a path is at, or below, a folder that root filesystems have."""
     return path.partition("/")[0] in _ROOT_FOLDERS
@@ -213,24 +187,9 @@ def is_layout(path: str) -> bool:
 
 
 def root_members(archive: ArchiveFiles) -> Iterator[tuple[Member, Content]]:
-    """Yield the members of an archive of a root filesystem, which no digest covers.
-
-    Raises:
-        Damaged: the archive is damaged or truncated.
-    """
+    """Yield the members of an archive of a root filesystem, which no digest covers."""
     with archive.feed() as feed:
         yield from read_members(feed, with_end=True)
-
-
-MAGIC, MAGIC_AT = b"SIF_MAGIC\0", 32
-_HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
-_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
-_PARTITION = struct.Struct("<ii3s")
-_MAX_DESCRIPTORS = 4096
-_PARTITION_TYPE, _OCI_INDEX = 0x4004, 0x400A
-_SQUASHFS, _PRIMARY, _OVERLAY = 1, 2, 4
-_FILESYSTEMS = {1: "SquashFS", 2: "ext3", 3: "an archive", 4: "raw data", 5: "encrypted SquashFS"}
-_ARCHITECTURES = {b"01": "386", b"02": "amd64", b"03": "arm", b"04": "arm64"}
 
 
 class SifPartition(Struct, frozen=True):
@@ -250,16 +209,7 @@ class SifPartition(Struct, frozen=True):
 
 
 def find_partition(file: BinaryIO, size: int) -> SifPartition:
-    """Return the primary partition of a SIF file.
-
-    Args:
-        file: seekable file.
-        size: bytes of the file.
-
-    Raises:
-        BadInput: the file has no primary partition, or none that can be read.
-        Damaged: the file is truncated or contradicts itself.
-    """
+    """Return the primary partition of a SIF file."""
     file.seek(0)
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[MAGIC_AT : MAGIC_AT + len(MAGIC)] != MAGIC:
@@ -278,26 +228,24 @@ def find_partition(file: BinaryIO, size: int) -> SifPartition:
     table = file.read(count * _DESCRIPTOR.size)
     if len(table) < count * _DESCRIPTOR.size:
         raise damaged_error("the SIF file ends within its descriptors")
-    descriptors = list(map(_descriptor, _DESCRIPTOR.iter_unpack(table)))
-    return _choose(descriptors, _ARCHITECTURES.get(architecture, ""), size)
+    used = [
+        _Descriptor(fields[0], fields[5], fields[6], fields[-1])
+        for fields in _DESCRIPTOR.iter_unpack(table)
+        if fields[1]
+    ]
+    return _choose(used, _ARCHITECTURES.get(architecture, ""), size)
 
 
 class _Descriptor(Struct, frozen=True):
-    """A descriptor: type of its data, whether it is in use, and where the data lie."""
+    """A descriptor: type of its data, and where the data lie."""
 
     kind: int
-    used: bool
     offset: int
     size: int
     extra: bytes
 
 
-def _descriptor(fields: tuple[Any, ...]) -> _Descriptor:
-    return _Descriptor(fields[0], fields[1], fields[5], fields[6], fields[-1])
-
-
-def _choose(descriptors: list[_Descriptor], architecture: str, size: int) -> SifPartition:
-    used = [one for one in descriptors if one.used]
+def _choose(used: list[_Descriptor], architecture: str, size: int) -> SifPartition:
     if any(one.kind == _OCI_INDEX for one in used):
         hint = "build a SIF with one SquashFS partition, or name the OCI image"
         raise BadInput("is an OCI-SIF, whose layers are not read", field="image", hint=hint)

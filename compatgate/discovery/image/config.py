@@ -45,10 +45,7 @@ class ConfigReading(Struct, frozen=True):
     Attributes:
         observations: observations of components, the deciding one first.
         require: expressions that the container runtime checks, all of which must hold.
-        disable_require: the runtime does not check them.
         arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
-        accounted: number of layers, from the lowest, that are NVIDIA's own and that the variables
-            describe.
     """
 
     observations: tuple[Observation, ...]
@@ -59,13 +56,7 @@ class ConfigReading(Struct, frozen=True):
 
 
 def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
-    """Read a config by the published signals.
-
-    Args:
-        config: config of the image.
-        signals: variables and labels, and their components.
-        layers: number of layers in the manifest.
-    """
+    """Read a config by the published signals."""
     env = read_environment(config)
     labels = (config.config.labels if config.config else None) or {}
     values = [(s, env.get(s.name, ""), f"env {s.name}") for s in signals.environment]
@@ -73,10 +64,17 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     observations = [
         seen for signal, value, origin in values if (seen := _observation(signal, value, origin))
     ]
-    ngc = any(value and _ngc_only(signal) for signal, value, _ in values)
+    ngc = any(
+        value and (bool(signal.families) and all(f.startswith("ngc") for f in signal.families))
+        for signal, value, _ in values
+    )
     history = config.history or []
     observations += _compat(values, observations, history, ngc)
-    observations += _compat_use(env)
+    # NGC's start script tests the package before the library path names it
+    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
+    if not found and env.get("_CUDA_COMPAT_PATH"):
+        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
+    observations += found
     # A package that names the CUDA of its build is a better witness than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
     return ConfigReading(
@@ -103,10 +101,6 @@ def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
     if version is None:
         return None
     return Observation(signal.component, version, origin, signal.confidence)
-
-
-def _ngc_only(signal: Signal) -> bool:
-    return bool(signal.families) and all(f.startswith("ngc") for f in signal.families)
 
 
 def _compat(
@@ -140,17 +134,9 @@ def _compat(
     return found
 
 
-def _compat_use(env: Mapping[str, str]) -> list[Observation]:
-    """Return whether the library path names the package; NGC's start script tests it."""
-    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
-    if not found and env.get("_CUDA_COMPAT_PATH"):
-        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
-    return found
-
-
 def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
     """Return the expressions of ``NVIDIA_REQUIRE_*``, and the one that a legacy image implies."""
-    found = [
+    requirements = [
         value
         for name, value in sorted(env.items())
         if name.startswith(REQUIRE)
@@ -160,8 +146,8 @@ def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
     ]
     if not env.get("NVIDIA_REQUIRE_CUDA"):
         match = re.match(r"(\d{1,2})\.(\d{1,2})(?:\.|$)", env.get("CUDA_VERSION", ""))
-        found += [f"cuda>={match[1]}.{match[2]}"] if match else []
-    return tuple(found)
+        requirements += [f"cuda>={match[1]}.{match[2]}"] if match else []
+    return tuple(requirements)
 
 
 def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
@@ -210,12 +196,11 @@ def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]
 
     Args:
         folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
-        origin: origin of the path.
     """
-    found = []
+    uses = []
     for folder in folders:
         if match := _COMPAT_FOLDER.fullmatch(folder.strip()):
             use: CompatUse = "tried" if match["lib"] else "always"
             seen = Observation(COMPAT_USE, use, f"{origin}: {folder.strip()}", "derived")
-            found.append(seen)
-    return sorted(found, key=lambda seen: seen.version)[:1]  # "always" before "tried"
+            uses.append(seen)
+    return sorted(uses, key=lambda seen: seen.version)[:1]  # "always" before "tried"

@@ -35,7 +35,6 @@ class ContentParts(Struct):
 
     Attributes:
         files: path to the digest of the file, or to ``link:TARGET``.
-        lists: folder of an installed distribution to the digest of its file list.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -75,15 +74,7 @@ def compute_content(
     environment: Iterable[str],
     unread: Sequence[str],
 ) -> str:
-    """Return ``sha256:...`` of the GPU content of an image.
-
-    Args:
-        stack: that was read from the image, in the form of requests.
-        parts: of its files.
-        names: folder of an installed distribution to its normalised name.
-        environment: ``NAME=VALUE`` of the image's config.
-        unread: digests of the layers that were not read, because the config accounts for them.
-    """
+    """Return ``sha256:...`` of the GPU content of an image."""
     gpu_packages = {*stack, *stack.get("measured", {})}
     lists = {
         folder: digest

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.versions import format_parts, parse_version
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.config import compat_use_of_path
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import Content, Member
@@ -87,7 +88,14 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
         return None
     if ".so" in name:
-        return _kind_of_library(member, path, name)
+        if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
+            return "library"
+        shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
+        if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
+            return None
+        if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
+            return None
+        return "code"
     if name in METADATA_FILES:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
@@ -110,17 +118,6 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
         return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None
-
-
-def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
-    if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
-        return "library"
-    shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
-    if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
-        return None
-    if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
-        return None
-    return "code"
 
 
 def is_nvidia_library(name: str) -> bool:
@@ -169,39 +166,42 @@ def parse_folder_name(folder: str) -> tuple[str, str] | None:
 
 def observe_distribution(name: str, version: str, origin: str) -> list[Observation]:
     """Observe the component in a distribution, and the Python of its installation."""
-    found = [
-        replace(seen, origin=origin)
-        for seen in read_answer(
+    observations = [
+        replace(observation, origin=origin)
+        for observation in read_answer(
             {"packages": {name: version}}, origin, NO_KNOWN_PACKAGES
         ).observations
-        if seen.component != "python" and _is_version(seen)
+        if observation.component != "python" and _is_version(observation)
     ]
     python = find_python(origin)
-    if found and python and is_framework(found[0].component):
-        found.append(Observation("python", python, origin, "derived"))
-    return found
+    if observations and python and is_framework(observations[0].component):
+        observations.append(Observation("python", python, origin, "derived"))
+    return observations
 
 
 def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
     """Yield the CUDA in a framework's build label (``+cu121``), which the framework loads."""
-    for seen in observations:
-        if is_framework(seen.component):
-            cuda = parse_version(seen.component, seen.version).cuda
+    for observation in observations:
+        if is_framework(observation.component):
+            cuda = parse_version(observation.component, observation.version).cuda
             if cuda and len(cuda) == 2:
                 yield Observation(
-                    "cuda", format_parts(cuda), f"{seen.origin}: {seen.version}", "metadata"
+                    "cuda",
+                    format_parts(cuda),
+                    f"{observation.origin}: {observation.version}",
+                    "metadata",
                 )
 
 
 def read_torch_version(content: Content, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
     text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
-    found = []
+    observations = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
-        found.append(Observation("torch", match[1], origin, "metadata"))
+        observations.append(Observation("torch", match[1], origin, "metadata"))
     if match := _TORCH_CUDA.search(text):
-        found.append(Observation("cuda", match[1], origin, "metadata"))
-    return found
+        observations.append(Observation("cuda", match[1], origin, "metadata"))
+    return observations
 
 
 def observe_conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
@@ -230,10 +230,10 @@ def observe_conda_package(path: str, origin: str, signals: Signals) -> list[Obse
 
 def observe_library_file(path: str, origin: str) -> Observation | None:
     """Observe a library by its file name."""
-    seen = observe_library(path)
-    if seen is None or not _is_version(seen):
+    observation = observe_library(path)
+    if observation is None or not _is_version(observation):
         return None
-    return replace(seen, origin=origin)
+    return replace(observation, origin=origin)
 
 
 def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:
@@ -252,11 +252,7 @@ def read_library_path(content: Content, origin: str) -> list[Observation]:
 def read_package_database(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """Return the components in a distribution's package database, and sentences about unread ones.
-
-    Raises:
-        ValueError: the database cannot be read; the message says why.
-    """
+    """Return the components in a package database, and sentences about unread ones."""
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
         if data is None:
@@ -280,13 +276,6 @@ def _is_version(seen: Observation) -> bool:
 
 LARGEST_LINE = 1024 * 1024
 _LINE_PIECE = 64 * 1024
-
-
-class ByteReader(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:

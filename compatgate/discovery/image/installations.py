@@ -41,11 +41,7 @@ _OUTSIDE = (WitnessKind.LIBRARY, WitnessKind.TOOLKIT, WitnessKind.PACKAGE)
 
 
 class Places:
-    """Maps paths to installations.
-
-    Args:
-        paths: of the files that were read.
-    """
+    """Maps paths to installations."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._roots: dict[str, str] = {}
@@ -166,9 +162,11 @@ def find_interpreters(seen: LayerFindings, config: Config) -> Interpreters:
     steered = any(environment.get(name) for name in _STEERING)
     if steered or any(_USER_SITE in path for path in seen.paths.values()):
         return Interpreters()
-    found = {path: _installation_of(path, seen, places) for path in seen.interpreters}
-    folders = tuple(_resolve(folder, seen.links, found) for folder in _path_of(environment))
-    return Interpreters(found, folders, (*(settings.entrypoint or ()), *(settings.cmd or ())))
+    interpreters = {path: _installation_of(path, seen, places) for path in seen.interpreters}
+    folders = tuple(_resolve(folder, seen.links, interpreters) for folder in _path_of(environment))
+    return Interpreters(
+        interpreters, folders, (*(settings.entrypoint or ()), *(settings.cmd or ()))
+    )
 
 
 def _path_of(environment: Mapping[str, str]) -> list[str]:

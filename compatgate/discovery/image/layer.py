@@ -20,6 +20,7 @@ from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.tar import ByteFeed
 from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
@@ -27,11 +28,7 @@ from compatgate.errors import BadInput, CompatgateError, quote_error
 
 
 class Layer(Struct, frozen=True):
-    """A layer, and its number from the lowest, 1.
-
-    Attributes:
-        label: name of a file system that is no layer of an image, such as a container's.
-    """
+    """A layer, and its number from the lowest, 1."""
 
     number: int
     descriptor: Descriptor
@@ -80,11 +77,7 @@ class LayerSource(Protocol):
 def open_layer(
     layer: Layer, registry: LayerSource, budget: Budget
 ) -> Iterator[tuple[LayerStream, ByteFeed]]:
-    """Open a layer: its bytes as they arrive, and the decompressed pieces.
-
-    Raises:
-        BadInput: the layer is encrypted.
-    """
+    """Open a layer: its bytes as they arrive, and the decompressed pieces."""
     if layer.descriptor.media_type.endswith("+encrypted"):
         raise BadInput(f"{layer.name} is encrypted", field="image")
     # containerd goes by the type here, Docker by the content
@@ -178,21 +171,11 @@ _SKIPPABLE = b"\x2a\x4d\x18"
 _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
 
 
-class ByteReader(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
-
-
 class Budget:
     """A count of decompressed bytes, against decompression bombs.
 
     Attributes:
         unpacked: bytes of all layers so far.
-
-    Args:
-        check: called for every piece; raises at the deadline.
     """
 
     def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
@@ -201,11 +184,7 @@ class Budget:
         self.unpacked = 0
 
     def take(self, count: int, unpacked: int, packed: int) -> None:
-        """Count bytes of a layer that had ``packed`` bytes so far and ``unpacked`` decompressed.
-
-        Raises:
-            TooLarge: the layers decompress to more than the limits allow.
-        """
+        """Count bytes of a layer that had ``packed`` bytes so far and ``unpacked`` decompressed."""
         limits = self.limits
         self.check()
         self.unpacked += count
@@ -236,17 +215,7 @@ class _PeekedSource:
 
 
 def decompress(source: ByteReader, budget: Budget, *, plain: bool = False) -> Iterator[bytes]:
-    """Yield the content of a layer in pieces of at most `PIECE` bytes.
-
-    Args:
-        source: the layer as stored.
-        budget: counts the content.
-        plain: its media type says that it is not compressed.
-
-    Raises:
-        Damaged: the compressed data contradict themselves, their type, or end early.
-        TooLarge: the layer decompresses to more than the limits allow.
-    """
+    """Yield the content of a layer in pieces of at most `PIECE` bytes."""
     peeked = _PeekedSource(source)
     if peeked.head.startswith(_GZIP):
         pieces = _gunzip(peeked)

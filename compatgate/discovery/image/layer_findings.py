@@ -42,14 +42,8 @@ class LayerFindings(Struct):
     Attributes:
         observations: observations with the kind of their witness, in reading order.
         majors: components of which a library's name states only the major version.
-        codes: files with GPU code.
-        open: sentences about files that could not be read.
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
-        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
-        content: digests of files that belong to the GPU content.
-        paths: origin of what was read to the path of its file.
-        links: symbolic links among the folders that the scan was asked to watch.
         interpreters: path of a Python interpreter to its link, ``""`` for a file.
         venvs: virtual environments by their folder, and whether each has only its own packages.
     """
@@ -86,12 +80,7 @@ class LayerFindings(Struct):
     def findings(
         self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
     ) -> Findings:
-        """Return all findings, the deciding witness first.
-
-        Args:
-            known: facts about packages.
-            toolkits: PTX version to the first toolkit that supports it.
-        """
+        """Return all findings, the deciding witness first."""
         installed = self.inventory.installed(known, toolkits or {})
         self.add(WitnessKind.WHEEL, installed.observations)
         for origin, why in self.unread:
@@ -126,17 +115,17 @@ class LayerFindings(Struct):
 
         A conda package installs the metadata of a wheel; only conda's record distinguishes them.
         """
-        found: dict[tuple[str, str], str] = {}
+        channels: dict[tuple[str, str], str] = {}
         for witness, seen in self.observations:
             public, _, label = seen.version.partition("+")
             if witness == WitnessKind.CONDA and label:
-                found.setdefault((seen.component, public), label)
-        return found
+                channels.setdefault((seen.component, public), label)
+        return channels
 
     def components(self) -> set[str]:
         """Return the components found so far; ``arch`` when GPU code was found."""
-        found = {o.component for _, o in self.observations}
-        return found | {"arch"} if self.codes else found
+        components = {o.component for _, o in self.observations}
+        return components | {"arch"} if self.codes else components
 
 
 def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:

@@ -59,9 +59,6 @@ class LayerScan:
     """A scan of one image's layers.
 
     Attributes:
-        seen: findings of the layers.
-        count: number of layers that were opened.
-        verified: every opened layer was read to its end and has its digest.
         watched: folders of which links are recorded; None where they are not known.
     """
 
@@ -90,11 +87,7 @@ class LayerScan:
         self._skipped: set[int] = set()  # libraries of this layer without code, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
-        """Read layers, the highest first, until all needed components were found.
-
-        Raises:
-            CompatgateError: a blob cannot be read, or a layer is no tar archive or too large.
-        """
+        """Read layers, the highest first, until all needed components were found."""
         if len(layers) > self._options.limits.layers:
             raise too_large_error(f"the image has {len(layers)} layers")
         for layer in layers:
@@ -116,11 +109,7 @@ class LayerScan:
             self._text_bytes = 0
 
     def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
-        """Read files that come from no tar archive, as one layer.
-
-        Raises:
-            CompatgateError: a file cannot be read, or there are too many.
-        """
+        """Read files that come from no tar archive, as one layer."""
         self.count += 1
         self._layer = layer.name
         with layer.named():
@@ -247,45 +236,43 @@ class LayerScan:
             one.identify(*named, origin)
         if not one.name:
             return
-        found = files.observe_distribution(one.name, one.version, origin)
+        distribution = files.observe_distribution(one.name, one.version, origin)
         self.seen.add_distribution(one.name, member.path)
-        self.seen.add(WitnessKind.WHEEL, found)
-        self.seen.add(WitnessKind.LABEL, files.read_cuda_label(found))
+        self.seen.add(WitnessKind.WHEEL, distribution)
+        self.seen.add(WitnessKind.LABEL, files.read_cuda_label(distribution))
 
-    def _torch(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        if not is_cached(member.path):
-            self.seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(content, origin))
-
-    def _conda(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        if not is_cached(member.path):
-            found = files.observe_conda_package(member.path, origin, self._signals)
-            self.seen.add(WitnessKind.CONDA, found)
-            record = read_conda_record(member.path, content.read_all(LARGEST_LIST) or b"", origin)
-            if record:
-                self.seen.inventory.distributions[member.path] = record
-
-    def _library(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        if is_cached(member.path):
+    def _observe(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
+        """Read a small text file, or a library whose name states its version."""
+        path, seen = member.path, self.seen
+        if kind == "toolkit":
+            version = files.read_toolkit_version(path, content, origin)
+            seen.add(WitnessKind.TOOLKIT, [version])
+        elif kind == "library-path":
+            seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
+        elif kind == "venv":
+            text = content.read_all(files.LARGEST_TEXT) or b""
+            seen.venvs[posixpath.dirname(path)] = _SYSTEM_PACKAGES.search(text) is None
+        elif is_cached(path):
             return
-        found = files.observe_library_file(member.path, origin)
-        self.seen.add(WitnessKind.LIBRARY, [found])
-        if found is None and (major := observe_major(member.path)):
-            self.seen.majors.append(replace(major, origin=origin))
+        elif kind == "torch":
+            seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(content, origin))
+        elif kind == "conda":
+            seen.add(WitnessKind.CONDA, files.observe_conda_package(path, origin, self._signals))
+            record = read_conda_record(path, content.read_all(LARGEST_LIST) or b"", origin)
+            if record:
+                seen.inventory.distributions[path] = record
+        else:
+            library = files.observe_library_file(path, origin)
+            seen.add(WitnessKind.LIBRARY, [library])
+            if library is None and (major := observe_major(path)):
+                seen.majors.append(replace(major, origin=origin))
 
-    def _toolkit(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(
-            WitnessKind.TOOLKIT, [files.read_toolkit_version(member.path, content, origin)]
-        )
-
-    def _library_path(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
-
-    def _venv(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        text = content.read_all(files.LARGEST_TEXT) or b""
-        shared = _SYSTEM_PACKAGES.search(text) is not None
-        self.seen.venvs[posixpath.dirname(member.path)] = not shared
-
-    def _packages(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
+    def _packages(self, kind: FileKind, _: Member, content: Content, origin: str) -> None:
+        if kind == "rpm-log":
+            if content.left:  # rpm empties this log when it closes the database
+                what = "holds changes of the package database, which were not read"
+                self.seen.note(f"{origin} {what}; {_LIBRARY_HELP}")
+            return
         try:
             found, left = files.read_package_database(
                 kind, content, origin, self._signals, self._check
@@ -298,13 +285,6 @@ class LayerScan:
             self.seen.add(WitnessKind.PACKAGE, found)
             for sentence in left:
                 self.seen.note(sentence)
-
-    def _package_log(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        if content.left:  # rpm empties this log when it closes the database
-            self.seen.note(
-                f"{origin} holds changes of the package database, which were not read; "
-                f"{_LIBRARY_HELP}"
-            )
 
     def _code(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
@@ -355,11 +335,7 @@ class _FileCode(Struct, frozen=True):
     """The GPU code and links of one file.
 
     Attributes:
-        code: GPU code of the file.
         library: entry for a record; None for programs and unreadable files.
-        unread: the file or its tables could not be read.
-        why: reason why the file could not be read.
-        torch: symbols that the file needs from torch, and symbols that it defines.
     """
 
     code: CodeFile
@@ -383,18 +359,10 @@ def _stream_opener(begun: ByteReader) -> StreamOpener:
 _Reader = Callable[[LayerScan, FileKind, Member, Content, str], None]
 _READERS: dict[FileKind, _Reader] = {
     "dist-info": LayerScan._distribution,
-    "torch": LayerScan._torch,
-    "conda": LayerScan._conda,
-    "library": LayerScan._library,
-    "toolkit": LayerScan._toolkit,
-    "dpkg": LayerScan._packages,
-    "apk": LayerScan._packages,
-    "rpm": LayerScan._packages,
-    "rpm-log": LayerScan._package_log,
-    "code": LayerScan._code,
-    "kernel": LayerScan._code,
-    "library-path": LayerScan._library_path,
-    "venv": LayerScan._venv,
+    **dict.fromkeys(("torch", "conda", "library", "toolkit"), LayerScan._observe),
+    **dict.fromkeys(("library-path", "venv"), LayerScan._observe),
+    **dict.fromkeys(("dpkg", "apk", "rpm", "rpm-log"), LayerScan._packages),
+    **dict.fromkeys(("code", "kernel"), LayerScan._code),
 }
 
 

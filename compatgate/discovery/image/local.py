@@ -30,7 +30,7 @@ from compatgate.discovery.image.archives import (
 )
 from compatgate.discovery.image.layer import Budget, Layer
 from compatgate.discovery.image.layers import LayerScan
-from compatgate.discovery.image.read import DEADLINE_S, conclude_scan, read_parts
+from compatgate.discovery.image.read import DEADLINE_S, ImageWork
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.image.squashfs import SquashFs
 from compatgate.discovery.image.stored import StoredImage, read_layout, read_saved
@@ -44,7 +44,7 @@ from compatgate.discovery.registry.image_spec import (
     parse_platform,
 )
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signals, read_signals
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -92,26 +92,12 @@ def read_local_image(
     deadline_s: float = DEADLINE_S,
     options: ImageOptions | None = None,
 ) -> ImageReading:
-    """Read the stack of an image in a file or folder.
-
-    Args:
-        reference: a path, or one of `READ_FORMS`.
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: platform of the image in an index.
-        deadline_s: time limit in seconds.
-        options: layers and limits; None: the defaults.
-
-    Raises:
-        BadInput: the file is of another kind, of another platform, or has several images.
-        NotFound: the file does not exist, or it lacks the named image.
-        Damaged: the file is truncated, or contradicts itself or its digests.
-        TooLarge: the image exceeds the limits: a decompression bomb.
-    """
+    """Read the stack of an image in a file or folder."""
     options = options or ImageOptions()
     transport, path, ref = _split(reference)
     wanted = parse_platform(platform)
     with Deadline(deadline_s) as deadline, _file_errors(path):
-        read = _Reader(path, ref, wanted, signals, options, deadline)
+        read = _Reader(path, ref, wanted, read_signals(signals), options, deadline)
         return read.as_transport(transport) if transport else read.as_content()
 
 
@@ -176,7 +162,7 @@ class _Reader:
         path: str,
         ref: str,
         wanted: Platform,
-        signals: Mapping[str, Any],
+        signals: Signals,
         options: ImageOptions,
         deadline: Deadline,
     ) -> None:
@@ -208,7 +194,7 @@ class _Reader:
             raise BadInput(problem, field=self._path, hint=f"use one of: {READ_FORMS}")
         archive = self._archive()
         if archive.is_root:
-            return self._rootfs(archive)
+            return self._one_layer(root_members(archive), "", [])
         if archive.find("index.json") and archive.find("oci-layout"):
             return self._layered(self._layout(archive))
         if archive.find("manifest.json"):
@@ -220,6 +206,9 @@ class _Reader:
     def _reference(self) -> str:
         """Return the name that a verdict states, which is no reference to a registry."""
         return f"file://{self._name}"
+
+    def _work(self, name: str) -> ImageWork:
+        return ImageWork(name, self._wanted, self._signals, self._options, self._deadline)
 
     def _check(self) -> None:
         self._deadline.check("reading the image")
@@ -233,16 +222,7 @@ class _Reader:
     def _layered(self, image: StoredImage) -> ImageReading:
         """Read an image of layers, as one in a registry."""
         config = parse_config(image.config, self._name)
-        reading, _ = read_parts(
-            self._name,
-            config,
-            image.layers,
-            image.source,
-            wanted=self._wanted,
-            signals=self._signals,
-            options=self._options,
-            deadline=self._deadline,
-        )
+        reading, _ = self._work(self._name).read(config, image.layers, image.source)
         return replace(
             reading,
             reference=self._reference,
@@ -256,37 +236,24 @@ class _Reader:
         with open(self._path, "rb") as file:
             begin, length, cpu, left = 0, size, "", []
             if kind == "sif":
-                found = archives.find_partition(file, size)
-                begin, length, cpu = found.offset, found.size, found.architecture
-                if found.overlay:
+                partition = archives.find_partition(file, size)
+                begin, length, cpu = partition.offset, partition.size, partition.architecture
+                if partition.overlay:
                     left.append("the writable overlay of the image was not read")
             budget = Budget(self._options.limits, self._check)
             image = SquashFs(file, begin, length, budget)
             return self._one_layer(image.members(), cpu, left)
 
-    def _rootfs(self, archive: ArchiveFiles) -> ImageReading:
-        return self._one_layer(root_members(archive), "", [])
-
     def _one_layer(
         self, members: Iterator[tuple[Member, Content]], cpu: str, left: list[str]
     ) -> ImageReading:
         """Read a root filesystem: one layer, with the variables that its files state."""
-        published = read_signals(self._signals)
-        scan = LayerScan(published, self._options, self._deadline)
+        scan = LayerScan(self._signals, self._options, self._deadline)
         stated = _StatedConfig()
         layer = Layer(1, Descriptor("", 0), self._name)
         scan.read_members(layer, stated.pass_by(members))
         config = stated.config(cpu)
-        reading = conclude_scan(
-            self._reference,
-            config,
-            scan,
-            self._wanted,
-            published,
-            self._options,
-            layers=1,
-            left=left,
-        )
+        reading = self._work(self._reference).conclude(config, scan, 1, left)
         if CUDA_COMPAT in reading.stack_body and not stated.found:
             seen = any(one.component == COMPAT_USE for one in reading.observations)
             what = "the file states no variables: whether cuda-compat is loaded is not known"
@@ -349,10 +316,10 @@ class _StatedConfig:
 
 def _read_labels(text: str) -> dict[str, str]:
     try:
-        found = msgspec.json.decode(text)
+        document = msgspec.json.decode(text)
     except DECODE_ERRORS:
         return {}
-    labels = found if isinstance(found, dict) else {}
+    labels = document if isinstance(document, dict) else {}
     return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 

@@ -65,8 +65,6 @@ DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
 OUTSIDE = "outside of installations"
 """Name of the stack of what belongs to no installation."""
-
-
 _MOST_IMAGES = 4
 """Images of one platform that are read in an index: amd64 has four levels."""
 
@@ -85,7 +83,6 @@ class ResolvedImages(Struct, frozen=True):
     Attributes:
         images: the one that containerd chooses first; never empty.
         index: digest of the index that names them; None without.
-        open: why it is not known which one runs, in sentences.
     """
 
     images: list[ResolvedImage]
@@ -101,179 +98,109 @@ def read_image(
     deadline_s: float = DEADLINE_S,
     options: ImageOptions | None = None,
 ) -> ImageReading:
-    """Read the stack of an image in a registry.
-
-    Args:
-        reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: platform of the image in an index.
-        deadline_s: time limit in seconds.
-        options: layers, mirrors, TLS, cache, limits; None: the defaults.
-
-    Raises:
-        BadInput: the reference is malformed, is not of a container image, or of another platform.
-        NotFound: the registry does not have the image.
-        Unavailable: the registry does not answer or refuses, or the deadline has passed.
-        Damaged: a manifest or blob does not match its digest, or cannot be decompressed.
-        TooLarge: the image exceeds the limits: a decompression bomb.
-    """
-    options = _canonical_options(options or ImageOptions())
+    """Read the stack of an image in a registry."""
+    options = options or ImageOptions()
+    special = ("arch", CUDA_COMPAT)
+    needs = (n if n in special else resolve_component(n).component.name for n in options.needs)
+    options = replace(options, needs=tuple(dict.fromkeys(needs)))
     name = parse_reference(reference)
     wanted = parse_platform(platform)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        kept = ReadingCache(options, wanted, signals)
-        known = kept.find(name.digest)
+        stored = ReadingCache(options, wanted, signals)
+        known = stored.find(name.digest)
         registries = list_registries(name, transport, options)
         if not known and options.cache and not name.digest:
-            known = kept.find(_digest_of_tag(registries, name))
+            known = stored.find(_digest_of_tag(registries, name))
         if not known:
-            found = resolve_images(registries, name, wanted, deadline)
+            resolved = resolve_images(registries, name, wanted, deadline)
+            work = ImageWork(str(name), wanted, read_signals(signals), options, deadline)
             readings = []
-            for image in found.images:
-                reading = kept.find(image.digest)
+            for image in resolved.images:
+                reading = stored.find(image.digest)
                 if not reading:
-                    reading, lasting = _read_image(name, image, wanted, signals, options, transport)
-                    if lasting:
-                        kept.keep(reading)
+                    config = parse_config(image.registry.config(image.manifest.config), str(name))
+                    reading, verified = work.read(config, image.manifest.layers, image.registry)
+                    read = transport.bytes_read
+                    reading = replace(reading, digest=image.digest, bytes_read=read)
+                    if verified:
+                        stored.keep(reading)
                 readings.append(reading)
-            known = join_readings(readings, found.open)
-            if found.index:
-                known = replace(known, index=found.index)
-                if all(kept.find(image.digest) for image in found.images):
-                    kept.keep_index(known)
+            known = join_readings(readings, resolved.open)
+            if resolved.index:
+                known = replace(known, index=resolved.index)
+                if all(stored.find(image.digest) for image in resolved.images):
+                    stored.keep_index(known)
         return replace(known, reference=str(name), bytes_read=transport.bytes_read)
 
 
-def _read_image(
-    name: Reference,
-    found: ResolvedImage,
-    wanted: Platform,
-    signals: Mapping[str, Any],
-    options: ImageOptions,
-    transport: Transport,
-) -> tuple[ImageReading, bool]:
-    """Return the reading, and whether all its bytes were verified."""
-    config = parse_config(found.registry.config(found.manifest.config), str(name))
-    reading, verified = read_parts(
-        str(name),
-        config,
-        found.manifest.layers,
-        found.registry,
-        wanted=wanted,
-        signals=signals,
-        options=options,
-        deadline=transport.deadline,
-    )
-    read = transport.bytes_read
-    return replace(reading, digest=found.digest, bytes_read=read), verified
+class ImageWork(Struct, frozen=True):
+    """An image to read; ``wanted`` is the platform that it must be for."""
 
+    name: str
+    wanted: Platform
+    signals: Signals
+    options: ImageOptions
+    deadline: Deadline
 
-def read_parts(
-    name: str,
-    config: Config,
-    layers: Sequence[Descriptor],
-    source: LayerSource,
-    *,
-    wanted: Platform,
-    signals: Mapping[str, Any],
-    options: ImageOptions,
-    deadline: Deadline,
-) -> tuple[ImageReading, bool]:
-    """Read an image whose config and layers are known.
+    def read(
+        self, config: Config, layers: Sequence[Descriptor], source: LayerSource
+    ) -> tuple[ImageReading, bool]:
+        """Read layers, the lowest first in the list.
 
-    Args:
-        name: name of the image in messages.
-        config: config of the image.
-        layers: layers, the lowest first.
-        source: opens the layers.
-        wanted: platform that the image must be for.
-        signals: the fact file ``image_signals``.
-        options: layers and limits.
-        deadline: time limit.
+        Returns:
+            The reading, without digests, and whether all its bytes were verified.
+        """
+        numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
+        accounted = read_config(config, self.signals, len(numbered)).accounted
+        check_platform(config, self.wanted, self.name)
+        scan = LayerScan(self.signals, self.options, self.deadline)
+        scan.watched = watched_folders(config)
+        mode = self.options.layers
+        unread = {"auto": accounted, "all": 0, "none": len(numbered)}[mode]
+        left = ["the layers were not read, as requested"] if mode == "none" and layers else []
+        scan.read(numbered[unread:][::-1], source)
+        skipped = [layer.descriptor.digest for layer in numbered[:unread]]
+        return self.conclude(config, scan, len(numbered), left, skipped), scan.verified
 
-    Returns:
-        The reading, without digests, and whether all its bytes were verified.
-
-    Raises:
-        BadInput: the image is for another platform.
-        CompatgateError: as `LayerScan.read`.
-    """
-    published = read_signals(signals)
-    numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
-    accounted = read_config(config, published, len(numbered)).accounted
-    check_platform(config, wanted, name)
-    scan = LayerScan(published, options, deadline)
-    scan.watched = watched_folders(config)
-    unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
-    left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
-    scan.read(numbered[unread:][::-1], source)
-    skipped = [layer.descriptor.digest for layer in numbered[:unread]]
-    reading = conclude_scan(
-        name,
-        config,
-        scan,
-        wanted,
-        published,
-        options,
-        layers=len(numbered),
-        left=left,
-        skipped=skipped,
-    )
-    return reading, scan.verified
-
-
-def conclude_scan(
-    name: str,
-    config: Config,
-    scan: LayerScan,
-    wanted: Platform,
-    signals: Signals,
-    options: ImageOptions,
-    *,
-    layers: int,
-    left: list[str],
-    skipped: Sequence[str] = (),
-) -> ImageReading:
-    """Return the reading of an image from its config and the layers that were read.
-
-    Args:
-        name: name of the image.
-        config: config of the image.
-        scan: scan of its layers.
-        wanted: platform that the image must be for.
-        signals: published signals.
-        options: facts to compare GPU code with.
-        layers: number of layers of the image.
-        left: sentences about parts that were not read.
-        skipped: digests of the lowest layers, which were not read.
-
-    Raises:
-        BadInput: the image is for another platform.
-    """
-    check_platform(config, wanted, name)
-    stated = read_config(config, signals, layers)
-    found, names = _conclude_installations(stated, scan.seen, options)
-    open_items = [*left, *found.open]
-    if not found.observations:
-        open_items.append("no component or package that needs a GPU was found in the image")
-    elif not found.stack:
-        open_items.append("no whole version of a component was found in the image")
-    return ImageReading(
-        reference=name,
-        digest="",
-        platform=str(config.platform if config.os else wanted),
-        stack_body=found.stack,
-        observations=found.observations,
-        conflicts=found.conflicts,
-        open=tuple(open_items),
-        layers=layers,
-        layers_read=scan.count,
-        content=_content_of(found.stack, config, scan, options, skipped),
-        installations=names,
-        interpreters=find_interpreters(scan.seen, config)
-        if scan.watched is not None and not skipped
-        else Interpreters(),
-    )
+    def conclude(
+        self,
+        config: Config,
+        scan: LayerScan,
+        layers: int,
+        left: list[str],
+        skipped: Sequence[str] = (),
+    ) -> ImageReading:
+        """Return the reading of an image from its config and the layers that were read."""
+        check_platform(config, self.wanted, self.name)
+        stated = read_config(config, self.signals, layers)
+        found, names = _conclude_installations(stated, scan.seen, self.options)
+        open_items = [*left, *found.open]
+        if not found.observations:
+            open_items.append("no component or package that needs a GPU was found in the image")
+        elif not found.stack:
+            open_items.append("no whole version of a component was found in the image")
+        content = None  # where files were left out by request, or not read to the end
+        if self.options.layers != "none" and scan.verified:
+            distributions = scan.seen.inventory.distributions
+            packages = {folder: one.name for folder, one in distributions.items()}
+            environment = (config.config.env if config.config else None) or ()
+            parts = scan.seen.content
+            content = compute_content(found.stack, parts, packages, environment, skipped)
+        whole = scan.watched is not None and not skipped
+        return ImageReading(
+            reference=self.name,
+            digest="",
+            platform=str(config.platform if config.os else self.wanted),
+            stack_body=found.stack,
+            observations=found.observations,
+            conflicts=found.conflicts,
+            open=tuple(open_items),
+            layers=layers,
+            layers_read=scan.count,
+            content=content,
+            installations=names,
+            interpreters=find_interpreters(scan.seen, config) if whole else Interpreters(),
+        )
 
 
 def _conclude_installations(
@@ -322,22 +249,6 @@ def _disagree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     )
 
 
-def _content_of(
-    stack: Mapping[str, Any],
-    config: Config,
-    scan: LayerScan,
-    options: ImageOptions,
-    skipped: Sequence[str],
-) -> str | None:
-    """Return the digest of the GPU content; None where files were left out by request."""
-    if options.layers == "none" or not scan.verified:
-        return None
-    found = scan.seen.inventory.distributions
-    names = {folder: one.name for folder, one in found.items()}
-    environment = (config.config.env if config.config else None) or ()
-    return compute_content(stack, scan.seen.content, names, environment, skipped)
-
-
 def conclude_image(
     stated: ConfigReading,
     seen: LayerFindings,
@@ -348,9 +259,6 @@ def conclude_image(
 
     Args:
         stated: statements of the config; its architectures count where no file has GPU code.
-        seen: findings in the layers.
-        facts: where code runs; without them the code of several packages is not compared.
-        known: facts about packages.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}
@@ -417,11 +325,7 @@ def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolv
 
 
 def check_platform(config: Config, wanted: Platform, name: str) -> None:
-    """Refuse an image for another platform.
-
-    Raises:
-        BadInput: the config states another platform; the hint says which.
-    """
+    """Refuse an image for another platform."""
     if not config.platform.fits(wanted):
         raise BadInput(
             f"{name} is for {config.platform}",
@@ -431,19 +335,8 @@ def check_platform(config: Config, wanted: Platform, name: str) -> None:
         )
 
 
-def _canonical_options(options: ImageOptions) -> ImageOptions:
-    """Return the options with canonical names of the needed components."""
-    special = ("arch", CUDA_COMPAT)
-    names = (n if n in special else resolve_component(n).component.name for n in options.needs)
-    return replace(options, needs=tuple(dict.fromkeys(names)))
-
-
 class FolderFile(Struct, frozen=True):
-    """A file of an image's folder.
-
-    Attributes:
-        executable: any execute bit is set.
-    """
+    """A file of an image's folder."""
 
     data: bytes
     executable: bool
@@ -453,7 +346,6 @@ class ImageFolder(Struct, frozen=True):
     """A folder of an image.
 
     Attributes:
-        digest: digest of the image's manifest.
         files: files by path below the folder; empty where the image lacks the folder.
     """
 
@@ -471,24 +363,7 @@ def read_folder(
     options: ImageOptions | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> ImageFolder:
-    """Read a folder out of an image in its registry.
-
-    Args:
-        reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
-        path: path of the folder, without leading slash.
-        most_files: largest number of files.
-        most_bytes: largest total size of the files.
-        platform: platform of the image in an index.
-        options: mirrors, TLS, credentials, limits.
-        deadline_s: seconds for the whole reading.
-
-    Raises:
-        BadInput: the reference is malformed, or the folder holds a link or device.
-        NotFound: the registry does not have the image.
-        TooLarge: the folder or the image exceeds the limits.
-        Unavailable: the registry does not answer in time, or refuses.
-        Damaged: a layer does not match its digest.
-    """
+    """Read a folder out of an image in its registry."""
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
@@ -518,7 +393,7 @@ class _FolderReader:
         self._limits = options.limits
         check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
         self._budget = Budget(options.limits, check)
-        self._visibility = Visibility(options.limits, self._refuse)
+        self._visibility = Visibility(options.limits, _refuse_layer)
 
     def read(self, layer: Layer, registry: Registry) -> None:
         """Read a layer to its end, which verifies its digest."""
@@ -542,22 +417,20 @@ class _FolderReader:
         self._visibility.take(member, wanted=inside)
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
             self._visibility.count(member.path)
-            self._keep(member, content)
+            below = member.path.removeprefix(f"{self._path}/")
+            if member.kind != "file" or below == self._path or not _is_plain(below):
+                hint = "links and devices are not copied; replace it with the file itself"
+                raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
+            data = content.read_all(self._left)
+            if data is None or len(self.files) >= self._most_files:
+                what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
+                raise too_large_error(what)
+            self._left -= len(data)
+            self.files[below] = FolderFile(data, member.executable)
 
-    def _refuse(self, what: str) -> None:
-        raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
 
-    def _keep(self, member: Member, content: Content) -> None:
-        below = member.path.removeprefix(f"{self._path}/")
-        if member.kind != "file" or below == self._path or not _is_plain(below):
-            hint = "links and devices are not copied; replace it with the file itself"
-            raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
-        data = content.read_all(self._left)
-        if data is None or len(self.files) >= self._most_files:
-            what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
-            raise too_large_error(what)
-        self._left -= len(data)
-        self.files[below] = FolderFile(data, member.executable)
+def _refuse_layer(what: str) -> None:
+    raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
 
 
 def _is_plain(path: str) -> bool:

@@ -33,9 +33,7 @@ class Interpreters(Struct, frozen=True):
     """The interpreters of an image, and what chooses one.
 
     Attributes:
-        installations: path of an interpreter to the name of its installation.
         path: folders of ``PATH``; ``""`` for one that is not known.
-        command: what the image runs.
     """
 
     installations: dict[str, str] = {}
@@ -65,21 +63,15 @@ class ImageReading(Struct, frozen=True):
     """The stack of an image.
 
     Attributes:
-        reference: the requested reference, in full.
         digest: digest of the manifest that was read; for an index that of the platform's manifest;
             empty for a root filesystem in a file.
         index: digest of the index that the manifest was chosen from, None without.
         platform: platform of the image, ``linux/amd64``.
         stack_body: the stack in the form of requests.
-        observations: observations whose origin is a variable, a label, or a layer and file.
         conflicts: where witnesses disagree, and which decides.
-        open: sentences about parts that could not be read or were left out.
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
-        layers: number of layers of the image.
-        layers_read: number of layers that were read.
         installations: names of the installations whose stacks differ, that of ``stack_body``
             first; the others are its alternatives.
-        interpreters: the image's interpreters, and what it runs.
         content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
             image was not read to the end.
     """
@@ -156,12 +148,7 @@ class ImageReading(Struct, frozen=True):
 
 
 def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) -> ImageReading:
-    """Return one reading of the images that a runtime may choose; what differs is an alternative.
-
-    Args:
-        readings: the preferred one first.
-        doubts: why the choice is not known.
-    """
+    """Return one reading of the images that a runtime may choose, the preferred one first."""
     main = readings[0]
     request = main.to_whole_request()
     others = dict(request.pop("alternatives", {}))
@@ -199,13 +186,7 @@ _READING_FORM = "packages/3"
 
 
 class ReadingCache:
-    """A cache of readings for one platform and one set of options.
-
-    Args:
-        options: options with the cache folder; without a folder the cache is off.
-        platform: requested platform, which chooses from an index.
-        signals: published signals, which determine readings.
-    """
+    """A cache of readings for one platform and one set of options."""
 
     def __init__(
         self, options: ImageOptions, platform: Platform, signals: Mapping[str, Any]
@@ -220,8 +201,8 @@ class ReadingCache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
             document = cache.read_entry(self._options.cache, self._key(digest, needs))
-            if document is not None and (found := decode_reading(document)):
-                return found
+            if document is not None and (reading := decode_reading(document)):
+                return reading
         return None
 
     def keep(self, reading: ImageReading) -> None:

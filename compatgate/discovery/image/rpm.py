@@ -1,4 +1,4 @@
-"""Read the packages of rpm databases in memory: SQLite (RHEL 9), Berkeley DB (before), ndb (SUSE).
+"""Read the packages of rpm databases in memory: SQLite (RHEL 9) and Berkeley DB (before).
 
 Headers of installed packages are the same in every form: ``u32 entries, u32 bytes``, entries of
 tag, type, offset and count, then the data; big-endian.
@@ -18,24 +18,15 @@ wrote them; the magic number tells which.
   key and value in turn, lie from the page's end downwards; the first byte is their type: 1 with
   the bytes behind it, 3 with ``4 u32 first overflow page; 8 u32 bytes``.
 
-ndb (SUSE), little-endian:
-
-* Header, 32 bytes: ``"RpmP"; u32 version 0; u32 generation; u32 pages of slots; u32 next number``.
-* Slots, 16 bytes each, to the end of those pages (4096 bytes each): ``"Slot"; u32 number; u32
-  first block; u32 blocks``; first block 0 is a free slot. A block has 16 bytes.
-* At that block ``"BlbS"; u32 number; u32 time; u32 length``, the package's header, zeros, and in
-  the last bytes of the last block ``u32 Adler-32 of everything before; u32 length; "BlbE"``.
-
-Sources: rpm ``docs/manual/format_header.md``, ``lib/backend/sqlite.cc``,
-``lib/backend/ndb/rpmpkg.c`` and ``lib/backend/bdb_ro.c``, which reads the hash versions 8 to 10
-in the same way; Berkeley DB ``dbinc/db_page.h`` (pages, items).
+Sources: rpm ``docs/manual/format_header.md``, ``lib/backend/sqlite.cc`` and
+``lib/backend/bdb_ro.c``, which reads the hash versions 8 to 10 in the same way; Berkeley DB
+``dbinc/db_page.h`` (pages, items).
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -46,21 +37,18 @@ _NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
 _STRING_TYPES = (6, 9)
 _MAX_HEADER_ENTRIES = 65536
 _LONGEST_VALUE = 256
+_NDB_MAGIC = b"RpmP"
 
 
 def package_of_header(header: bytes) -> tuple[str, str] | None:
-    """Return the name and version with release; None for a header that names no package.
-
-    Raises:
-        ValueError: the header is damaged.
-    """
+    """Return the name and version with release; None for a header that names no package."""
     if len(header) < 8:
         raise ValueError(f"a header of {len(header)} bytes is damaged")
     count, length = struct.unpack_from(">II", header)
     data = 8 + 16 * count
     if count > _MAX_HEADER_ENTRIES or data + length > len(header):
         raise ValueError(f"a header of {len(header)} bytes is damaged")
-    found: dict[int, str] = {}
+    values: dict[int, str] = {}
     for tag, kind, offset, _ in struct.iter_unpack(">IIiI", header[8:data]):
         if (
             tag in (_NAME_TAG, _VERSION_TAG, _RELEASE_TAG)
@@ -69,10 +57,10 @@ def package_of_header(header: bytes) -> tuple[str, str] | None:
         ):
             start = data + offset
             text = header[start : start + _LONGEST_VALUE].partition(b"\0")[0]
-            found[tag] = text.decode("utf-8", "replace")
-    if _NAME_TAG not in found or _VERSION_TAG not in found:
+            values[tag] = text.decode("utf-8", "replace")
+    if _NAME_TAG not in values or _VERSION_TAG not in values:
         return None
-    return found[_NAME_TAG], f"{found[_VERSION_TAG]}-{found.get(_RELEASE_TAG, '')}".rstrip("-")
+    return values[_NAME_TAG], f"{values[_VERSION_TAG]}-{values.get(_RELEASE_TAG, '')}".rstrip("-")
 
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -88,11 +76,7 @@ def is_sqlite(data: bytearray) -> bool:
 
 
 def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages.
-
-    Raises:
-        ValueError: the database is damaged, or lacks the table.
-    """
+    """Yield the headers of all packages."""
     if len(data) > _LARGEST_SQLITE:
         raise ValueError(f"it is larger than {_LARGEST_SQLITE} bytes")
     connection = sqlite3.connect(":memory:")
@@ -174,11 +158,7 @@ def is_berkeley(data: bytearray) -> bool:
 
 
 def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages.
-
-    Raises:
-        ValueError: the database is damaged, truncated, or of a kind that rpm does not write.
-    """
+    """Yield the headers of all packages."""
     pages = _open_pages(data)
     for number in range(1, pages.count):
         check()
@@ -259,81 +239,23 @@ def _overflow_chain(pages: _Pages, number: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-_NDB_MAGIC = b"RpmP"
-_NDB_HEADER, _NDB_BLOCK, _NDB_PAGE = 32, 16, 4096
-_BLOB_HEAD, _BLOB_TAIL = struct.Struct("<4sIII"), struct.Struct("<II4s")
-
-
-def is_ndb(data: bytearray) -> bool:
-    """Return whether the data is an ndb database."""
-    return data.startswith(_NDB_MAGIC)
-
-
-def ndb_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages.
-
-    Raises:
-        ValueError: the database is damaged or truncated.
-    """
-    if len(data) < _NDB_HEADER:
-        raise ValueError("it ends early")
-    version, _, pages = struct.unpack_from("<III", data, 4)
-    if version != 0:
-        raise ValueError(f"it is of version {version}; 0 is known")
-    slots = pages * _NDB_PAGE
-    if slots > len(data):
-        raise ValueError("it ends early")
-    view = memoryview(data)
-    left = len(data) - slots  # blobs do not overlap: together they fit into the file
-    for magic, number, first, count in _BLOB_HEAD.iter_unpack(view[_NDB_HEADER:slots]):
-        if magic != b"Slot":
-            raise ValueError("one of its slots is damaged")
-        if not first:
-            continue
-        check()
-        start, end = first * _NDB_BLOCK, (first + count) * _NDB_BLOCK
-        left -= end - start
-        if start < slots or end > len(data) or left < 0:
-            raise ValueError(f"its package {number} is not in the file")
-        yield _ndb_blob(view[start:end], number)
-
-
-def _ndb_blob(blob: memoryview, number: int) -> bytes:
-    if len(blob) >= _BLOB_HEAD.size + _BLOB_TAIL.size:
-        magic, own, _, length = _BLOB_HEAD.unpack_from(blob)
-        body = len(blob) - _BLOB_TAIL.size
-        checksum, again, end = _BLOB_TAIL.unpack_from(blob, body)
-        whole = magic == b"BlbS" and end == b"BlbE" and own == number and length == again
-        if whole and _BLOB_HEAD.size + length <= body and zlib.adler32(blob[:body]) == checksum:
-            return bytes(blob[_BLOB_HEAD.size : _BLOB_HEAD.size + length])
-    raise ValueError(f"its package {number} is damaged")
-
-
 LARGEST_RPM = 64 * 1024 * 1024
 """Bytes of the largest accepted database, which is in memory as a whole."""
 _Reader = Callable[[bytearray, Callable[[], None]], Iterator[bytes]]
 _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
     (is_sqlite, sqlite_headers),
     (is_berkeley, berkeley_headers),
-    (is_ndb, ndb_headers),
 )
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions (with release) in a database of any of rpm's forms.
-
-    Args:
-        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; may be modified.
-        check: called regularly; raises at the deadline.
-
-    Raises:
-        ValueError: the data is in none of these forms, is damaged, or has a part that cannot be
-            read; no part is skipped silently.
-    """
+    """Yield the names and versions (with release) in a database of any of rpm's forms."""
     for recognises, headers in _FORMS:
         if recognises(data):
             for header in headers(data, check):
-                if found := package_of_header(header):
-                    yield found
+                if package := package_of_header(header):
+                    yield package
             return
-    raise ValueError("it is not an SQLite, Berkeley DB or ndb database")
+    if data.startswith(_NDB_MAGIC):
+        raise ValueError("it is in rpm's ndb format (SUSE), which is not supported")
+    raise ValueError("it is not an SQLite or Berkeley DB database")

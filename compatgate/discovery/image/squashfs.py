@@ -53,13 +53,8 @@ class _Inode(Struct, frozen=True):
     """A file or folder.
 
     Attributes:
-        kind: number of its type.
-        mode: permissions.
         size: bytes of a file, or of a folder's listing.
         start: place of the first block, or of the listing's metadata block.
-        offset: place in the fragment, or in that metadata block.
-        fragment: number of the fragment that holds the end of a file.
-        sizes: place of the list of block sizes.
     """
 
     kind: int
@@ -75,14 +70,8 @@ class SquashFs:
     """A SquashFS image within a file.
 
     Args:
-        file: seekable file.
         begin: offset of the image in the file, in bytes.
         length: bytes from there on that may belong to the image.
-        budget: counts decompressed bytes.
-
-    Raises:
-        BadInput: the image has another version, or a compression without its library.
-        Damaged: the image contradicts itself or ends early.
     """
 
     def __init__(self, file: BinaryIO, begin: int, length: int, budget: Budget) -> None:
@@ -107,11 +96,7 @@ class SquashFs:
         self._decompress = _decompressor(compressor)
 
     def members(self) -> Iterator[tuple[Member, Content]]:
-        """Yield files, folders and links; the content of each may be read until the next one.
-
-        Raises:
-            Damaged: the image contradicts itself, or a folder is within itself.
-        """
+        """Yield files, folders and links; the content of each may be read until the next one."""
         root = self._inode(self._root)
         if root.kind not in _DIRECTORY:
             raise damaged_error("the SquashFS image has no root folder")
@@ -147,7 +132,12 @@ class SquashFs:
             size = stated & (_UNCOMPRESSED_DATA - 1)
             wanted = min(left, self._block)
             if not size:
-                data = self._hole(wanted)
+                self._count(wanted, 0)
+                self._holes += wanted
+                if self._holes > _MAX_HOLES:
+                    what = f"the files that are read have more than {_MAX_HOLES} bytes of holes"
+                    raise too_large_error(what)
+                data = bytes(wanted)
             else:
                 data = self._data(place, size, not stated & _UNCOMPRESSED_DATA, self._block)
             if len(data) != wanted:
@@ -161,14 +151,6 @@ class SquashFs:
             if len(data) != left:
                 raise damaged_error("a fragment of the SquashFS image ends early")
             yield data
-
-    def _hole(self, size: int) -> bytes:
-        self._count(size, 0)
-        self._holes += size
-        if self._holes > _MAX_HOLES:
-            what = f"the files that are read have more than {_MAX_HOLES} bytes of holes"
-            raise too_large_error(what)
-        return bytes(size)
 
     def _fragment(self, number: int) -> bytes:
         """Return the block that holds the ends of several files."""
@@ -235,11 +217,11 @@ class SquashFs:
         (stated,) = struct.unpack("<H", self._read(place, 2))
         size = stated & (_UNCOMPRESSED_METADATA - 1)
         packed = not stated & _UNCOMPRESSED_METADATA
-        found = (self._data(place + 2, size, packed, _METADATA), place + 2 + size)
-        self._metadata[place] = found
+        block = (self._data(place + 2, size, packed, _METADATA), place + 2 + size)
+        self._metadata[place] = block
         while len(self._metadata) > _CACHED_METADATA:
             self._metadata.popitem(last=False)
-        return found
+        return block
 
     def _data(self, place: int, size: int, packed: bool, largest: int) -> bytes:
         """Return a block of data, at most ``largest`` bytes when decompressed."""
@@ -286,11 +268,7 @@ class _Cursor:
         return self._block, self._offset
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            Damaged: the metadata end early.
-        """
+        """Return the next bytes."""
         parts = b""
         while len(parts) < count:
             data, after = self._image.metadata(self._block)
@@ -309,11 +287,7 @@ class _Cursor:
 
 
 def _decompressor(number: int) -> Callable[[bytes, int], bytes]:
-    """Return the function that decompresses one block to at most a number of bytes.
-
-    Raises:
-        BadInput: the compression is unknown, or its library is not installed.
-    """
+    """Return the function that decompresses one block to at most a number of bytes."""
     name = _COMPRESSORS.get(number, f"number {number}")
     if name == "zstd":
         return _unzstd
@@ -367,11 +341,7 @@ def _dissect(name: str) -> Callable[[bytes, int], bytes]:
 
 
 def _guarded(decompress: Callable[[], bytes]) -> bytes:
-    """Return decompressed data; a panic of the library, which is no `Exception`, is an error.
-
-    Raises:
-        ValueError: the data are damaged.
-    """
+    """Return decompressed data; a panic of the library, which is no `Exception`, is an error."""
     try:
         return bytes(decompress())
     except BaseException as error:

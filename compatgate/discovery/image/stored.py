@@ -45,7 +45,6 @@ class StoredImage(Struct, frozen=True):
         index: digest of the index that the manifest was chosen from, None without.
         config: bytes of the config.
         layers: layers, the lowest first.
-        source: opens the layers.
         open: why it is not known whether a runtime chooses this image, in sentences.
     """
 
@@ -58,23 +57,14 @@ class StoredImage(Struct, frozen=True):
 
 
 class StoredLayers:
-    """Opens layers in files, and verifies each at its end.
-
-    Args:
-        files: files of the image.
-        places: digest to file.
-    """
+    """Opens layers in files, and verifies each at its end."""
 
     def __init__(self, files: Files, places: dict[str, FilePart]) -> None:
         self._files, self._places = files, places
 
     @contextmanager
     def blob(self, descriptor: Descriptor) -> Iterator[LayerStream]:
-        """Open a layer.
-
-        Raises:
-            NotFound: the files lack the layer.
-        """
+        """Open a layer."""
         part = self._places.get(descriptor.digest)
         if part is None:
             raise _missing(f"blob {descriptor.digest}")
@@ -101,19 +91,7 @@ class _Index(Struct, frozen=True):
 
 
 def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> StoredImage:
-    """Find an image in an OCI layout.
-
-    Args:
-        files: files of the layout.
-        wanted: platform of the image in an index.
-        name: name of the layout in messages.
-        ref: name or digest of the image; empty for the only one.
-
-    Raises:
-        BadInput: the layout has several images, or none for the platform.
-        NotFound: the layout lacks the named image, or one of its blobs.
-        Damaged: a blob does not match its digest.
-    """
+    """Find an image in an OCI layout."""
     listed = _decode(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
     entry, doubts = _choose_entry(listed.manifests, wanted, name, ref)
     index = None
@@ -121,7 +99,10 @@ def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> Sto
         data = _verified(files, entry.digest, entry.size, LARGEST_MANIFEST)
         document = parse_manifest(data, entry.media_type, name)
         if isinstance(document, Manifest):
-            places = _blob_places(files, document.layers)
+            found = (
+                (layer.digest, files.find(_blob_path(layer.digest))) for layer in document.layers
+            )
+            places = {digest: part for digest, part in found if part is not None}
             config = _verified(files, document.config.digest, document.config.size, LARGEST_CONFIG)
             layers = StoredLayers(files, places)
             return StoredImage(entry.digest, index, config, document.layers, layers, doubts)
@@ -195,16 +176,6 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
 
     Layers are verified by the digests that the config states of them, where they are stored
     uncompressed, as Docker and Podman do.
-
-    Args:
-        files: members of the archive.
-        name: name of the archive in messages.
-        ref: tag of the image; empty for the only one.
-
-    Raises:
-        BadInput: the archive has several images.
-        NotFound: the archive lacks the named image, or a part of it.
-        Damaged: the archive contradicts itself.
     """
     data = _small(files, "manifest.json", LARGEST_MANIFEST)
     saved = _decode(data, list[_SavedImage], "manifest.json")
@@ -258,11 +229,6 @@ def _digest_of(files: Files, part: FilePart) -> str:
         while data := stream.read(1024 * 1024):
             found.update(data)
     return f"sha256:{found.hexdigest()}"
-
-
-def _blob_places(files: Files, layers: list[Descriptor]) -> dict[str, FilePart]:
-    found = ((layer.digest, files.find(_blob_path(layer.digest))) for layer in layers)
-    return {digest: part for digest, part in found if part is not None}
 
 
 def _blob_path(digest: str) -> str:

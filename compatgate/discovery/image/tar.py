@@ -87,12 +87,7 @@ class ByteFeed:
 
 
 class FileFeed(ByteFeed):
-    """The bytes of a file, which skips by seeking.
-
-    Args:
-        file: file at its beginning.
-        size: bytes of the file.
-    """
+    """The bytes of a file, which skips by seeking."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         super().__init__(iter(lambda: file.read(_FILE_PIECE), b""))
@@ -120,9 +115,7 @@ class Member(Struct):
         kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``global`` (a header for the whole
             archive), ``other``.
         size: bytes of content in the archive.
-        executable: any execute bit is set.
         link: path of the file that a hard link names; what a symbolic link states.
-        sparse: the content in the archive lacks the holes of the file.
     """
 
     path: str
@@ -143,11 +136,7 @@ class Content:
         self._hash: hashlib._Hash | None = None
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end.
-
-        Raises:
-            Damaged: the archive ends within the content.
-        """
+        """Return up to ``size`` bytes; ``b""`` at the end."""
         wanted = self.left if size < 0 else min(size, self.left)
         data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
         if wanted and not data:
@@ -199,7 +188,6 @@ class _Extension(Struct):
 
     Attributes:
         records: those of the last pax header.
-        name, link: GNU's long names, which decide over pax.
     """
 
     records: dict[bytes, bytes] = {}
@@ -226,11 +214,7 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
     """Yield the members of an archive; the content of each is valid until the next member.
 
     Args:
-        feed: content of the archive.
         with_end: the archive must have its end marker, where no digest tells that it is whole.
-
-    Raises:
-        Damaged: a header is damaged, or the archive ends within a member.
     """
     extended = _NO_EXTENSION
     while True:
@@ -305,7 +289,9 @@ def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Membe
     if kind == b"\0" and path.endswith("/"):
         word = "dir"  # form of the first tar
     if records and (text := extended.text(b"size")) and kind != b"g":
-        size = _extended_size(text)
+        if not (text.isascii() and text.isdecimal() and len(text) < 20):
+            raise damaged_error(f"a layer has a file of {text[:40]!r} bytes")
+        size = int(text)
     if word == "dir" or kind in b"12346":
         size = 0  # links, devices and directories have no content, whatever size they state
     link = ""
@@ -314,12 +300,6 @@ def _member(block: bytes, kind: bytes, size: int, extended: _Extension) -> Membe
         link = _clean_path(link) if word == "hardlink" else link
     executable = bool(_number(block[100:108]) & 0o111)
     return Member(_clean_path(path), word, size, executable, link, sparse)
-
-
-def _extended_size(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise damaged_error(f"a layer has a file of {text[:40]!r} bytes")
-    return int(text)
 
 
 def _name(block: bytes) -> str:

@@ -35,10 +35,6 @@ class Visibility:
 
     Attributes:
         full: the limit on remembered paths was reached; further paths hide nothing.
-
-    Args:
-        limits: limits on remembered paths.
-        doubt: called with a sentence where runtimes do not agree about a file.
     """
 
     def __init__(self, limits: Limits, doubt: Callable[[str], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""Read objects of other projects' tools, and the drivers that the GPU Operator's objects declare.
+"""Read objects of Kubernetes, and the drivers that the GPU Operator's objects declare.
 
 Objects are YAML or JSON, bounded, with scalars as text.
 
@@ -23,42 +23,35 @@ from compatgate.strict_json import DECODE_ERRORS
 
 Body = dict[str, Any]
 LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
-"""Bytes of the largest accepted YAML file; snapshots of large clusters reach some MB."""
+"""Bytes of the largest accepted YAML file."""
+CLUSTER_POLICY = "ClusterPolicy"
+NVIDIA_DRIVER = "NVIDIADriver"
+_EVERY_GPU_NODE = {"nvidia.com/gpu.present": "true"}
+_VERSION = re.compile(r"(\d{3,4}\.\d{1,3}(?:\.\d{1,3})?)(?:-[A-Za-z][\w.-]*)?", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]+", re.ASCII)
 _OBJECTS_HINT = (
-    "give an AICR snapshot or recipe, ClusterPolicy and NVIDIADriver objects, or nodes, as"
-    " kubectl get -o yaml or -o json prints them"
+    "give ClusterPolicy and NVIDIADriver objects, or nodes, as kubectl get -o yaml or -o json"
+    " prints them"
 )
 
 
 def read_objects(text: str, origin: str) -> tuple[Body, ...]:
-    """Return the objects of a text; each item of a list is one object.
-
-    Args:
-        text: YAML (several documents too) or JSON.
-        origin: name of the text in errors.
-
-    Raises:
-        BadInput: the text is empty, neither YAML nor JSON, or holds other values than objects.
-    """
+    """Return the objects of a text; each item of a list is one object."""
     clean = text.lstrip("\ufeff").strip()
     if not clean:
         raise BadInput("is empty", field=origin, hint=_OBJECTS_HINT)
-    documents = (
-        [_parse_json(clean, origin)] if clean.startswith(("{", "[")) else _parse_yaml(clean, origin)
-    )
-    found = tuple(one for document in documents for one in _flatten(document, origin))
-    if not found:
+    if clean.startswith(("{", "[")):
+        try:
+            documents = [msgspec.json.decode(clean)]
+        except DECODE_ERRORS as error:
+            what = f"is not JSON: {quote_error(error)}"
+            raise BadInput(what, field=origin, hint=_OBJECTS_HINT) from None
+    else:
+        documents = _parse_yaml(clean, origin)
+    objects = tuple(one for document in documents for one in _flatten(document, origin))
+    if not objects:
         raise BadInput("contains no objects", field=origin, hint=_OBJECTS_HINT)
-    return found
-
-
-def _parse_json(text: str, origin: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except DECODE_ERRORS as error:
-        raise BadInput(
-            f"is not JSON: {quote_error(error)}", field=origin, hint=_OBJECTS_HINT
-        ) from None
+    return objects
 
 
 def _parse_yaml(text: str, origin: str) -> list[Any]:
@@ -115,21 +108,12 @@ def list_objects(body: Any, name: str) -> list[Body]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-CLUSTER_POLICY = "ClusterPolicy"
-NVIDIA_DRIVER = "NVIDIADriver"
-_EVERY_GPU_NODE = {"nvidia.com/gpu.present": "true"}
-_VERSION = re.compile(r"(\d{3,4}\.\d{1,3}(?:\.\d{1,3})?)(?:-[A-Za-z][\w.-]*)?", re.ASCII)
-_DIGEST = re.compile(r"sha256:[0-9a-f]+", re.ASCII)
-
-
 class DeclaredDriver(Struct, frozen=True):
     """A driver that the operator installs on some nodes.
 
     Attributes:
         origin: the object, ``NVIDIADriver h100``.
         version: None where it is not known; ``why`` says why.
-        selector: labels of the driver's nodes.
-        affinity: required node affinity, as Kubernetes writes it.
         note: a remark on the driver; may be empty.
     """
 
@@ -156,12 +140,12 @@ class Operator(Struct, frozen=True):
 
     def for_node(self, labels: Mapping[str, str]) -> DeclaredDriver | None:
         """Return the driver of a node; an unknown version where several claim the node, or None."""
-        found = [one for one in self.drivers if one.takes(labels)]
-        if len(found) < 2:
-            return found[0] if found else None
-        names = " and ".join(one.origin for one in found)
+        candidates = [one for one in self.drivers if one.takes(labels)]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        names = " and ".join(one.origin for one in candidates)
         why = f"{names} both select the node, which the operator does not accept"
-        return DeclaredDriver(names, found[0].name, why=why)
+        return DeclaredDriver(names, candidates[0].name, why=why)
 
 
 def is_operator_object(body: Body) -> bool:

@@ -22,7 +22,6 @@ class GpuPackages(Struct, frozen=True):
     """The GPU packages of a lock, bill of materials or environment.
 
     Attributes:
-        observations: one for each package with a version.
         wheels: the installed file of each package and component, where known.
         open: sentences about packages without a version.
         origins: sources of the files of each package and component, by name.
@@ -42,8 +41,6 @@ def find_gpu_packages(
     Packages that compile GPU code only for some features count only together with others.
 
     Args:
-        packages: decided packages.
-        known: facts about packages and names.
         asked: package indexes for packages without an index; ``""`` is the default one.
     """
     observations: list[Observation] = []
@@ -58,13 +55,18 @@ def find_gpu_packages(
             continue
         if is_gpu_package(package, known):
             _observe(package, observations, left)
-        elif found := package.ecosystem == "pypi" and find_component(name):
-            name = found.component.name
         else:
-            continue
-        wheel = _single_wheel(package)
-        if wheel and _describes_better(wheel, wheels.get(name)):
-            wheels[name] = wheel
+            resolved = find_component(name) if package.ecosystem == "pypi" else None
+            if resolved is None:
+                continue
+            name = resolved.component.name
+        if len(package.wheels) == 1:  # among several the installer chooses by its Python
+            url, digest = package.wheels[0].url, package.wheels[0].sha256
+            file = url.split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
+            other = wheels.get(name)
+            # A metapackage (``-any.whl``) has no library: another file describes the part better.
+            if other is None or (other.file or "").endswith("-any.whl"):
+                wheels[name] = Wheel(file=file, sha256=digest)
         if package.version:
             origins.setdefault(name, _build_origin(package, asked))
     if (
@@ -84,22 +86,15 @@ def is_gpu_package(package: ListedPackage, known: Packages) -> bool:
     if stack_components.belongs_to_component(name):
         return False
     if package.ecosystem == "conda":
-        return _is_conda_gpu(package, name, known)
+        if stack_components.find_conda_component(package) or stack_components.is_toolkit(name):
+            return False  # CUDA's own libraries belong to ``cuda``
+        return wheel_builds.uses_cuda(package.build) or known.carries(name) in ("code", "runtime")
     compiled = None
     if package.wheels:
         compiled = any(not wheel.url.endswith("-any.whl") for wheel in package.wheels)
     build = wheel_builds.parse_version_label(package.version or "") or _build_label(package)
     depends = tuple(map(canonicalize_name, package.depends))
     return explain_gpu_use(LockedPackage(name, build, depends, compiled), known) is not None
-
-
-def _is_conda_gpu(package: ListedPackage, name: str, known: Packages) -> bool:
-    """Return whether a conda package carries GPU code; CUDA's own libraries belong to ``cuda``."""
-    if stack_components.find_conda_component(package) or stack_components.is_toolkit(name):
-        return False
-    if wheel_builds.uses_cuda(package.build):
-        return True
-    return known.carries(name) in ("code", "runtime")
 
 
 def _build_label(package: ListedPackage) -> str:
@@ -136,17 +131,3 @@ def _build_origin(package: ListedPackage, asked: Sequence[str]) -> PackageOrigin
         (package.index,) if package.index else tuple(asked),
         package.digests,
     )
-
-
-def _describes_better(wheel: Wheel, other: Wheel | None) -> bool:
-    """Return whether a file describes a part better than another: a metapackage has no library."""
-    return other is None or ((other.file or "").endswith("-any.whl") and wheel.file is not None)
-
-
-def _single_wheel(package: ListedPackage) -> Wheel | None:
-    """Return the only fitting wheel; among several the installer chooses by its Python."""
-    if len(package.wheels) != 1:
-        return None
-    wheel = package.wheels[0]
-    file = wheel.url.split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
-    return Wheel(file=file, sha256=wheel.sha256)

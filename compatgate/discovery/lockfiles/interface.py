@@ -19,14 +19,11 @@ class ListedPackage(Struct, frozen=True):
     """A locked package for the target's platform.
 
     Attributes:
-        name: name as the lock writes it.
         origin: place in the lock: ``uv.lock: torch``, ``requirements.txt:3``.
         version: None where the lock does not choose one.
         specifier: constraint in place of a version: ``>=2.4``.
         sources: URLs of its index and files; they may name the CUDA build.
-        build: conda's build string.
         when: a condition that is not decided for this platform; the package counts as open.
-        selection: extra, group or environment that has to be selected for the package.
         labels: names of its wheel variants that fit the platform (PEP 825).
         variants: properties of the variants: label -> ``nvidia :: sm_arch :: 90_real`` lines.
         wheels: wheels that fit the platform, where the lock lists them.
@@ -58,12 +55,8 @@ class LockContents(Struct, frozen=True):
     """The packages and open questions of a lockfile.
 
     Attributes:
-        packages: packages for the target's platform, undecided ones included.
-        indexes: index URLs for all packages.
         asked: package indexes for packages without an index, in order; ``""`` is the installer's
             default one.
-        open: open questions beyond the packages.
-        conflicts: contradictions between the file and the target.
         arch: GPU code that the packages are built with, where the file states it.
     """
 
@@ -81,7 +74,6 @@ class PackageOrigin(Struct, frozen=True):
     Attributes:
         name: normalised name on the index, which may differ from the component's.
         version: version as written there, without a label that only an index names.
-        ecosystem: conda packages are no wheels.
         wheels: listed wheels that fit the platform; URLs, paths or names.
         indexes: package indexes to ask, in order; ``""`` is the installer's default one.
         digests: allowed SHA-256 of a wheel; empty where none are stated without files.
@@ -107,7 +99,6 @@ class LockFile(Struct, frozen=True):
 
     Attributes:
         name: name for messages and recognition, without folder.
-        text: text of the file.
         beside: function that reads an included file by its path relative to this file's folder;
             None where includes cannot be read.
     """
@@ -124,20 +115,17 @@ class LockFile(Struct, frozen=True):
 class LockFormat(Protocol):
     """One lockfile format."""
 
-    name: str
-    """Name of the format in messages and in `LockReading.format`."""
+    @property
+    def name(self) -> str:
+        """Return the name of the format in messages and in `LockReading.format`."""
+        ...
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""
         ...
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the packages for a platform.
-
-        Raises:
-            BadInput: the file is malformed; the field names the file and, where possible, the line.
-            Inconclusive: the file is a template, or has nothing for this platform.
-        """
+        """Return the packages for a platform."""
         ...
 
 
@@ -146,9 +134,6 @@ class LockReading(Struct, frozen=True):
 
     Attributes:
         format: ``uv.lock``, ``requirements.txt``, ...
-        observations: locked versions, with their places in the file.
-        conflicts: contradictions within the file, or with the target, beyond those between two
-            observations of one component, which `settle` finds.
         open: sentences about undecided questions; none is a pass.
         arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``,
             ``compute_120``).

@@ -54,11 +54,7 @@ class Platform(Struct, frozen=True):
         return f"{self.os} {self.cpu}{python}"
 
     def pythons(self) -> tuple[str, ...]:
-        """Return the possible full versions of this platform's Python.
-
-        Raises:
-            BadInput: ``python`` is not a version.
-        """
+        """Return the possible full versions of this platform's Python."""
         if self.python is None:
             return tuple(f"{minor}.{patch}" for minor in _PYTHONS for patch in _PATCH_RELEASES)
         parts = parse_version("python", self.python).parts
@@ -91,11 +87,7 @@ class Markers:
     """An evaluator of markers for one platform.
 
     Args:
-        platform: platform of the target.
-        file: name of the lock in messages.
         requires_python: the lock's constraint on Python; narrows an unknown Python.
-        extras: selected extras.
-        groups: selected dependency groups.
     """
 
     def __init__(
@@ -114,18 +106,19 @@ class Markers:
         self._others: dict[tuple[str, str], Markers] = {}
         self._known: dict[str, bool | None] = {}
         possible = platform.pythons()
-        allowed = _allowed_pythons(possible, requires_python, file)
+        try:
+            wanted = SpecifierSet(requires_python)
+        except InvalidSpecifier:
+            problem = f"{requires_python[:100]!r} is not a requirement on Python"
+            raise BadInput(problem, field=file, value=requires_python[:100]) from None
+        allowed = tuple(python for python in possible if python in wanted)
         self.python_fits = bool(allowed)
         """Whether the platform's Python is one that the lock is for."""
         sets = {"extras": self._extras, "dependency_groups": self._groups}
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
-        """Return whether a marker holds; None where it depends on an unknown value.
-
-        Raises:
-            BadInput: the text is not a marker.
-        """
+        """Return whether a marker holds; None where it depends on an unknown value."""
         text = marker.strip()
         if not text:
             return True
@@ -139,22 +132,18 @@ class Markers:
             return ""
         wanted = [("extra", name) for name in extras] + [("group", name) for name in groups]
         for kind, name in wanted[:_MAX_SELECTIONS]:
-            if self._with(kind, name).decide(marker) is not False:
+            if (kind, name) not in self._others:
+                platform, requires = self._made_for
+                self._others[kind, name] = Markers(
+                    platform,
+                    file=self._file,
+                    requires_python=requires,
+                    extras=self._extras | ({name} if kind == "extra" else set()),
+                    groups=self._groups | ({name} if kind == "group" else set()),
+                )
+            if self._others[kind, name].decide(marker) is not False:
                 return f"{kind} {name}"
         return ""
-
-    def _with(self, kind: str, name: str) -> Markers:
-        """Return markers with one more selected extra or group."""
-        if (kind, name) not in self._others:
-            platform, requires = self._made_for
-            self._others[kind, name] = Markers(
-                platform,
-                file=self._file,
-                requires_python=requires,
-                extras=self._extras | ({name} if kind == "extra" else set()),
-                groups=self._groups | ({name} if kind == "group" else set()),
-            )
-        return self._others[kind, name]
 
     def _evaluate(self, text: str) -> bool | None:
         if "variant_" in text:
@@ -177,15 +166,6 @@ class Markers:
 
         text = _EXTRA.sub(lambda m: decided(m[1], m[3]), text)
         return _EXTRA_RIGHT.sub(lambda m: decided(m[3], m[2]), text)
-
-
-def _allowed_pythons(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, ...]:
-    try:
-        wanted = SpecifierSet(requires)
-    except InvalidSpecifier:
-        problem = f"{requires[:100]!r} is not a requirement on Python"
-        raise BadInput(problem, field=file, value=requires[:100]) from None
-    return tuple(python for python in pythons if python in wanted)
 
 
 def find_python_conflict(

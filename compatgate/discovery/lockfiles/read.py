@@ -50,16 +50,7 @@ def read_lockfile(
     Args:
         path_or_name: a `Path` if included files may be read from its folder; text is the name of a
             file from a client, whose includes stay open.
-        data: content of the file.
-        platform: platform of the installation.
-        known: packages with and without GPU code.
-        extras: selected optional parts of the project.
         groups: selected dependency groups (pixi: environments; conda-lock: categories).
-
-    Raises:
-        BadInput: the file is not a lockfile, malformed or too large; the field names the file and,
-            where possible, the line.
-        Inconclusive: the file is empty, a template, without packages, or not for this platform.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
@@ -76,11 +67,7 @@ def read_lockfile(
 
 
 def recognise(file: LockFile) -> LockFormat:
-    """Return the format of a file, by name and content.
-
-    Raises:
-        BadInput: the format is unknown; the hint lists the known ones.
-    """
+    """Return the format of a file, by name and content."""
     for known in FORMATS:
         if known.recognises(file):
             return known
@@ -120,7 +107,9 @@ def _conclude_reading(
     if not observations and not left:
         left += _describe_optional_parts(contents.packages, file, known)
     unrelated = not observations and left == [describe_unrelated(file)]
-    of_index = python.of_index - {seen.component for seen in (*conda_found.observations, *built)}
+    of_index = python.of_index - {
+        observation.component for observation in (*conda_found.observations, *built)
+    }
     left += [
         *find_unknown_cuda(observations, of_index, file),
         *find_open_versions(observations, file),
@@ -184,13 +173,13 @@ def _describe_optional_parts(
     packages: Sequence[ListedPackage], file: str, known: Packages
 ) -> list[str]:
     """Return sentences for a lock whose GPU stack is only in optional parts."""
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for package in packages:
         component = _name_in_stack(package, known) if package.selection else ""
-        if component and (package.selection not in found or is_framework(component)):
-            found[package.selection] = f"{package.selection} has {component} {package.version}"
-    if found:
-        return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]
+        if component and (package.selection not in parts or is_framework(component)):
+            parts[package.selection] = f"{package.selection} has {component} {package.version}"
+    if parts:
+        return [f"{file} installs no component by default: {'; '.join(parts.values())}; choose"]
     return [describe_unrelated(file)]
 
 

@@ -30,11 +30,7 @@ _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
 class LockedComponents(Struct, frozen=True):
-    """The components among locked packages.
-
-    Attributes:
-        of_index: components whose packages all come from the package index.
-    """
+    """The components among locked packages."""
 
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -47,12 +43,7 @@ _INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
 
 
 def is_from_index(package: ListedPackage, indexes: Sequence[str]) -> bool:
-    """Return whether a package is from the package index, by the URLs in the file.
-
-    Args:
-        package: package of the Python ecosystem.
-        indexes: index URLs for all packages of the file.
-    """
+    """Return whether a package is from the package index, by the URLs in the file."""
     named = [url for url in package.sources if "/" in url or "\\" in url] or indexes
     return all(map(_is_at_index, named))
 
@@ -80,11 +71,7 @@ def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] |
 
 
 def belongs_to_component(name: str) -> bool:
-    """Return whether a package is a component, or a part or stub of one.
-
-    Args:
-        name: normalised name of the package.
-    """
+    """Return whether a package is a component, or a part or stub of one."""
     return bool(
         find_pypi_component(name)
         or name in NOT_ON_INDEX
@@ -94,12 +81,7 @@ def belongs_to_component(name: str) -> bool:
 
 
 def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> LockedComponents:
-    """Return components among locked packages.
-
-    Args:
-        packages: decided packages of the Python ecosystem.
-        indexes: index URLs for all packages.
-    """
+    """Return components among locked packages."""
     observations: list[Observation] = []
     conflicts: list[Conflict] = []
     left: list[str] = []
@@ -107,10 +89,10 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
     index: set[str] = set()
     elsewhere: set[str] = set()
     for package in packages:
-        found = find_pypi_component(package.name)
-        if not found:
+        resolved = find_pypi_component(package.name)
+        if not resolved:
             continue
-        component, cuda = found
+        component, cuda = resolved
         decided = is_from_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
         (index if decided else elsewhere).add(component.name)
         if package.version is None:
@@ -131,23 +113,18 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
         conflicts += disagreement
     seen = list(_drop_meta_packages(observations))
     if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
-        seen = _drop_cpu_jax(seen)
+        others = any(is_framework(o.component) and o.component != "jax" for o in seen)
+        seen = [o for o in seen if o.component != "jax"] if others else seen
     of_index = frozenset(index - elsewhere)
     return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
-
-
-def _drop_cpu_jax(observations: list[Observation]) -> list[Observation]:
-    """Drop JAX without a CUDA plugin next to another framework: it runs on the CPU."""
-    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
-    return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _drop_meta_packages(observations: Sequence[Observation]) -> list[Observation]:
     """Drop observations of meta packages whose main package is locked too."""
     brought = {
-        (seen.component, seen.version.partition("+")[0])
-        for seen in observations
-        if seen.component in META and "+" in seen.version
+        (observation.component, observation.version.partition("+")[0])
+        for observation in observations
+        if observation.component in META and "+" in observation.version
     }
     return [o for o in observations if (o.component, o.version) not in brought]
 

@@ -29,12 +29,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 
 def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
-    """Return the text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
-
-    Raises:
-        BadInput: the file is too large, or not text.
-        Inconclusive: the file is empty.
-    """
+    """Return the text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16."""
     if len(data) > largest:
         raise BadInput(f"is larger than {largest >> 20} MiB", field=name)
     encoding = next((code for bom, code in _BOMS if data.startswith(bom)), "utf-8")
@@ -52,11 +47,7 @@ def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
 
 
 def refuse_template(text: str, name: str) -> None:
-    """Refuse a template that was not rendered.
-
-    Raises:
-        Inconclusive: the text has ``{{ }}``, ``{% %}`` or ``<% %>``; the field names the line.
-    """
+    """Refuse a template that was not rendered."""
     if match := _TEMPLATE.search(text):
         line = text.count("\n", 0, match.start()) + 1
         shown = match[0].splitlines()[0]
@@ -64,11 +55,7 @@ def refuse_template(text: str, name: str) -> None:
 
 
 def refuse_variable(value: str, where: str) -> str:
-    """Return the value; refuse variables except in a URL's credentials.
-
-    Raises:
-        Inconclusive: the value has ``${VAR}`` or another placeholder.
-    """
+    """Return the value; refuse variables except in a URL's credentials."""
     if match := _VARIABLE.search(_CREDENTIALS.sub("", value)):
         raise _template_error(match[0], where)
     return value
@@ -80,11 +67,7 @@ def _template_error(shown: str, where: str) -> InconclusiveInput:
 
 
 def read_toml(text: str, name: str) -> dict[str, Any]:
-    """Read TOML.
-
-    Raises:
-        BadInput: the text is not TOML; the field ends with the line.
-    """
+    """Read TOML."""
     if match := _LONG_KEY.search(text):
         line = text.count("\n", 0, match.start()) + 1
         raise BadInput("has a key of too many parts", field=f"{name}:{line}")
@@ -100,14 +83,18 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def read_yaml(text: str, name: str) -> Any:
-    """Read one YAML document; every scalar is text.
-
-    Raises:
-        BadInput: the text is not YAML, is nested too deeply, or has aliases; the field ends with
-            the line.
-    """
+    """Read one YAML document; every scalar is text."""
     try:
-        _check_events(text, name)
+        depth = 0
+        for event in yaml.parse(text, _Loader):
+            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                depth += 1
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                depth -= 1
+            if depth > _MAX_LEVELS or isinstance(event, yaml.AliasEvent):
+                what = "is nested too deeply" if depth > _MAX_LEVELS else "uses YAML aliases"
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise BadInput(what, field=f"{name}:{line}")
         return yaml.load(text, _Loader)  # noqa: S506 - a loader of plain text
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -118,26 +105,8 @@ def read_yaml(text: str, name: str) -> Any:
         raise BadInput("is not valid YAML", field=name) from None
 
 
-def _check_events(text: str, name: str) -> None:
-    """Check depth and aliases before building objects: libyaml's composer is recursive."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            depth += 1
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            depth -= 1
-        if depth > _MAX_LEVELS or isinstance(event, yaml.AliasEvent):
-            what = "is nested too deeply" if depth > _MAX_LEVELS else "uses YAML aliases"
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise BadInput(what, field=f"{name}:{line}")
-
-
 def read_tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
-    """Return a list of tables.
-
-    Raises:
-        BadInput: the value is not a list of tables, or is too long for a lock.
-    """
+    """Return a list of tables."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -148,12 +117,7 @@ def read_tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
 
 
 def read_text(table: Mapping[str, Any], key: str, name: str, default: str = "") -> str:
-    """Return a text of a table, without placeholders.
-
-    Raises:
-        BadInput: the value is not text.
-        Inconclusive: the value is a placeholder.
-    """
+    """Return a text of a table, without placeholders."""
     value = table.get(key, default)
     if not isinstance(value, str):
         raise BadInput("must be text", field=f"{name}: {key}", value=value)

@@ -46,8 +46,8 @@ def parse_url_label(url: str) -> str:
         return ""
     if match := _JETSON_INDEX.search(path.lower()):
         return f"{match['jetpack']}.{match['label']}"
-    found = [match["label"] for match in _INDEX_LABEL.finditer(path.lower())]
-    return found[-1] if found else ""
+    url_label = [match["label"] for match in _INDEX_LABEL.finditer(path.lower())]
+    return url_label[-1] if url_label else ""
 
 
 def parse_version_label(version: str) -> str:
@@ -58,13 +58,13 @@ def parse_version_label(version: str) -> str:
 
 def collect_labels(urls: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct labels in URLs: a wheel's version comes before its folder."""
-    found: dict[str, None] = {}
+    labels: dict[str, None] = {}
     for url in urls:
         named = parse_file_name(url)
         label = (parse_version_label(named[1]) if named else "") or parse_url_label(url)
         if label:
-            found[label] = None
-    return tuple(found)
+            labels[label] = None
+    return tuple(labels)
 
 
 def parse_file_name(url: str) -> tuple[str, str] | None:
@@ -141,7 +141,6 @@ class LockedWheel(Struct, frozen=True):
     """A wheel that a lock names.
 
     Attributes:
-        url: URL or path.
         label: label of the variant, ``""`` without one.
         sha256: hexadecimal digest, ``""`` where the lock does not state it.
     """
@@ -156,15 +155,18 @@ def select_wheels(value: Any, platform: Platform) -> list[LockedWheel]:
 
     The array's tables have ``url``, ``path`` or ``filename``, in uv.lock as in pylock.toml.
     """
-    found = []
+    wheels = []
     for item in (value if isinstance(value, list) else [])[:_MAX_WHEELS]:
         if not isinstance(item, dict):
             continue
         url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")
         name, label = split_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
         if name.endswith(".whl") and _fits(name, platform):
-            found.append(LockedWheel(url, label, _sha256(item)))
-    return found
+            hashes = item.get("hashes")
+            stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
+            digest = str(stated or "").removeprefix("sha256:").lower()
+            wheels.append(LockedWheel(url, label, (digest if _DIGEST.fullmatch(digest) else "")))
+    return wheels
 
 
 def read_files(value: Any) -> list[dict[str, Any]]:
@@ -174,14 +176,6 @@ def read_files(value: Any) -> list[dict[str, Any]]:
         {"url": str(item.get("url", item.get("file", ""))), "hash": item.get("hash")}
         for item in rows
     ]
-
-
-def _sha256(item: Mapping[str, Any]) -> str:
-    """Return the digest that uv (``hash``) or a pylock (``hashes``) states."""
-    hashes = item.get("hashes")
-    stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
-    digest = str(stated or "").removeprefix("sha256:").lower()
-    return digest if _DIGEST.fullmatch(digest) else ""
 
 
 def describe_missing_wheel(
@@ -261,11 +255,11 @@ def find_variant_cuda(properties: Sequence[str]) -> str:
 
 def find_variant_arch(properties: Sequence[str]) -> tuple[str, ...]:
     """Return ``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
-    found = []
+    arch = []
     for value in _variant_values(properties, "sm_arch"):
         if match := _CUDA_ARCH.fullmatch(value):
-            found.append(f"{'sm' if match[2] == 'real' else 'compute'}_{match[1]}")
-    return tuple(found)
+            arch.append(f"{'sm' if match[2] == 'real' else 'compute'}_{match[1]}")
+    return tuple(arch)
 
 
 def _variant_values(properties: Sequence[str], feature: str) -> list[str]:

@@ -74,18 +74,28 @@ _VIDEO_BIOS = re.compile(r"^Video BIOS:\s*([0-9a-fA-F][0-9a-fA-F.]+)\s*$", re.MU
 
 
 def observe_files(root: Root, notes: list[str]) -> Iterator[Observation]:
-    """Yield the parts that files tell, the better witness of a part first.
-
-    Args:
-        root: of the machine.
-        notes: receives sentences about what cannot be told.
-    """
-    yield from _kernel_modules(root, notes)
+    """Yield the parts that files tell, the better witness of a part first."""
+    driver = parse_proc_version(root.read(PROC, 4096))
+    nouveau = root.has(f"{_MODULES}/nouveau")
+    if driver and driver.open is not None:
+        if nouveau:
+            notes.append("the kernel has loaded nouveau in addition to the NVIDIA modules")
+        flavour = "open" if driver.open else "proprietary"
+        yield Observation("kernel-modules", flavour, PROC)
+    elif nouveau and not root.has(f"{_MODULES}/nvidia"):
+        yield Observation("kernel-modules", "nouveau", f"{_MODULES}/nouveau")
     yield from _texts(root)
     yield from _distribution(root, notes)
-    yield from _secure_boot(root)
+    data = root.read_bytes(SECURE_BOOT, 16)
+    if len(data) == 5 and data[4] in (0, 1):
+        yield Observation("secure-boot", "on" if data[4] else "off", SECURE_BOOT)
     yield from _peer_memory(root)
-    yield from _vbios(root, notes)
+    texts = [root.read(f"{GPUS}/{bus}/information", 4096) for bus in root.list(GPUS)]
+    found = {match[1] for text in texts if (match := _VIDEO_BIOS.search(text))}
+    if len(found) == 1:
+        yield Observation("vbios", found.pop(), f"{GPUS}/*/information")
+    elif found:
+        notes.append(f"the VBIOS differs among the GPUs: {', '.join(sorted(found))}")
     yield from _iommu(root, notes)
     yield from _acs(root)
 
@@ -99,18 +109,6 @@ def read_machine_texts(root: Root) -> MachineTexts:
         product=root.read(f"{dmi}/product_name", 256) or model,
         asset_tag=root.read(f"{dmi}/chassis_asset_tag", 256),
     )
-
-
-def _kernel_modules(root: Root, notes: list[str]) -> Iterator[Observation]:
-    driver = parse_proc_version(root.read(PROC, 4096))
-    nouveau = root.has(f"{_MODULES}/nouveau")
-    if driver and driver.open is not None:
-        if nouveau:
-            notes.append("the kernel has loaded nouveau in addition to the NVIDIA modules")
-        flavour = "open" if driver.open else "proprietary"
-        yield Observation("kernel-modules", flavour, PROC)
-    elif nouveau and not root.has(f"{_MODULES}/nvidia"):
-        yield Observation("kernel-modules", "nouveau", f"{_MODULES}/nouveau")
 
 
 def _texts(root: Root) -> Iterator[Observation]:
@@ -155,28 +153,12 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), words[0]
 
 
-def _secure_boot(root: Root) -> Iterator[Observation]:
-    """Yield Secure Boot: an EFI variable has four bytes of attributes and one of value."""
-    data = root.read_bytes(SECURE_BOOT, 16)
-    if len(data) == 5 and data[4] in (0, 1):
-        yield Observation("secure-boot", "on" if data[4] else "off", SECURE_BOOT)
-
-
 def _peer_memory(root: Root) -> Iterator[Observation]:
     """Yield a loaded peer-memory module; without one, dma-buf may still do its work."""
     for module in _PEER_MODULES:
         if root.has(f"{_MODULES}/{module}"):
             yield Observation("peer-memory", "nvidia-peermem", f"{_MODULES}/{module}")
             return
-
-
-def _vbios(root: Root, notes: list[str]) -> Iterator[Observation]:
-    texts = [root.read(f"{GPUS}/{bus}/information", 4096) for bus in root.list(GPUS)]
-    found = {match[1] for text in texts if (match := _VIDEO_BIOS.search(text))}
-    if len(found) == 1:
-        yield Observation("vbios", found.pop(), f"{GPUS}/*/information")
-    elif found:
-        notes.append(f"the VBIOS differs among the GPUs: {', '.join(sorted(found))}")
 
 
 _PCI = "/sys/bus/pci/devices"
@@ -192,20 +174,14 @@ def _iommu(root: Root, notes: list[str]) -> Iterator[Observation]:
         if root.read(f"{_PCI}/{device}/vendor", 16) == "0x10de"
         and root.read(f"{_PCI}/{device}/class", 16).startswith(_DISPLAY)
     ]
-    found = {_iommu_mode(root.read(f"{_PCI}/{gpu}/iommu_group/type", 64)) for gpu in gpus}
+    kinds = {root.read(f"{_PCI}/{gpu}/iommu_group/type", 64) for gpu in gpus}
+    found = {"passthrough" if k == "identity" else "on" if k[:3] == "DMA" else "" for k in kinds}
     if gpus and found == {""} and root.has("/sys/class/iommu"):
         found = {"off"} if not root.list("/sys/class/iommu") else {""}
     if len(found) == 1 and (mode := found.pop()):
         yield Observation("iommu", mode, f"{_PCI}/*/iommu_group/type")
     elif len(found) > 1:
         notes.append("the IOMMU treats the GPUs of this machine in different ways")
-
-
-def _iommu_mode(kind: str) -> str:
-    """Return the mode of a type of group: ``identity`` passes through, ``DMA*`` translates."""
-    if kind == "identity":
-        return "passthrough"
-    return "on" if kind.startswith("DMA") else ""
 
 
 _FIRST_EXTENDED, _ACS_ID, _REDIRECTS = 0x100, 0x000D, 0b1101

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.node import NODE_COMPONENTS
@@ -21,76 +22,10 @@ from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
 from compatgate.errors import CompatgateError, quote_error
 
-
-class ObservedMachine(Struct, frozen=True):
-    """A machine as seen.
-
-    Attributes:
-        node: parts by name, in the order of `NODE_COMPONENTS`.
-        platform: None where the facts do not know the machine.
-        observations: each part with its witness; the first witness of a part decides.
-        notes: sentences about what cannot be told.
-    """
-
-    node: dict[str, str] = {}
-    platform: str | None = None
-    observations: tuple[Observation, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def observe_machine(
-    facts: Facts, gpus: Iterable[str], *, root: str = "/", run: Run | None = None
-) -> ObservedMachine:
-    """Observe the machine whose root folder is given.
-
-    Args:
-        facts: the table of machines.
-        gpus: its GPUs, in any spelling.
-        root: its root folder; another than ``/`` is only read, no program of it is run.
-        run: runs a program; None: on this machine, if ``root`` is its root folder.
-    """
-    place = Root(root)
-    ask = run or (run_program if place.is_here else None)
-    notes: list[str] = []
-    seen = [
-        *observe_files(place, notes),
-        *(observe_programs(ask, notes) if ask else ()),
-        *observe_packages(place, notes),
-    ]
-    valid = [one for one in seen if keep_valid({one.component: one.version})]
-    notes += [f"{o.component} {o.version!r} of {o.origin} is no value of it" for o in seen
-              if o not in valid]  # fmt: skip
-    notes += _disagreements(valid)
-    stated = {one.component: one.version for one in reversed(valid)}
-    platform = recognise_platform(read_machine_texts(place), gpus, facts)
-    return ObservedMachine(keep_valid(stated), platform, tuple(valid), tuple(notes))
-
-
-def _disagreements(seen: Iterable[Observation]) -> list[str]:
-    """Return a sentence for each part of which two witnesses report different versions."""
-    first: dict[str, Observation] = {}
-    said = []
-    for one in seen:
-        other = first.setdefault(one.component, one)
-        if other.version != one.version:
-            said.append(
-                f"{other.origin} says {one.component} {other.version}, {one.origin} "
-                f"{one.version}: the first decides"
-            )
-    return said
-
-
-def add_machine(pool: ObservedPool, node: Mapping[str, str], platform: str | None) -> ObservedPool:
-    """Return the pool with the parts of its machine; what the pool states itself decides."""
-    from msgspec.structs import replace
-
-    stated = {**node, **dict(pool.node)}
-    parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
-    return replace(pool, platform=pool.platform or platform, node=parts)
-
-
 Run = Callable[[Sequence[str]], str | None]
 """Runs a program; returns what it prints, None if it is not installed or does not answer."""
+_LICENSES = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
+_MODINFO = ("modinfo", "-F", "license", "nvidia")
 _TIMEOUT_S = 10
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("fabric-manager", ("nv-fabricmanager", "--version"), r"Fabric Manager version is\s*:\s*(\S+)"),
@@ -119,6 +54,67 @@ _RPM = (
 _RPM_SECONDS = 20.0
 
 
+class ObservedMachine(Struct, frozen=True):
+    """A machine as seen.
+
+    Attributes:
+        node: parts by name, in the order of `NODE_COMPONENTS`.
+        platform: None where the facts do not know the machine.
+        observations: each part with its witness; the first witness of a part decides.
+    """
+
+    node: dict[str, str] = {}
+    platform: str | None = None
+    observations: tuple[Observation, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def observe_machine(
+    facts: Facts, gpus: Iterable[str], *, root: str = "/", run: Run | None = None
+) -> ObservedMachine:
+    """Observe the machine whose root folder is given.
+
+    Args:
+        root: its root folder; another than ``/`` is only read, no program of it is run.
+    """
+    place = Root(root)
+    ask = run or (run_program if place.is_here else None)
+    notes: list[str] = []
+    seen = [
+        *observe_files(place, notes),
+        *(observe_programs(ask, notes) if ask else ()),
+        *observe_packages(place, notes),
+    ]
+    valid = [one for one in seen if keep_valid({one.component: one.version})]
+    notes += [f"{o.component} {o.version!r} of {o.origin} is no value of it" for o in seen
+              if o not in valid]  # fmt: skip
+    notes += _disagreements(valid)
+    stated = {one.component: one.version for one in reversed(valid)}
+    platform = recognise_platform(read_machine_texts(place), gpus, facts)
+    return ObservedMachine(keep_valid(stated), platform, tuple(valid), tuple(notes))
+
+
+def _disagreements(seen: Iterable[Observation]) -> list[str]:
+    """Return a sentence for each part of which two witnesses report different versions."""
+    first: dict[str, Observation] = {}
+    sentences = []
+    for one in seen:
+        other = first.setdefault(one.component, one)
+        if other.version != one.version:
+            sentences.append(
+                f"{other.origin} says {one.component} {other.version}, {one.origin} "
+                f"{one.version}: the first decides"
+            )
+    return sentences
+
+
+def add_machine(pool: ObservedPool, node: Mapping[str, str], platform: str | None) -> ObservedPool:
+    """Return the pool with the parts of its machine; what the pool states itself decides."""
+    stated = {**node, **dict(pool.node)}
+    parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
+    return replace(pool, platform=pool.platform or platform, node=parts)
+
+
 def run_program(arguments: Sequence[str]) -> str | None:
     """Run a program of this machine; see `Run`."""
     try:
@@ -128,10 +124,6 @@ def run_program(arguments: Sequence[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return (result.stdout + result.stderr).decode("utf-8", "replace")
-
-
-_LICENSES = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
-_MODINFO = ("modinfo", "-F", "license", "nvidia")
 
 
 def observe_programs(run: Run, notes: list[str]) -> Iterator[Observation]:
@@ -156,18 +148,15 @@ def observe_packages(root: Root, notes: list[str]) -> Iterator[Observation]:
     for name, version, origin in (*_dpkg(root), *_rpm(root, notes)):
         for part, pattern in _PACKAGES:
             if pattern.fullmatch(name):
-                found.setdefault(part, {})[_upstream(version)] = f"{origin}: {name}"
+                found.setdefault(part, {})[version.rpartition(":")[2].split("-", 1)[0]] = (
+                    f"{origin}: {name}"
+                )
     for part, versions in found.items():
         if len(versions) == 1:
             ((version, origin),) = versions.items()
             yield Observation(part, version, origin, "metadata")
         else:
             notes.append(f"several versions of {part} are installed: {', '.join(sorted(versions))}")
-
-
-def _upstream(version: str) -> str:
-    """Return a package's version without its epoch and release: ``1:4.2.3-1`` is 4.2.3."""
-    return version.rpartition(":")[2].split("-", 1)[0]
 
 
 def _dpkg(root: Root) -> Iterator[tuple[str, str, str]]:
@@ -186,11 +175,11 @@ def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
     try:
         data = bytearray(root.read_bytes(path, LARGEST_RPM))
         end = time.monotonic() + _RPM_SECONDS
-        yield from ((*one, path) for one in rpm_packages(data, lambda: _check_time(end)))
+
+        def check() -> None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"it takes longer than {_RPM_SECONDS:g} s")
+
+        yield from ((*one, path) for one in rpm_packages(data, check))
     except (ValueError, TimeoutError, CompatgateError) as error:
         notes.append(f"the package database {path} cannot be read: {quote_error(error)}")
-
-
-def _check_time(end: float) -> None:
-    if time.monotonic() > end:
-        raise TimeoutError(f"it takes longer than {_RPM_SECONDS:g} s")

@@ -23,14 +23,18 @@ from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput
 
+_NFD = "feature.node.kubernetes.io"
+_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_MACHINE = "nvidia.com/gpu.machine"
+_VGPU_LABEL = "nvidia.com/vgpu"
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_SHARED = "-SHARED"
+
 
 class MachineTexts(Struct, frozen=True):
     """The statements of a machine about itself; empty: not stated.
 
     Attributes:
-        vendor: DMI system vendor.
-        product: DMI product name, or the model of the device tree.
-        asset_tag: DMI chassis asset tag, by which some clouds mark their machines.
         instance_type: label ``node.kubernetes.io/instance-type``.
     """
 
@@ -46,17 +50,14 @@ class MachineTexts(Struct, frozen=True):
 
 
 def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
-    """Return the platform of a machine; None where no record of the facts fits.
-
-    Args:
-        texts: what the machine says of itself.
-        gpus: its GPUs in any spelling.
-        facts: the table of machines, and GPUs.
-    """
+    """Return the platform of a machine; None where no record of the facts fits."""
     if texts.is_empty:
         return None
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
-    said = {name: _clean(getattr(texts, name)) for name in texts.__struct_fields__}
+    said = {
+        name: re.sub(r"[\s_]+", "-", getattr(texts, name).strip()).lower()
+        for name in texts.__struct_fields__
+    }
     for machine in facts.platform_machines.machines:
         if any(_fits(condition, said, names) for condition in machine.recognise):
             return machine.platform
@@ -72,20 +73,11 @@ def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> 
     )
 
 
-def _clean(text: str) -> str:
-    return re.sub(r"[\s_]+", "-", text.strip()).lower()
-
-
 def _gpu_name(gpu: str, facts: Facts) -> str | None:
     try:
         return resolve_gpu(gpu, facts.gpus).name
     except BadInput:
         return None
-
-
-_NFD = "feature.node.kubernetes.io"
-_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_MACHINE = "nvidia.com/gpu.machine"
 
 
 def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:
@@ -108,11 +100,6 @@ def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
     )
 
 
-_VGPU_LABEL = "nvidia.com/vgpu"
-_STRATEGY = "nvidia.com/gpu.sharing-strategy"
-_SHARED = "-SHARED"
-
-
 def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
     """Return the report with the vGPU manager of the node's host, and how its GPUs are shared.
 
@@ -121,13 +108,10 @@ def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
     """
     manager = labels.get(f"{_VGPU_LABEL}.host-driver-version") or None
     guest = labels.get(f"{_VGPU_LABEL}.present") == "true" or manager is not None
-    return replace(report, guest=guest, manager=manager, sharing=_sharing(labels))
-
-
-def _sharing(labels: Mapping[str, str]) -> str | None:
-    """Return how GPUs are shared; None where they are not, or where no label tells."""
     strategy = labels.get(_STRATEGY)
-    if strategy is not None:
-        return strategy if strategy in ("mps", "time-slicing") else None
-    # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
-    return "time-slicing" if labels.get("nvidia.com/gpu.product", "").endswith(_SHARED) else None
+    if strategy is None:
+        # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
+        shared = labels.get("nvidia.com/gpu.product", "").endswith(_SHARED)
+        strategy = "time-slicing" if shared else None
+    sharing = strategy if strategy in ("mps", "time-slicing") else None
+    return replace(report, guest=guest, manager=manager, sharing=sharing)

@@ -35,13 +35,9 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
 
     Args:
         text: the whole output, errors included; surrounding text is ignored.
-        origin: name of the text in errors, usually a file name.
 
     Returns:
         The driver, its CUDA version, and the devices.
-
-    Raises:
-        BadInput: the output is empty, an error, or not of ``nvidia-smi``.
     """
     if len(text) > LONGEST:
         raise BadInput("is too long to be output of nvidia-smi", field=origin)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 from xml.parsers import expat
 
@@ -21,14 +22,40 @@ from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, parse_
 from compatgate.errors import BadInput, quote_error
 
 _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
+_WINDOWS_MODELS = ("WDDM", "TCC", "MCDM")
+_PROPERTIES: dict[tuple[str, ...], tuple[str, Callable[[str], Any]]] = {
+    ("product name",): ("name", lambda value: read_value(value) or ""),
+    ("uuid",): ("uuid", read_value),
+    ("fb memory usage", "total"): ("memory_mib", parse_mib),
+    ("gpu virtualization mode", "virtualization mode"): ("virtualization", read_value),
+    ("fabric", "state"): ("fabric", read_value),
+    ("mig mode", "current"): ("mig", lambda value: value == "Enabled"),
+    ("mig mode", "current mig"): ("mig", lambda value: value == "Enabled"),
+}
+"""Path of a value below its GPU, to the field of `Device`; XML writes the words with ``_``."""
+
+
+def _set_property(device: Device, path: Sequence[str], value: str) -> Device:
+    """Return the device with a printed value, if it is one that is read."""
+    known = _PROPERTIES.get(tuple(name.lower().replace("_", " ") for name in path))
+    if known:
+        return replace(device, **{known[0]: known[1](value)})
+    if len(path) == 1 and (part := read_part(path[0], value)):
+        return replace(device, node={**device.node, **part})
+    return device
+
+
+def _set_slice_property(part: Slice, path: Sequence[str], value: str) -> Slice:
+    first, last = (name.lower().replace("_", " ") for name in (path[0], path[-1]))
+    if first in ("fb memory usage", "shared fb memory usage") and last == "total":
+        return replace(part, memory_mib=parse_mib(value))
+    if last == "copy engine count" and value.isdecimal():
+        return replace(part, engines=int(value))
+    return part
 
 
 def parse_xml(text: str) -> Report | None:
-    """Read the XML document; return None when the text has none.
-
-    Raises:
-        BadInput: the document is truncated or not well-formed.
-    """
+    """Read the XML document; return None when the text has none."""
     start = text.find(_XML_START)
     if start < 0:
         return None
@@ -46,7 +73,7 @@ def parse_xml(text: str) -> Report | None:
             f"the XML of nvidia-smi is incomplete: {quote_error(error)}",
             hint="run nvidia-smi -q -x again",
         ) from None
-    windows = any(model in ("WDDM", "TCC", "MCDM") for model in reader.models)
+    windows = any(model in _WINDOWS_MODELS for model in reader.models)
     return Report(
         "-q -x",
         driver=read_value(reader.driver),
@@ -94,34 +121,15 @@ class _XmlReader:
             self._device(path[1:], value)
 
     def _device(self, path: tuple[str, ...], value: str) -> None:
-        if path == ("product_name",):
-            self._change(name=value)
-        elif path == ("uuid",):
-            self._change(uuid=read_value(value))
-        elif path == ("fb_memory_usage", "total"):
-            self._change(memory_mib=parse_mib(value))
-        elif path == ("gpu_virtualization_mode", "virtualization_mode"):
-            self._change(virtualization=read_value(value))
-        elif path == ("fabric", "state"):
-            self._change(fabric=read_value(value))
-        elif len(path) == 1 and (part := read_part(path[0], value)):
-            self._change(node={**self.devices[-1].node, **part})
-        elif path == ("mig_mode", "current_mig"):
-            self._change(mig=value == "Enabled")
-        elif path == ("driver_model", "current_dm"):
+        if path == ("driver_model", "current_dm"):
             self.models.append(read_value(value))
-        elif path[:2] == ("mig_devices", "mig_device"):
-            self._slice(path[2:], value)
-
-    def _slice(self, path: tuple[str, ...], value: str) -> None:
-        *others, last = self.devices[-1].slices
-        if path[-1:] == ("copy_engine_count",) and value.isdecimal():
-            last = replace(last, engines=int(value))
-        elif len(path) == 2 and "fb_memory_usage" in path[0] and path[1] == "total":
-            last = replace(last, memory_mib=parse_mib(value))
-        else:
-            return
-        self._change(slices=(*others, last))
+        elif path == ("product_name",):
+            self._change(name=value)
+        elif path[:2] != ("mig_devices", "mig_device"):
+            self.devices[-1] = _set_property(self.devices[-1], path, value)
+        elif path[2:]:
+            *others, last = self.devices[-1].slices
+            self._change(slices=(*others, _set_slice_property(last, path[2:], value)))
 
     def _change(self, **fields: Any) -> None:
         self.devices[-1] = replace(self.devices[-1], **fields)
@@ -143,7 +151,7 @@ def parse_report(text: str) -> Report | None:
     )
     found = [_report_device(bus, lines) for bus, lines in _report_blocks(text)]
     devices = [device for device, _ in found if device.name]
-    windows = any(model in ("WDDM", "TCC", "MCDM") for _, model in found)
+    windows = any(model in _WINDOWS_MODELS for _, model in found)
     return Report(
         "-q",
         driver=read_value(driver[1]) if driver else None,
@@ -179,37 +187,13 @@ def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
         if names == ("MIG Device",):
             device = replace(device, slices=(*device.slices, Slice()))
         elif colon and names[0] == "MIG Device":
-            last = _report_slice(device.slices[-1], names[1:], value)
+            last = _set_slice_property(device.slices[-1], names[1:], value)
             device = replace(device, slices=(*device.slices[:-1], last))
         elif names == ("Driver Model", "Current"):
             model = read_value(value)
         elif colon:
-            device = _report_property(device, names, value)
+            device = _set_property(device, names, value)
     return device, model
-
-
-def _report_property(device: Device, names: tuple[str, ...], value: str) -> Device:
-    if names == ("Product Name",):
-        return replace(device, name=read_value(value) or "")
-    if names == ("FB Memory Usage", "Total"):
-        return replace(device, memory_mib=parse_mib(value))
-    if names == ("MIG Mode", "Current"):
-        return replace(device, mig=value == "Enabled")
-    if names == ("GPU Virtualization Mode", "Virtualization Mode"):
-        return replace(device, virtualization=read_value(value))
-    if names == ("Fabric", "State"):
-        return replace(device, fabric=read_value(value))
-    if len(names) == 1 and (part := read_part(names[0], value)):
-        return replace(device, node={**device.node, **part})
-    return device
-
-
-def _report_slice(part: Slice, names: tuple[str, ...], value: str) -> Slice:
-    if names[0] in ("FB Memory Usage", "Shared FB Memory Usage") and names[-1] == "Total":
-        return replace(part, memory_mib=parse_mib(value))
-    if names[-1].lower() == "copy engine count" and value.isdecimal():
-        return replace(part, engines=int(value))
-    return part
 
 
 _LIST_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")
@@ -279,7 +263,7 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
             continue
         if driver := read_value(row.get("driver_version")):
             drivers.append(driver)
-        windows = windows or row.get("driver_model.current") in ("WDDM", "TCC", "MCDM")
+        windows = windows or row.get("driver_model.current") in _WINDOWS_MODELS
         devices.append(
             Device(
                 name,
@@ -287,7 +271,7 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
                 memory_mib=parse_mib(row.get("memory.total")),
                 capability=read_value(row.get("compute_cap")),
                 mig=row.get("mig.mode.current") == "Enabled",
-                node=_csv_node(row),
+                node={k: v for name in row for k, v in read_part(name, row[name]).items()},
                 fabric=read_value(row.get("fabric.state")),
             )
         )
@@ -297,10 +281,6 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
         os="windows" if windows else "linux",
         devices=tuple(devices),
     )
-
-
-def _csv_node(row: dict[str, str]) -> dict[str, str]:
-    return {part: text for name in row for part, text in read_part(name, row[name]).items()}
 
 
 # R610 writes "KMD Version" and "CUDA UMD Version"; before R410 no CUDA version is printed.
@@ -324,21 +304,16 @@ def parse_table(text: str) -> Report | None:
         return None
     tool, driver = read_value(header["tool"]), read_value(header["driver"])
     rows = [_table_cells(line) for line in text[header.start() :].splitlines()]
+    # Under WSL the versions of nvidia-smi and driver differ.
+    system = "wsl" if tool and driver and tool != driver else "linux"
     return Report(
         "table",
         driver=driver,
         cuda=read_value(header["cuda"]),
         tool=tool,
-        os=_table_system(text, tool, driver),
+        os="windows" if _TABLE_WINDOWS.search(text) else system,
         devices=_table_devices(rows),
     )
-
-
-def _table_system(text: str, tool: str | None, driver: str | None) -> str:
-    """Return the system; under WSL the versions of nvidia-smi and driver differ."""
-    if _TABLE_WINDOWS.search(text):
-        return "windows"
-    return "wsl" if tool and driver and tool != driver else "linux"
 
 
 def _table_cells(line: str) -> list[str]:
@@ -360,7 +335,15 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             and _TABLE_BUS.match(cells[1])
         ):
             indexes[match["index"]] = len(devices)
-            device = _table_device(match["name"], cells, rows[position + 1 : position + 3])
+            bus = _TABLE_BUS.match(cells[1])
+            below = [row for row in rows[position + 1 : position + 3] if len(row) == 3]
+            memory = _TABLE_MEMORY.search(below[0][1]) if below else None
+            device = Device(
+                match["name"],
+                bus=bus["bus"].lower() if bus else "",
+                memory_mib=parse_mib(memory[1]) if memory else None,
+                mig=len(below) > 1 and below[1][2] == "Enabled",
+            )
             devices.append(replace(device, node=read_part("persistence_mode", match["mode"])))
         elif (
             len(cells) == 4
@@ -370,18 +353,6 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             at = indexes[match["gpu"]]
             devices[at] = replace(devices[at], slices=(*devices[at].slices, _table_slice(cells)))
     return tuple(devices)
-
-
-def _table_device(name: str, cells: list[str], following: list[list[str]]) -> Device:
-    bus = _TABLE_BUS.match(cells[1])
-    below = [row for row in following if len(row) == 3]
-    memory = _TABLE_MEMORY.search(below[0][1]) if below else None
-    return Device(
-        name,
-        bus=bus["bus"].lower() if bus else "",
-        memory_mib=parse_mib(memory[1]) if memory else None,
-        mig=len(below) > 1 and below[1][2] == "Enabled",
-    )
 
 
 def _table_slice(cells: list[str]) -> Slice:

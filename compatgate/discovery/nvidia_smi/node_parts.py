@@ -55,22 +55,22 @@ def read_part(name: str, printed: str) -> dict[str, str]:
 
 def keep_valid(stated: Mapping[str, str]) -> dict[str, str]:
     """Return the parts whose values can be stated, in the order of `NODE_COMPONENTS`."""
-    found: dict[str, str] = {}
+    valid: dict[str, str] = {}
     for name in NODE_COMPONENTS:
         if name in stated:
             try:
-                found[name] = read_node_value(name, stated[name], name)
+                valid[name] = read_node_value(name, stated[name], name)
             except BadInput:
                 continue
-    return found
+    return valid
 
 
 def find_host_parts(text: str) -> dict[str, str]:
     """Return what lines next to the output say of the host: module flavour and kernel."""
-    found = _kernel_modules(text)
+    parts = _kernel_modules(text)
     if match := _UNAME.search(text):
-        found["kernel"] = match["kernel"]
-    return keep_valid(found)
+        parts["kernel"] = match["kernel"]
+    return keep_valid(parts)
 
 
 def _kernel_modules(text: str) -> dict[str, str]:
@@ -82,21 +82,15 @@ def _kernel_modules(text: str) -> dict[str, str]:
 
 
 def join_parts(stated: Sequence[Mapping[str, str]], what: str, notes: list[str]) -> NodeParts:
-    """Return the parts that all devices state alike; what differs is not stated, but noted.
-
-    Args:
-        stated: parts by device.
-        what: subject of the notes, the product.
-        notes: receives a sentence for each part that differs.
-    """
-    found: list[tuple[str, str]] = []
+    """Return the parts that all devices state alike; what differs is not stated, but noted."""
+    parts: list[tuple[str, str]] = []
     for name, component in NODE_COMPONENTS.items():
         values = list(dict.fromkeys(one[name] for one in stated if name in one))
         if len(values) == 1:
-            found.append((name, values[0]))
+            parts.append((name, values[0]))
         elif values:
             notes.append(f"{component.title} differs among the {what}: {', '.join(values)}")
-    return tuple(found)
+    return tuple(parts)
 
 
 _WAITING = ("not started", "in progress")

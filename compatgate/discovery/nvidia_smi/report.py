@@ -44,10 +44,8 @@ class Device(Struct, frozen=True):
 
     Attributes:
         name: printed product name; the table truncates it (``NVIDIA A100 80G...``).
-        bus: PCI address or index, to join outputs of the same host.
         memory_mib: total memory, in MiB.
         capability: compute capability where the query has it (``compute_cap``).
-        mig: MIG mode is on now.
         uuid: ``GPU-...``.
         virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.
         node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
@@ -84,15 +82,9 @@ class Report(Struct, frozen=True):
     Attributes:
         form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``vgpu`` or ``vgpu -q``, joined with
             ``+``; `NODE_LABELS`.
-        driver: kernel driver.
-        cuda: CUDA version that the loaded user-mode driver reports.
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
-        guests: vGPUs that this host serves.
-        host: a vGPU host printed it.
-        guest: a vGPU guest printed it.
-        manager: vGPU manager of the guest's host.
         sharing: how containers share the GPUs; None: not stated.
         platform: kind of machine; None where the text does not tell.
         node: what the text says of the host, by name of `NODE_COMPONENTS`.
@@ -198,11 +190,7 @@ class Product(Struct, frozen=True):
 
 
 def identify_product(device: Device, table: Gpus) -> Product:
-    """Return the product of a device.
-
-    Raises:
-        BadInput: the name is truncated and fits products of different compute capability.
-    """
+    """Return the product of a device."""
     if device.cut_off:
         return _complete_name(device, table)
     if device.capability:
@@ -275,11 +263,7 @@ class Pools(Struct, frozen=True):
 
 
 def group_pools(report: Report, table: Gpus) -> Pools:
-    """Group the devices of a report; a MIG slice is a kind of its own.
-
-    Raises:
-        BadInput: a product name is truncated and fits different products.
-    """
+    """Group the devices of a report; a MIG slice is a kind of its own."""
     from compatgate.discovery.nvidia_smi.vgpus import group_guests, mark_vgpus
 
     if report.guests:
@@ -348,8 +332,8 @@ def _resolve(gpu: str, table: Gpus) -> Gpu | None:
 
 
 def _short_name(gpu: str, table: Gpus) -> str:
-    found = _resolve(gpu, table)
-    text = found.sku if found else gpu
+    product = _resolve(gpu, table)
+    text = product.sku if product else gpu
     return "-".join(text.lower().split())
 
 

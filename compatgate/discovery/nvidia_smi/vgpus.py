@@ -73,11 +73,7 @@ def is_host(text: str) -> bool:
 
 
 def group_guests(report: Report) -> Pools:
-    """Group the vGPUs of a host by type and driver.
-
-    Raises:
-        BadInput: the table cut off the name of every vGPU.
-    """
+    """Group the vGPUs of a host by type and driver."""
     named = [guest for guest in report.guests if not guest.name.endswith("...")]
     notes: list[str] = []
     if len(named) < len(report.guests):

@@ -74,11 +74,7 @@ class AddressGuard:
         self._trusted = {urlsplit(place).hostname for place in places}
 
     def check_name(self, url: str) -> None:
-        """Check a URL before a request.
-
-        Raises:
-            Unavailable: the URL names this machine, or an address that is not public.
-        """
+        """Check a URL before a request."""
         host = urlsplit(url).hostname or ""
         self._check(host, "127.0.0.1" if host == "localhost" else host)
 
@@ -88,29 +84,22 @@ class AddressGuard:
         Returns:
             Addresses as text; none if any address is allowed, or the name does not resolve:
             connecting to the name reports why.
-
-        Raises:
-            Unavailable: an address is not public.
         """
         parts = urlsplit(url)
         host = parts.hostname or ""
         if self._is_free(host):
             return []
         try:
-            found = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return []
-        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
         for address in addresses:
             self._check(host, address)
         return addresses
 
     def check_peer(self, host: str, sock: socket.socket) -> None:
-        """Check the address of a connection before anything is sent.
-
-        Raises:
-            Unavailable: the address is not public.
-        """
+        """Check the address of a connection before anything is sent."""
         try:
             self._check(host, sock.getpeername()[0])
         except Unavailable:
@@ -122,7 +111,12 @@ class AddressGuard:
         if address is None or self._is_free(host) or is_public(address):
             return
         if not any(address in network for network in self._networks):
-            raise _redirect_error(host)
+            what = f"the server redirects to {host}, which is not a public address"
+            hint = (
+                "its token service or store of files is misconfigured, or is in a private network: "
+                "allow that one with serve --registry-network (images) or --index-network (wheels)"
+            )
+            raise Unavailable(what, field="image", hint=hint)
 
     def _is_free(self, host: str) -> bool:
         return self._open or host.strip("[]").lower() in self._trusted
@@ -145,12 +139,3 @@ def read_address(text: str) -> Address | None:
 def is_public(address: Address) -> bool:
     """Return whether an address, unwrapped, belongs to the public internet."""
     return not any(address in network for network in _SPECIAL)
-
-
-def _redirect_error(host: str) -> Unavailable:
-    what = f"the server redirects to {host}, which is not a public address"
-    hint = (
-        "its token service or store of files is misconfigured, or is in a private network: "
-        "allow that one with serve --registry-network (images) or --index-network (wheels)"
-    )
-    return Unavailable(what, field="image", hint=hint)

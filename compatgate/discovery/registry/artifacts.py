@@ -47,13 +47,7 @@ _LARGEST_ATTACHMENT = 4 * 1024 * 1024
 
 
 class Attachment(Struct, frozen=True):
-    """One layer of an artifact that refers to an image.
-
-    Attributes:
-        digest: digest of the artifact's manifest.
-        image: digest of the image.
-        annotations: annotations of the artifact.
-    """
+    """One layer of an artifact that refers to an image."""
 
     digest: str
     image: str
@@ -68,12 +62,7 @@ class ImageLocation(Struct, frozen=True):
     name: Reference
 
     def digest(self, platform: str) -> str:
-        """Return the digest of the manifest that runs on a platform, never of an index.
-
-        Raises:
-            NotFound: the registry does not have the image.
-            BadInput: the index lacks the platform, or has several images for it.
-        """
+        """Return the digest of the manifest that runs on a platform, never of an index."""
         found, wanted = self.registry.manifest(self.name.locator), parse_platform(platform)
         document = parse_manifest(found.data, found.media_type, str(self.name))
         while not isinstance(document, Manifest):
@@ -87,11 +76,7 @@ class ImageLocation(Struct, frozen=True):
 def open_location(
     reference: str, options: ImageOptions | None = None, deadline_s: float = DEADLINE_S
 ) -> Iterator[ImageLocation]:
-    """Open an image's registry, with the user's credentials.
-
-    Raises:
-        BadInput: the reference is malformed, or its registry is not allowed.
-    """
+    """Open an image's registry, with the user's credentials."""
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
@@ -107,19 +92,8 @@ def attach_artifact(
 ) -> str:
     """Push an artifact that refers to an image; the same artifact again changes nothing.
 
-    Args:
-        place: registry and repository of the image.
-        image: digest of the image's manifest or index.
-        kind: artifact type.
-        layers: layers of the artifact.
-        annotations: annotations of the artifact, shown in lists.
-
     Returns:
         The digest of the artifact's manifest.
-
-    Raises:
-        NotFound: the image is not in this repository.
-        Unavailable: the registry does not answer, or refuses.
     """
     registry = place.registry
     found = registry.manifest(image)
@@ -137,23 +111,17 @@ def attach_artifact(
 def fetch_attachments(
     place: ImageLocation, image: str, kind: str, media_type: str
 ) -> Iterator[Attachment]:
-    """Yield the layers of one media type from artifacts of one kind that refer to an image.
-
-    Raises:
-        BadInput: the image has too many artifacts.
-        Damaged: an artifact does not match its digest.
-        Unavailable: the registry does not answer.
-    """
+    """Yield the layers of one media type from artifacts of one kind that refer to an image."""
     listed = list_referrers(place.registry, image, kind)
     if len(listed) > _MAX_ARTIFACTS:
         hint = "download the right one and give it as a file"
         raise BadInput(f"{image} has {len(listed)} artifacts", field="image", hint=hint)
     for one in listed:
         try:
-            found = place.registry.manifest(one.digest, one.size)
+            manifest = place.registry.manifest(one.digest, one.size)
         except NotFound:  # a tag's list may name deleted artifacts
             continue
-        artifact = decode_manifest(found.data, Artifact, f"the artifact {one.digest}")
+        artifact = decode_manifest(manifest.data, Artifact, f"the artifact {one.digest}")
         said = artifact.annotations or {}
         for layer in artifact.layers:
             if layer.media_type == media_type and 0 <= layer.size <= _LARGEST_ATTACHMENT:
@@ -243,11 +211,7 @@ def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
 
 
 def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
-    """Decode a manifest or list, and check the fields in use.
-
-    Raises:
-        Damaged: the data is not JSON of that form.
-    """
+    """Decode a manifest or list, and check the fields in use."""
     try:
         return msgspec.json.decode(data, type=kind)
     except DECODE_ERRORS as error:
@@ -265,11 +229,7 @@ _PUSH_VERB = "written to"
 
 
 def push_blob(registry: Registry, data: bytes, digest: str) -> None:
-    """Push a blob that the registry lacks.
-
-    Raises:
-        Unavailable: the registry does not answer, or refuses.
-    """
+    """Push a blob that the registry lacks."""
     with registry.send("HEAD", registry.url(f"blobs/{digest}"), {}) as answer:
         if answer.status == 200:
             return
@@ -285,12 +245,7 @@ def push_blob(registry: Registry, data: bytes, digest: str) -> None:
 
 
 def push_manifest(registry: Registry, data: bytes, media_type: str, locator: str) -> Response:
-    """Push a manifest under a tag or its digest; return the closed answer for its headers.
-
-    Raises:
-        Unavailable: the registry does not answer, or refuses.
-        BadInput: the registry accepts no manifests of this form.
-    """
+    """Push a manifest under a tag or its digest; return the closed answer for its headers."""
     url = registry.url(f"manifests/{locator}")
     with registry.send("PUT", url, {"Content-Type": media_type}, data) as answer:
         if answer.status in (400, 415):
@@ -310,10 +265,6 @@ def push_all(
 
     While others push the same blobs, registries refuse a manifest because blobs are missing: a
     refused manifest is pushed again.
-
-    Raises:
-        Unavailable: the registry does not answer, or refuses.
-        BadInput: the registry accepts no manifests of this form.
     """
     for pause in PAUSES_S:
         with suppress(BadInput):
@@ -339,12 +290,7 @@ _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
 def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactDescriptor]:
-    """Return the artifacts of a kind that refer to an image, by the registry's or the tag's list.
-
-    Raises:
-        Unavailable: the registry does not answer.
-        Damaged: the list cannot be read.
-    """
+    """Return artifacts of a kind that refer to an image, by the registry's or the tag's list."""
     found = _registry_referrers(registry, digest, kind)
     if found is None:
         found = _tag_referrers(registry, digest)
@@ -356,9 +302,6 @@ def add_to_tag_list(registry: Registry, digest: str, own: ArtifactDescriptor) ->
 
     Another client may have read the list before and may write it later without this artifact, so
     check the list again after `SETTLE_S`.
-
-    Raises:
-        Unavailable: the registry does not answer, or others kept overwriting it.
     """
     troubles = 0
     for attempt in range(_ATTEMPTS):
@@ -404,11 +347,13 @@ def _registry_referrers(
 
 def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:
     try:
-        found = registry.manifest(_referrers_tag(digest))
+        manifest = registry.manifest(_referrers_tag(digest))
     except NotFound:
         return []
     return filter_descriptors(
-        decode_manifest(found.data, ArtifactIndex, f"the list of artifacts of {digest}").manifests
+        decode_manifest(
+            manifest.data, ArtifactIndex, f"the list of artifacts of {digest}"
+        ).manifests
     )
 
 

@@ -35,11 +35,7 @@ _TOKEN_USER = "<token>"  # noqa: S105 - the protocol's name for "the secret is a
 
 
 class Credentials(Struct, frozen=True):
-    """Credentials for a registry or its token service.
-
-    Attributes:
-        identity_token: a refresh token, instead of name and password.
-    """
+    """Credentials for a registry or its token service."""
 
     username: str = ""
     password: str = ""
@@ -66,24 +62,17 @@ def find_credentials(
     """Return the credentials of the user's files and helpers for a registry; None without any.
 
     Args:
-        reference: reference of the image.
-        deadline: time limit for helpers.
         folder: folder of ``config.json``; None: the usual places, in their order.
         helpers: whether helper programs may be run.
-        environment: None: this process's.
-
-    Raises:
-        BadInput: a file is not JSON, or an entry is malformed.
-        Unavailable: a configured helper cannot be run or fails.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
         document = _read_file(path)
         if document is None:
             continue
-        found = _find_in_document(document, path, reference, deadline, helpers)
-        if found:
-            return found
+        credentials = _find_in_document(document, path, reference, deadline, helpers)
+        if credentials:
+            return credentials
     return None
 
 
@@ -210,11 +199,7 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
 class Challenge(Struct, frozen=True):
-    """One challenge of a ``WWW-Authenticate`` header.
-
-    Attributes:
-        scheme: scheme in lower case.
-    """
+    """One challenge of a ``WWW-Authenticate`` header."""
 
     scheme: str
     parameters: dict[str, str] = {}
@@ -230,17 +215,17 @@ class Fetcher(Protocol):
 def parse_challenges(header: str) -> list[Challenge]:
     """Read a ``WWW-Authenticate`` header, which may hold several challenges."""
     starts = list(_CHALLENGE.finditer(header))
-    found = []
+    challenges = []
     for match, following in zip_longest(starts, starts[1:]):
         text = header[match.end() : following.start() if following else len(header)]
         parameters = {
             name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain
             for name, quoted, plain in _PARAMETER.findall(text)
         }
-        found.append(Challenge(match["scheme"].lower(), parameters))
-    if not found and header.strip().lower() == "basic":
-        found.append(Challenge("basic"))
-    return found
+        challenges.append(Challenge(match["scheme"].lower(), parameters))
+    if not challenges and header.strip().lower() == "basic":
+        challenges.append(Challenge("basic"))
+    return challenges
 
 
 def authorize(
@@ -254,17 +239,10 @@ def authorize(
     """Answer a challenge.
 
     Args:
-        header: ``WWW-Authenticate`` of the refusal.
-        repository: repository to pull from.
-        credentials: credentials for the registry; None: anonymous.
-        fetch: function that asks the token service.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
 
     Returns:
         The value of an ``Authorization`` header.
-
-    Raises:
-        Unavailable: credentials are missing or refused, or the challenge is of no known kind.
     """
     challenges = {challenge.scheme: challenge for challenge in parse_challenges(header)}
     if bearer := challenges.get("bearer"):

@@ -41,10 +41,6 @@ class Registry:
     """A server of a repository: a registry or a mirror.
 
     Args:
-        base: URL without the API's path.
-        reference: reference of an image in the repository.
-        transport: transport of the requests.
-        credentials: called when the registry asks for them.
         plain_http: hosts that may receive credentials without TLS, besides loopback.
     """
 
@@ -64,16 +60,7 @@ class Registry:
         self._authorization = ""
 
     def manifest(self, locator: str, size: int | None = None) -> ManifestBytes:
-        """Return a manifest or index.
-
-        Args:
-            locator: tag or digest.
-            size: expected size in bytes, where known.
-
-        Raises:
-            NotFound: the repository does not have the manifest.
-            Damaged: digest or size differ.
-        """
+        """Return a manifest or index."""
         with self._get(f"manifests/{locator}", {"Accept": ACCEPT}, f"image {locator}") as answer:
             data = answer.read_all(LARGEST_MANIFEST)
             stated = answer.headers.get("Docker-Content-Digest", "")
@@ -92,11 +79,7 @@ class Registry:
         return ManifestBytes(digest, media_type, data)
 
     def digest_of(self, locator: str) -> str | None:
-        """Return the digest of a tag without a body; None where the registry does not say.
-
-        Raises:
-            NotFound: the repository does not have the tag.
-        """
+        """Return the digest of a tag without a body; None where the registry does not say."""
         headers = {"Accept": ACCEPT}
         path = f"manifests/{locator}"
         with self._get(path, headers, f"image {locator}", method="HEAD") as answer:
@@ -104,12 +87,7 @@ class Registry:
         return digest if is_digest(digest) else None
 
     def config(self, descriptor: Descriptor) -> bytes:
-        """Return a whole small blob.
-
-        Raises:
-            BadInput: the blob is too large for a config.
-            Damaged: the blob does not match its descriptor.
-        """
+        """Return a whole small blob."""
         if descriptor.size > LARGEST_CONFIG:
             what = f"the config has {descriptor.size} bytes (max {LARGEST_CONFIG})"
             raise BadInput(what, field="image")
@@ -142,17 +120,7 @@ class Registry:
     def send(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None = None
     ) -> Response:
-        """Send a request with authentication, and return the answer of any status.
-
-        Args:
-            method: method of HTTP.
-            url: URL in the repository, or the target of the registry's answer.
-            headers: headers besides those of authentication, which go to the registry alone.
-            body: body of the request.
-
-        Raises:
-            Unavailable: the registry does not answer, or credentials are missing.
-        """
+        """Send a request with authentication, and return the answer of any status."""
         own = urlsplit(url)[:2] == urlsplit(self.base)[:2]
         for attempt in range(2):
             known = {"Authorization": self._authorization} if self._authorization and own else {}
@@ -175,12 +143,8 @@ class Registry:
             return answer.status, answer.read_all(authentication.LARGEST_TOKEN)
 
     def lead(self, answer: Response) -> str:
-        """Return the URL in an answer's ``Location``.
-
-        Raises:
-            Unavailable: the answer has no location, or one that may not be used.
-        """
-        location = answer.headers.get("Location")
+        """Return the URL in an answer's ``Location``."""
+        location: str = answer.headers.get("Location", "")
         if not location:
             raise Unavailable(f"{self.base} does not say where to upload", field="image")
         target = urljoin(answer.url, location)
@@ -203,11 +167,7 @@ class Registry:
 def list_registries(
     reference: Reference, transport: Transport, options: ImageOptions
 ) -> list[Registry]:
-    """Return the servers of an image, mirrors first.
-
-    Raises:
-        BadInput: the registry is not allowed.
-    """
+    """Return the servers of an image, mirrors first."""
     if options.registries is not None and reference.registry not in options.registries:
         raise BadInput(
             f"images of {reference.registry} are not allowed here",
@@ -247,11 +207,7 @@ def _credentials_finder(
 
 
 class Blob:
-    """A blob that is read once, in order, and verified at its end.
-
-    Attributes:
-        verified: the blob was read to its end, and digest and size are right.
-    """
+    """A blob that is read once, in order, and verified at its end."""
 
     def __init__(self, response: Response, descriptor: Descriptor) -> None:
         self.verified = False
@@ -261,12 +217,7 @@ class Blob:
         self._hash = hashlib.new(descriptor.digest.partition(":")[0])
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Return the next bytes; ``b""`` at the end.
-
-        Raises:
-            Damaged: the blob is truncated, too long, or has another digest.
-            Unavailable: as `Response.read`.
-        """
+        """Return the next bytes; ``b""`` at the end."""
         if self.verified:
             return b""
         data = self._response.read(size)

@@ -65,14 +65,7 @@ class Reference(Struct, frozen=True):
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image reference.
-
-    Args:
-        text: ``pytorch/pytorch:2.4.1-cuda12.4-cudnn9-runtime``, ``localhost:5000/app@sha256:...``.
-
-    Raises:
-        BadInput: the text is not a reference; the message names the wrong part.
-    """
+    """Read an image reference."""
     rest = text.strip().removeprefix("docker://")
     if not rest:
         raise _malformed_reference(text, "is empty")
@@ -95,7 +88,11 @@ def parse_reference(text: str) -> Reference:
         raise _malformed_reference(text, f"{path!r} is not a repository's name")
     if registry.lower() in _DOCKER_HUB_ALIASES:
         registry, path = DOCKER_HUB, path if "/" in path else f"library/{path}"
-    _check_host(text, registry)
+    match = _HOST.fullmatch(registry)
+    if not match:
+        raise _malformed_reference(text, f"{registry!r} is not a registry's name")
+    if match[1] and not 0 < int(match[1]) < 65536:
+        raise _malformed_reference(text, f"{match[1]} is not a port")
     return Reference(registry, path, tag or (None if digest else "latest"), digest or None)
 
 
@@ -114,14 +111,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _check_host(text: str, registry: str) -> None:
-    match = _HOST.fullmatch(registry)
-    if not match:
-        raise _malformed_reference(text, f"{registry!r} is not a registry's name")
-    if match[1] and not 0 < int(match[1]) < 65536:
-        raise _malformed_reference(text, f"{match[1]} is not a port")
 
 
 def _malformed_reference(text: str, problem: str, hint: str = "") -> BadInput:
@@ -222,11 +211,7 @@ class _Document(Struct, frozen=True, rename="camel"):
 
 
 def parse_platform(text: str) -> Platform:
-    """Read ``linux/amd64``, ``linux/arm64/v8`` or ``linux/aarch64``.
-
-    Raises:
-        BadInput: the text is not a platform.
-    """
+    """Read ``linux/amd64``, ``linux/arm64/v8`` or ``linux/aarch64``."""
     parts = text.strip().lower().split("/")
     if len(parts) not in (2, 3) or not all(part.isalnum() or "_" in part for part in parts):
         what = f"{text!r} is not a platform"
@@ -248,17 +233,7 @@ def normalize_platform(platform: Platform) -> Platform:
 
 
 def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[Descriptor]:
-    """Read a manifest, or the descriptors of an index.
-
-    Args:
-        data: verified bytes of the manifest.
-        media_type: media type in the registry's answer.
-        name: name of the image in messages.
-
-    Raises:
-        BadInput: the data is not of a container image.
-        Damaged: the data is not JSON, or names impossible blobs.
-    """
+    """Read a manifest, or the descriptors of an index."""
     document = _decode(data, _Document, f"the manifest of {name}")
     if (
         document.schema_version == 1
@@ -282,11 +257,7 @@ def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[D
 
 
 def parse_config(data: bytes, name: str) -> Config:
-    """Read an image's config.
-
-    Raises:
-        Damaged: the data is not JSON of that form.
-    """
+    """Read an image's config."""
     return _decode(data, Config, f"the config of {name}")
 
 
@@ -295,7 +266,6 @@ class ChosenManifests(Struct, frozen=True):
 
     Attributes:
         descriptors: the one that containerd chooses first; never empty.
-        open: why the choice is not known, in sentences.
     """
 
     descriptors: tuple[Descriptor, ...]
@@ -316,9 +286,6 @@ def choose_manifests(
     Sources: containerd/platforms ``compare.go`` and ``database.go``, containerd/containerd
     ``images/image.go``, moby/moby ``distribution/pull_v2.go``; containers/image
     ``internal/manifest/oci_index.go`` and ``internal/pkg/platform/platform_matcher.go``.
-
-    Raises:
-        BadInput: the index lacks the platform; the hint names its platforms.
     """
     placed = [(d, normalize_platform(d.platform or Platform())) for d in descriptors]
     whole = [(d, p) for d, p in placed if p.os and p.architecture]
@@ -341,11 +308,7 @@ def choose_manifests(
 
 
 def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: str) -> Descriptor:
-    """Return the only manifest of an index that a runtime may choose for a platform.
-
-    Raises:
-        BadInput: the index lacks the platform, or has several manifests for it.
-    """
+    """Return the only manifest of an index that a runtime may choose for a platform."""
     chosen = choose_manifests(descriptors, wanted, name)
     if len(chosen.descriptors) > 1 or chosen.open:
         raise BadInput(
@@ -368,13 +331,13 @@ def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
 
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
-        found = msgspec.json.decode(data, type=kind)
+        decoded = msgspec.json.decode(data, type=kind)
         _check_keys(decode_strict(data), kind, what)
     except (*DECODE_ERRORS, DuplicateKeyError) as error:
         raise DamagedContent(
             f"{what} cannot be read: {quote_error(error)}", field="image"
         ) from None
-    return found
+    return decoded
 
 
 def _check_keys(value: Any, kind: Any, what: str) -> None:

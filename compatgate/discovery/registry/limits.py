@@ -35,11 +35,7 @@ class Limits(Struct, frozen=True):
         ratio: decompressed bytes for one compressed byte of a layer; checked from `ratio_from` on,
             since small layers of zeros are harmless and compress a thousandfold.
         ratio_from: decompressed bytes of a layer.
-        layers: layers of one image.
-        members: files of all layers.
-        wanted: files of all layers that are read.
         remembered: remembered paths that may hide others; 1,000,000 take some 80 MB.
-        whiteouts: remembered whiteouts of all layers.
         window: bytes of the largest zstd window, which is in memory.
     """
 
@@ -64,8 +60,6 @@ class ImageOptions(Struct, frozen=True):
             Empty: read all layers.
         mirrors: registry to base URLs that are tried first.
         plain_http: registries, besides those on loopback, that are used without TLS.
-        unverified_tls: registries whose certificate is not checked.
-        ca_file: PEM file of the authorities to trust instead of the system's.
         registries: allowed registries; None: any.
         internal: whether a registry may redirect to, or name as token service, addresses that are
             not public (this machine, private networks, a cloud's metadata service), other than
@@ -75,8 +69,6 @@ class ImageOptions(Struct, frozen=True):
         helpers: whether credential helpers may be run.
         cache: folder of earlier readings; None disables the cache.
         arch_facts: where code runs, to compare the GPU code of several distributions.
-        packages: facts about packages, to name those that matter whatever their files.
-        limits: limits on the image.
     """
 
     layers: Layers = "auto"
@@ -99,15 +91,7 @@ class ImageOptions(Struct, frozen=True):
 def read_options(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
-    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``.
-
-    Args:
-        environment: None: this process's.
-        cache: as in `ImageOptions`.
-
-    Raises:
-        BadInput: a mirror is not ``REGISTRY=URL``.
-    """
+    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``."""
     environment = os.environ if environment is None else environment
     return ImageOptions(
         mirrors=parse_mirrors(environment.get(MIRRORS, "")),
@@ -117,12 +101,8 @@ def read_options(
 
 
 def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
-    """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``.
-
-    Raises:
-        BadInput: an item is not ``REGISTRY=URL``.
-    """
-    found: dict[str, tuple[str, ...]] = {}
+    """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``."""
+    mirrors: dict[str, tuple[str, ...]] = {}
     for item in re.split(r"[,\s]+", text.strip()):
         registry, equals, url = item.partition("=")
         if not item:
@@ -130,8 +110,8 @@ def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
         if not equals or not registry or not re.match(r"https?://[^/?#\s]+", url):
             hint = "like docker.io=https://mirror.example"
             raise BadInput(f"{item!r} is not REGISTRY=URL", field=MIRRORS, value=item, hint=hint)
-        found[registry] = (*found.get(registry, ()), url.rstrip("/"))
-    return found
+        mirrors[registry] = (*mirrors.get(registry, ()), url.rstrip("/"))
+    return mirrors
 
 
 class Deadline:
@@ -140,9 +120,6 @@ class Deadline:
     A socket's own timeout restarts with every byte; a server that sends one byte a second would
     never reach it. At the deadline every watched socket is shut down, so that its reader continues
     at once.
-
-    Args:
-        seconds: seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -166,11 +143,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def check(self, what: str) -> None:
-        """Raise an error once the deadline has passed.
-
-        Raises:
-            TimedOut: the deadline has passed.
-        """
+        """Raise an error once the deadline has passed."""
         if not self.left:
             raise self.error(what)
 

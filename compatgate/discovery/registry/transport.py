@@ -1,22 +1,21 @@
 """Speak HTTP with registries: streamed bodies, bounded redirects, one deadline, counted bytes.
 
-`AddressGuard` says which addresses a request may connect to, and the connection goes there.
+`AddressGuard` says which addresses a connection may go to; httpcore, below httpx, takes a backend
+that makes the connections.
 """
 
 from __future__ import annotations
 
 import os
-import re
+import ssl
 import time
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError, SSLError
-from urllib3.util import Timeout
+import httpcore
+import httpx
 
 from compatgate import version
 from compatgate.discovery.registry.addresses import AddressGuard
@@ -26,23 +25,33 @@ from compatgate.errors import BadInput, Unavailable
 
 MAX_REDIRECTS = 5
 CHUNK = 256 * 1024
-"""Bytes per read from a socket."""
+"""Most bytes of one read."""
 _CONNECT_SECONDS = 15.0
 _STALL_SECONDS = 60.0
 _ATTEMPTS = 3
 _BUSY_STATUSES = (429, 502, 503, 504)
 _READING = ("GET", "HEAD")
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+_HTTP_ERRORS = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpx.InvalidURL,
+    OSError,
+)
 
 
 class Response:
     """An answer whose body is read as it arrives; closing it ends the connection."""
 
-    def __init__(self, raw: urllib3.BaseHTTPResponse, url: str, transport: Transport) -> None:
+    def __init__(self, raw: httpcore.Response, url: str, transport: Transport) -> None:
         self.status = raw.status
-        self.headers = raw.headers
+        self.headers = httpx.Headers(raw.headers)
         self.url = url
         self._raw = raw
+        self._pieces = raw.iter_stream()
+        self._piece = b""
         self._transport = transport
 
     def __enter__(self) -> Response:
@@ -52,27 +61,20 @@ class Response:
         self.close()
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Return received bytes, at most ``size``; ``b""`` at the end of the body.
-
-        Raises:
-            Unavailable: the connection broke, or the deadline has passed.
-        """
+        """Return received bytes, at most ``size``; ``b""`` at the end of the body."""
         what = f"reading from {_host(self.url)}"
         try:
-            data = self._raw.read1(size)
-        except (HTTPError, OSError) as error:
+            piece = self._piece or next(self._pieces, b"")
+        except _HTTP_ERRORS as error:
             self._transport.deadline.check(what)
             raise _unreachable_error(self.url, error) from None
         self._transport.deadline.check(what)
+        data, self._piece = piece[:size], piece[size:]
         self._transport.bytes_read += len(data)
         return data
 
     def read_all(self, largest: int) -> bytes:
-        """Return a small body.
-
-        Raises:
-            BadInput: the body is larger than ``largest`` bytes.
-        """
+        """Return a small body."""
         parts = bytearray()
         while data := self.read():
             parts += data
@@ -84,15 +86,12 @@ class Response:
     def close(self) -> None:
         """Close the connection; unread bytes are never fetched."""
         self._raw.close()
-        self._raw.release_conn()
 
 
 class Transport:
     """A transport for requests to registries, token services and redirects.
 
     Args:
-        options: which addresses it may connect to.
-        deadline: of all its requests.
         attempts: at one request; more than one for servers that bear repetition.
 
     Attributes:
@@ -107,14 +106,14 @@ class Transport:
         self.bytes_read = 0
         self._options = options
         self._guard = AddressGuard(options)
-        self._managers: dict[tuple[str, bool, str], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[str, bool], httpcore.ConnectionPool] = {}
 
     def __enter__(self) -> Transport:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for manager in self._managers.values():
-            manager.clear()
+        for pool in self._pools.values():
+            pool.close()
 
     def open(
         self, url: str, headers: dict[str, str], *, body: bytes | None = None, method: str = "GET"
@@ -123,9 +122,6 @@ class Transport:
 
         ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
         carries another server's token.
-
-        Raises:
-            Unavailable: no answer, too many redirects, a redirect that leaves TLS, or the deadline.
         """
         first = urlsplit(url)
         for _ in range(MAX_REDIRECTS + 1):
@@ -143,11 +139,7 @@ class Transport:
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
     def check_lead(self, url: str, target: str) -> None:
-        """Check the target of a redirect.
-
-        Raises:
-            Unavailable: the target is not for HTTP, or leaves TLS.
-        """
+        """Check the target of a redirect."""
         scheme, host = urlsplit(target)[:2]
         if scheme not in ("http", "https") or not host:
             raise Unavailable(f"{_host(url)} redirects to {target[:200]!r}", field="image")
@@ -156,22 +148,16 @@ class Transport:
             raise Unavailable(what, field="image")
 
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
-        """Send one request; retry failed connections and busy servers.
-
-        The name is resolved once for all attempts, each of which tries another of its addresses.
-        """
+        """Send one request; retry failed connections and busy servers."""
         self._guard.check_name(url)
-        proxy = _proxy_for(url)
-        addresses = [] if proxy else self._guard.resolve(url)
         for attempt in range(self._attempts):
             last = attempt == self._attempts - 1
             self.deadline.check(f"asking {_host(url)}")
-            address = addresses[attempt % len(addresses)] if addresses else ""
             try:
-                response = self._send_once(url, headers, body, method, proxy, address)
-            except (HTTPError, OSError) as error:
+                response = self._send_once(url, headers, body, method)
+            except _HTTP_ERRORS as error:
                 self.deadline.check(f"asking {_host(url)}")
-                if last or isinstance(error, SSLError):
+                if last or isinstance(error, ssl.SSLError):
                     raise _unreachable_error(url, error) from None
             else:
                 if last or response.status not in _BUSY_STATUSES:
@@ -181,60 +167,118 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _send_once(
-        self,
-        url: str,
-        headers: dict[str, str],
-        body: bytes | None,
-        method: str,
-        proxy: str,
-        address: str,
+        self, url: str, headers: dict[str, str], body: bytes | None, method: str
     ) -> Response:
-        left = self.deadline.left
         own = {"User-Agent": f"compatgate/{version()}"}
-        if address:
-            own["Host"] = _host(url).rpartition("@")[2]
-        raw = self._manager(url, proxy, pinned=bool(address)).request(
-            method,
-            _at_address(url, address) if address else url,
-            body=body,
-            headers={**own, **headers},
-            timeout=Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_STALL_SECONDS, left)),
-            retries=False,
-            redirect=False,
-            preload_content=False,
-            decode_content=False,
+        request = httpx.Request(method, url, headers={**own, **headers}, content=body)
+        connect, stall = (min(s, self.deadline.left) for s in (_CONNECT_SECONDS, _STALL_SECONDS))
+        key = (_proxy_for(url), urlsplit(url).netloc in self._options.unverified_tls)
+        if key not in self._pools:
+            self._pools[key] = self._new_pool(*key)
+        raw = self._pools[key].handle_request(
+            httpcore.Request(
+                method,
+                httpcore.URL(
+                    scheme=request.url.raw_scheme,
+                    host=request.url.raw_host,
+                    port=request.url.port,
+                    target=request.url.raw_path,
+                ),
+                headers=request.headers.raw,
+                content=body,
+                extensions={"timeout": {"connect": connect, "read": stall, "write": stall}},
+            )
         )
         return Response(raw, url, self)
 
-    def _manager(self, url: str, proxy: str, *, pinned: bool) -> urllib3.PoolManager:
-        """Return the connections for a URL; pinned ones belong to one name."""
-        parts = urlsplit(url)
-        name = (parts.hostname or "") if pinned else ""
-        key = (proxy, parts.netloc in self._options.unverified_tls, name)
-        if key not in self._managers:
-            self._managers[key] = self._new_manager(*key)
-        return self._managers[key]
-
-    def _new_manager(self, proxy: str, unverified: bool, name: str) -> urllib3.PoolManager:
-        settings: dict[str, Any] = {"cert_reqs": "CERT_NONE" if unverified else "CERT_REQUIRED"}
-        if self._options.ca_file and not unverified:
-            if not os.path.isfile(self._options.ca_file):
-                what = "the file of certificate authorities does not exist"
-                raise BadInput(what, field="ca_file", value=self._options.ca_file)
-            settings["ca_certs"] = self._options.ca_file
-        if name:  # the URL has an address: the certificate is that of the name
-            settings |= {"server_hostname": name, "assert_hostname": name}
+    def _new_pool(self, proxy: str, unverified: bool) -> httpcore.ConnectionPool:
+        authorities = None if unverified else self._options.ca_file
+        if authorities and not os.path.isfile(authorities):
+            what = "the file of certificate authorities does not exist"
+            raise BadInput(what, field="ca_file", value=authorities)
+        context = ssl.create_default_context(cafile=authorities or None)
         if unverified:
-            settings["assert_hostname"] = False
-        manager = (
-            urllib3.ProxyManager(proxy, maxsize=2, **settings)
-            if proxy
-            else urllib3.PoolManager(maxsize=2, **settings)
-        )
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if not proxy:
+            backend = GuardedBackend(self.deadline, self._guard)
+            return httpcore.ConnectionPool(context, network_backend=backend)
         # A proxy is the operator's choice, and checks its own connections.
-        guard = AddressGuard(ImageOptions()) if proxy else self._guard
-        manager.pool_classes_by_scheme = _watched_pools(self.deadline, guard)
-        return manager
+        backend = GuardedBackend(self.deadline, AddressGuard(ImageOptions()))
+        place = httpx.Proxy(proxy)
+        return httpcore.HTTPProxy(
+            str(place.url), place.raw_auth, ssl_context=context, network_backend=backend
+        )
+
+
+class GuardedBackend(httpcore.NetworkBackend):
+    """Connects to allowed addresses alone, and ends connections at the deadline."""
+
+    def __init__(self, deadline: Deadline, guard: AddressGuard) -> None:
+        self._deadline, self._guard = deadline, guard
+        self._system = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address that answers of those that a name was resolved to once."""
+        name = f"[{host}]" if ":" in host else host
+        addresses = self._guard.resolve(f"//{name}:{port}") or [host]
+        for address in addresses:
+            limit = min(timeout or _CONNECT_SECONDS, self._deadline.left)
+            try:
+                stream = self._system.connect_tcp(
+                    address, port, limit, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if address == addresses[-1] or not self._deadline.left:
+                    raise
+                continue
+            self._guard.check_peer(host, stream.get_extra_info("socket"))
+            return WatchedStream(stream, self._deadline)
+        raise AssertionError("the last address returns or raises")
+
+
+class WatchedStream(httpcore.NetworkStream):
+    """A connection that ends at the deadline, before and after TLS."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self._stream, self._deadline = stream, deadline
+        deadline.watch(stream.get_extra_info("socket"))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return received bytes."""
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send bytes."""
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what httpcore asks of the socket."""
+        return self._stream.get_extra_info(info)
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        """Begin TLS, on a socket of its own that ends at the deadline as well."""
+        try:
+            secure = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except httpcore.ConnectError as error:  # the pool drops its cause
+            raise error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error from None
+        return WatchedStream(secure, self._deadline)
 
 
 def _proxy_for(url: str) -> str:
@@ -242,39 +286,8 @@ def _proxy_for(url: str) -> str:
     parts = urlsplit(url)
     if is_loopback(parts.netloc) or proxy_bypass(parts.hostname or ""):
         return ""
-    return getproxies().get(parts.scheme, "")
-
-
-def _at_address(url: str, address: str) -> str:
-    """Return a URL with an address in place of its name."""
-    parts = urlsplit(url)
-    host = f"[{address}]" if ":" in address else address
-    netloc = host if parts.port is None else f"{host}:{parts.port}"
-    return urlunsplit(parts._replace(netloc=netloc))
-
-
-def _watched_pools(deadline: Deadline, guard: AddressGuard) -> dict[str, Any]:
-    """Return pools whose connections reach only allowed addresses, and end at the deadline."""
-
-    class Plain(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            guard.check_peer(self.host, self.sock)
-            deadline.watch(self.sock)
-
-    class Secure(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            guard.check_peer(self.host, self.sock)
-            deadline.watch(self.sock)
-
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
+    proxy = getproxies().get(parts.scheme, "")
+    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
 def _host(url: str) -> str:
@@ -282,13 +295,10 @@ def _host(url: str) -> str:
 
 
 def _unreachable_error(url: str, error: Exception) -> Unavailable:
-    reason = str(getattr(error, "reason", None) or error)
-    text = re.sub(
-        r"^(<[^>]*>|\w+\(host=.*?\)): ", "", reason
-    )  # urllib3's messages begin with its own object
     hint = (
         "give the registry's certificate authority as a file, or name the registry as unverified"
-        if isinstance(error, SSLError)
+        if isinstance(error, ssl.SSLError)
         else "check the registry's name, the network and the proxy"
     )
-    return Unavailable(f"{_host(url)} does not answer: {text[:300]}", field="image", hint=hint)
+    reason = str(error) or type(error).__name__
+    return Unavailable(f"{_host(url)} does not answer: {reason[:300]}", field="image", hint=hint)

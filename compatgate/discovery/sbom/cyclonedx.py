@@ -1,9 +1,7 @@
-"""Read CycloneDX, and write an inspected stack as CycloneDX.
+"""Read CycloneDX, and write an inspected stack as CycloneDX 1.6, both in JSON.
 
-``cyclonedx-python-lib`` reads CycloneDX in JSON and XML. A stack is written as a CycloneDX 1.6
-document in JSON. The format has no field for GPU code, forward compatibility and open questions: a
-property of the document holds them, so that reading the document gives the same stack with the
-same open questions.
+The format has no field for GPU code, forward compatibility and open questions: a property of the
+document holds them, so that reading the document gives the same stack with the same open questions.
 
 Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/.
 """
@@ -14,16 +12,16 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from compatgate import version
 from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
-from compatgate.core.stack_values import SPECIAL_KEYS
+from compatgate.core.stack import SPECIAL_KEYS
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.observations import Observation
@@ -32,15 +30,14 @@ from compatgate.discovery.sbom.interface import (
     Bill,
     Part,
     component_filter,
-    import_library,
+    convert,
+    list_objects,
+    parse_purl,
     read_json,
-    read_xml,
 )
 from compatgate.errors import BadInput, quote_error
 
-_CYCLONEDX_XML = re.compile(
-    r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S
-)
+JsonObject = dict[str, Any]
 _CYCLONEDX_JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
 _MARKER = "uv:package:marker"
 """uv exports a lock for every platform, and says so in a property."""
@@ -48,18 +45,46 @@ STACK_PROPERTY = "compatgate:stack"
 """The document's property for findings of ``inspect`` that are no components, a JSON object."""
 _STACK_TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
 _BY_NAME = ("wheels", "measured", "alternatives")
-_STACK_KEYS = (*_STACK_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
-_COMPONENT_KEYS = (
-    "type",
-    "bom-ref",
-    "group",
-    "name",
-    "version",
-    "purl",
-    "components",
-    "properties",
-)
-"""Fields of a component that are read; errors in licences and hashes do not matter."""
+_STACK_LISTS = ("arch", "require", "open", "conflicts", "unread")
+_STACK_KINDS: dict[str, type] = {
+    **dict.fromkeys(_STACK_TEXTS, str),
+    **dict.fromkeys(_BY_NAME, dict),
+    **dict.fromkeys(_STACK_LISTS, list),
+}
+_TYPES = {"framework": "framework", "runtime": "platform"}
+"""CycloneDX's type for a kind of component; a library otherwise."""
+
+
+class Property(Struct, frozen=True):
+    """A property of a component."""
+
+    name: str
+    value: str | None = None
+
+
+class Component(Struct, frozen=True):
+    """The fields of a component that are read; errors in licences and hashes do not matter."""
+
+    type: Literal[
+        "application",
+        "container",
+        "cryptographic-asset",
+        "data",
+        "device",
+        "device-driver",
+        "file",
+        "firmware",
+        "framework",
+        "library",
+        "machine-learning-model",
+        "operating-system",
+        "platform",
+    ]
+    name: str
+    version: str | None = None
+    purl: str | None = None
+    bom_ref: str | None = field(name="bom-ref", default=None)
+    properties: tuple[Property, ...] | None = None
 
 
 class CycloneDxJson:
@@ -70,56 +95,37 @@ class CycloneDxJson:
         return text.lstrip()[:1] == "{" and bool(_CYCLONEDX_JSON.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Return every component, nested ones and the described one included."""
+        """Return possible components, nested ones and the described one included."""
         document = read_json(text, name)
         metadata = document.get("metadata")
         described = metadata.get("component") if isinstance(metadata, dict) else None
-        bom: dict[str, Any] = {
-            "bomFormat": "CycloneDX",
-            "components": _read_components(document.get("components"), name),
-        }
-        if described is not None and (kept := _read_components([described], name)):
-            bom["metadata"] = {"component": kept[0]}
-        version = document.get("specVersion")
-        bom["specVersion"] = version if isinstance(version, str) else "1.6"
-        listed = bool(document.get("components") or described)
+        components = list_objects(document.get("components"), "components", f"{name}: components")
+        first = list_objects([described] if described else [], "components", f"{name}: metadata")
+        parts = tuple(_read_parts([*first, *components], name))
         rest = _stack_property(document.get("properties"), name)
-        bill = _cyclonedx_bill(
-            f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed or bool(rest)
-        )
-        return replace(bill, rest=rest)
+        listed = bool(components or first or rest)
+        return Bill(f"CycloneDX {document.get('specVersion')}", parts, listed, rest)
 
 
-class CycloneDxXml:
-    """A CycloneDX document in XML."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for CycloneDX's name space on a ``bom`` element."""
-        return text.lstrip()[:1] == "<" and bool(_CYCLONEDX_XML.search(text[:20_000]))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every component, nested ones and the described one included."""
-        match = _CYCLONEDX_XML.search(text[:20_000])
-        version = match["version"] if match else ""
-        root = read_xml(text, name)
-        return _cyclonedx_bill(f"CycloneDX {version}", lambda b: b.from_xml(root), name)
-
-
-_StackParts = dict[str, str | bool | list[str] | dict[str, Any]]
-
-
-def _kind(key: str) -> type:
-    if key in _BY_NAME:
-        return dict
-    return str if key in _STACK_TEXTS else list
+def _read_parts(components: Iterable[JsonObject], name: str) -> Iterator[Part]:
+    waiting = deque(components)
+    while waiting:
+        body = waiting.popleft()
+        waiting += list_objects(body.get("components"), "components", f"{name}: components")
+        if len(waiting) > MAX_PARTS:
+            raise BadInput(f"has more than {MAX_PARTS} components", field=name)
+        if not component_filter(body.get("name"), body.get("purl")):
+            continue
+        one = convert(body, Component, "CycloneDX", name)
+        if one.purl and parse_purl(one.purl) is None:
+            what = "is not a package URL"
+            raise BadInput(what, field=f"{name}: {one.bom_ref or one.name}", value=one.purl)
+        marker = next((p.value or "" for p in one.properties or () if p.name == _MARKER), "")
+        yield Part(one.bom_ref or one.name, one.name, one.version or "", one.purl or "", marker)
 
 
 def _stack_property(properties: Any, name: str) -> dict[str, Any]:
-    """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property.
-
-    Raises:
-        BadInput: the property is malformed.
-    """
+    """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property."""
     stated = [
         item.get("value")
         for item in (properties if isinstance(properties, list) else ())
@@ -128,9 +134,11 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
     if not stated:
         return {}
     try:
-        rest = msgspec.json.decode(str(stated[0]), type=_StackParts)
-        unknown = [key for key in rest if key not in _STACK_KEYS]
-        if unknown or any(not isinstance(rest[key], _kind(key)) for key in rest):
+        rest = msgspec.json.decode(
+            str(stated[0]), type=dict[str, str | bool | list[str] | dict[str, Any]]
+        )
+        unknown = [key for key in rest if key not in _STACK_KINDS]
+        if unknown or any(not isinstance(rest[key], _STACK_KINDS[key]) for key in rest):
             raise ValueError(f"{unknown or sorted(rest)} in the stack")
     except (msgspec.DecodeError, ValueError) as error:
         raise BadInput(
@@ -139,63 +147,8 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
     return rest
 
 
-def _read_components(value: Any, name: str) -> list[dict[str, Any]]:
-    """Return components that may matter, or contain one that may, with the fields that are read."""
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise BadInput("must be a list of components", field=f"{name}: components")
-    kept = [{key: item[key] for key in _COMPONENT_KEYS if key in item} for item in value]
-    for item in kept:
-        if "components" in item:
-            item["components"] = _read_components(item["components"], name)
-    return [
-        i for i in kept if i.get("components") or component_filter(i.get("name"), i.get("purl"))
-    ]
-
-
-def _cyclonedx_bill(title: str, deserialise: Any, name: str, *, listed: bool | None = None) -> Bill:
-    bom_class = import_library("cyclonedx.model.bom").Bom
-    try:
-        bom = deserialise(bom_class)
-        parts = tuple(_cyclonedx_parts(bom))
-    except BadInput:
-        raise
-    except Exception as error:  # the library raises errors of many types for malformed documents
-        problem = f"is not a CycloneDX document: {type(error).__name__}: {quote_error(error)}"
-        raise BadInput(problem, field=name) from None
-    if len(parts) > MAX_PARTS:
-        raise BadInput(f"has more than {MAX_PARTS} components", field=name)
-    return Bill(title, parts, bool(parts) if listed is None else listed)
-
-
-def _cyclonedx_parts(bom: Any) -> Iterator[Part]:
-    described = bom.metadata.component
-    waiting = deque([*([described] if described else []), *bom.components])
-    while waiting:
-        component = waiting.popleft()
-        waiting += component.components
-        purl = component.purl
-        yield Part(
-            str(component.bom_ref.value or component.name),
-            component.name,
-            component.version or "",
-            purl.to_string() if purl else "",
-            next((p.value or "" for p in component.properties if p.name == _MARKER), ""),
-        )
-
-
-JsonObject = dict[str, Any]
-_TYPES = {"framework": "framework", "runtime": "platform"}
-
-
 def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
-    """Write an inspection as CycloneDX; the same inspection gives the same document.
-
-    Args:
-        what: name of the inspected file, folder or image.
-        inspection: the result of the inspection.
-    """
+    """Write an inspection of ``what`` as CycloneDX; the same inspection gives the same document."""
     stack = inspection.stack
     names = sort_components(name for name in stack if name not in SPECIAL_KEYS)
     rest = {
@@ -205,8 +158,8 @@ def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
         ("open", inspection.open),
         ("conflicts", [conflict.message for conflict in inspection.conflicts]),
     ):
-        if said := list(dict.fromkeys([*rest.get(key, ()), *more])):
-            rest[key] = list(map(_valid_text, said))
+        if sentences := list(dict.fromkeys([*rest.get(key, ()), *more])):
+            rest[key] = list(map(_valid_text, sentences))
     document: JsonObject = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -232,8 +185,8 @@ def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
         ]
     if "open" in rest:
         document["compositions"] = [{"aggregate": "incomplete", "assemblies": ["inspected"]}]
-    told = json.dumps(document, sort_keys=True)
-    return {**document, "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, told)}"}
+    text = json.dumps(document, sort_keys=True)
+    return {**document, "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, text)}"}
 
 
 def _write_component(name: str, version: str, observations: Iterable[Observation]) -> JsonObject:

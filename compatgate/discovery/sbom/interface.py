@@ -1,14 +1,13 @@
-"""Define the interface of a reader of bills of materials, and bound its input.
+"""Define the parts of a bill of materials, and bound its input.
 
 `component_filter` filters parts first: most of an image's thousands of packages are no part of a
-GPU stack. The libraries that read the formats are optional.
+GPU stack. The library that reads package URLs is optional.
 """
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +19,19 @@ from compatgate.errors import BadInput, quote_error
 from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
+LARGEST_FILE = 64 * 1024 * 1024
+"""In bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
+MAX_PARTS = 200_000
+MAX_LEVELS = 100
+_PYTHON_PACKAGES = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
+"""Prefixes of packages that may carry GPU code under any name."""
+T = TypeVar("T")
+
 
 class Part(Struct, frozen=True):
     """One component of a bill of materials.
 
     Attributes:
-        ref: bom-ref or SPDXID.
-        name: name as the document writes it.
         purl: package URL; empty without one.
         marker: environment marker for the installation, where the document has one.
     """
@@ -55,18 +60,14 @@ class Bill(Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """A reader of one standard in one notation."""
+    """A reader of one standard."""
 
     def recognises(self, text: str) -> bool:
-        """Return whether the text is of this standard and notation; never raises."""
+        """Return whether the text is of this standard; never raises."""
         ...
 
     def read(self, text: str, name: str) -> Bill:
-        """Return the parts.
-
-        Raises:
-            BadInput: malformed, or the library for it is not installed.
-        """
+        """Return the parts."""
         ...
 
 
@@ -74,9 +75,6 @@ class SbomReading(Struct, frozen=True):
     """The stack in a bill of materials.
 
     Attributes:
-        format: standard and version.
-        observations: observations whose origin is the file and a bom-ref or SPDXID.
-        conflicts: contradictions beyond those that `settle` finds.
         open: sentences about undecided questions; none is a pass.
         rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
         origins: sources of the files of each GPU package, by name.
@@ -90,94 +88,62 @@ class SbomReading(Struct, frozen=True):
     origins: dict[str, PackageOrigin] = {}
 
 
-LARGEST_FILE = 64 * 1024 * 1024
-"""In bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
-MAX_PARTS = 200_000
-MAX_LEVELS = 100
-
-
-def import_library(module: str) -> Any:
-    """Return a module of the ``sbom`` extra.
-
-    Raises:
-        BadInput: the module is not installed; the hint names the extra.
-    """
-    try:
-        return import_module(module)
-    except ImportError:
-        hint = install_hint("sbom")
-        problem = f"reading a bill of materials needs {module.split('.')[0]}"
-        raise BadInput(problem, field="sbom", hint=hint) from None
-
-
 def read_json(text: str, name: str) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        BadInput: the text is not a JSON object, or is nested too deeply.
-    """
+    """Read a JSON object that is not nested too deeply for a recursive reader."""
     try:
         document = msgspec.json.decode(text)
     except DECODE_ERRORS as error:
         raise BadInput(f"is not valid JSON: {quote_error(error)}", field=name) from None
     if not isinstance(document, dict):
         raise BadInput("must be a JSON object", field=name)
-    check_depth(document, name)
-    return document
+    level: list[Any] = [document]
+    for _ in range(MAX_LEVELS):
+        values = [v for one in level for v in (one.values() if isinstance(one, dict) else one)]
+        level = [value for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return document
+    raise BadInput("is nested too deeply", field=name)
 
 
-def check_depth(document: Any, name: str) -> None:
-    """Refuse a document that is nested too deeply for a recursive reader.
-
-    Raises:
-        BadInput: the document is nested deeper than `MAX_LEVELS`.
-    """
-    level, depth = [document], 0
-    while level:
-        depth += 1
-        if depth > MAX_LEVELS:
-            raise BadInput("is nested too deeply", field=name)
-        below: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                below += [v for v in value.values() if isinstance(v, (dict, list))]
-            elif isinstance(value, list):
-                below += [v for v in value if isinstance(v, (dict, list))]
-        level = below
+def list_objects(value: Any, what: str, field: str, most: int = MAX_PARTS) -> list[dict[str, Any]]:
+    """Return a list of objects, none for null; ``what`` names the items in errors."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadInput(f"must be a list of {what}", field=field)
+    if len(value) > most:
+        raise BadInput(f"has more than {most} {what}", field=field)
+    return value
 
 
-def read_xml(text: str, name: str) -> Any:
-    """Return the root element; refuse documents with a type declaration or entities.
-
-    Raises:
-        BadInput: the text is not XML, has a type declaration, or is nested too deeply.
-    """
-    parser = import_library("defusedxml.ElementTree")
-    refused = import_library("defusedxml.common").DefusedXmlException
+def convert(value: Any, kind: type[T], standard: str, name: str) -> T:
+    """Return a value as a struct; ``standard`` names the document in the error."""
     try:
-        root = parser.fromstring(text.encode(), forbid_dtd=True)
-    except refused:
-        problem = "declares a document type or entities, which are not read"
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem = f"is not a {standard} document: {quote_error(error)}"
         raise BadInput(problem, field=name) from None
-    except (parser.ParseError, ValueError, LookupError, RecursionError) as error:
-        raise BadInput(f"is not valid XML: {quote_error(error)}", field=name) from None
-    level, depth = [root], 0
-    while level:
-        depth += 1
-        if depth > MAX_LEVELS:
-            raise BadInput("is nested too deeply", field=name)
-        level = [child for element in level for child in element]
-    return root
-
-
-_PYTHON_PACKAGES = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
-"""Prefixes of packages that may carry GPU code under any name."""
 
 
 def component_filter(*texts: object) -> bool:
-    """Return a test for names and package URLs of possible components and GPU packages."""
+    """Return whether a name or package URL may be of a component or GPU package."""
     known = component_pattern()
     return any(
         isinstance(text, str) and bool(_PYTHON_PACKAGES.search(text) or known.search(text))
         for text in texts
     )
+
+
+def parse_purl(text: str) -> Any:
+    """Parse a package URL; return None for other text."""
+    if not text:
+        return None
+    try:
+        from packageurl import PackageURL
+    except ImportError:
+        problem, hint = "reading a bill of materials needs packageurl", install_hint("sbom")
+        raise BadInput(problem, field="sbom", hint=hint) from None
+    try:
+        return PackageURL.from_string(text)
+    except ValueError:
+        return None

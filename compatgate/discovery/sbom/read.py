@@ -41,7 +41,7 @@ from compatgate.discovery.observations import (
     find_open_versions,
     find_unknown_cuda,
 )
-from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
+from compatgate.discovery.sbom.cyclonedx import CycloneDxJson
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
     Bill,
@@ -49,10 +49,10 @@ from compatgate.discovery.sbom.interface import (
     Reader,
     SbomReading,
     component_filter,
-    import_library,
+    parse_purl,
     read_json,
 )
-from compatgate.discovery.sbom.spdx import Spdx3, SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
+from compatgate.discovery.sbom.spdx import Spdx3, SpdxJson
 from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, InconclusiveInput
 
@@ -61,44 +61,43 @@ _ENVELOPE = re.compile(r'"payloadType"\s*:')
 _STATEMENT_TYPE = "https://in-toto.io/Statement/"
 _PAYLOAD_TYPES = ("application/vnd.in-toto+json", "application/vnd.in-toto.v1+json")
 _PREDICATES = ("https://spdx.dev/Document", "https://cyclonedx.org/bom")
+_OTHER_NOTATIONS = (
+    ("SPDX in tag-value", "spdx-json", re.compile(r"^SPDXVersion:\s*SPDX-", re.M)),
+    ("SPDX in YAML", "spdx-json", re.compile(r"""^["']?(?:spdxVersion|SPDXID)["']?\s*:""", re.M)),
+    ("SPDX in XML", "spdx-json", re.compile(r"<Document\b.*<(?:spdxVersion|SPDXID)>", re.S)),
+    (
+        "CycloneDX in XML",
+        "cyclonedx-json",
+        re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/", re.S),
+    ),
+)
 _MAX_LINES = 200
 _HINT = f"give one statement with a predicate of {' or '.join(_PREDICATES)}"
 
 
 class InTotoStatement:
-    """An in-toto statement about an SPDX or CycloneDX document, bare or in an envelope.
-
-    Args:
-        readers: readers of the documents.
-    """
-
-    def __init__(self, readers: tuple[Reader, ...]) -> None:
-        self._readers = readers
+    """An in-toto statement about an SPDX or CycloneDX document, bare or in an envelope."""
 
     def recognises(self, text: str) -> bool:
         """Look for the type of a statement, or of an envelope's payload."""
         if text.lstrip()[:1] != "{":
             return False
-        enveloped = _ENVELOPE.search(text) and not any(r.recognises(text) for r in self._readers)
+        enveloped = _ENVELOPE.search(text) and not any(r.recognises(text) for r in _DOCUMENTS)
         return bool(enveloped or _STATEMENT.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Return the parts of the one bill of materials among the statements of the text.
-
-        Raises:
-            BadInput: the text is malformed, or none or several of its statements are about one.
-        """
+        """Return the parts of the one bill of materials among the statements of the text."""
         statements = [_statement(one, name) for one in _documents(text, name)]
-        found = [one for one in statements if _is_bill(one)]
-        if len(found) != 1:
-            stated = dict.fromkeys(str(one.get("predicateType"))[:100] for one in statements)
-            kinds = ", ".join(stated) or "none"
-            many = "several bills of materials" if found else f"only the predicates {kinds}"
+        types = [str(one.get("predicateType")) for one in statements]
+        bills = [n for n, kind in enumerate(types) if kind.startswith(_PREDICATES)]
+        if len(bills) != 1:
+            kinds = ", ".join(dict.fromkeys(kind[:100] for kind in types)) or "none"
+            many = "several bills of materials" if bills else f"only the predicates {kinds}"
             raise BadInput(f"attests {many}", field=name, hint=_HINT)
-        document = _predicate_text(found[0].get("predicate"), name)
-        reader = next((one for one in self._readers if one.recognises(document)), None)
+        document = _predicate_text(statements[bills[0]].get("predicate"), name)
+        reader = next((one for one in _DOCUMENTS if one.recognises(document)), None)
         if reader is None:
-            kind = found[0]["predicateType"]
+            kind = types[bills[0]]
             problem = f"has a predicate {kind} that is neither SPDX nor CycloneDX"
             raise BadInput(problem, field=f"{name}: predicate", hint=_HINT)
         return reader.read(document, f"{name}: predicate")
@@ -139,12 +138,8 @@ def _checked(statement: dict[str, Any], name: str) -> dict[str, Any]:
     return statement
 
 
-def _is_bill(statement: dict[str, Any]) -> bool:
-    return str(statement.get("predicateType")).startswith(_PREDICATES)
-
-
 def _predicate_text(predicate: Any, name: str) -> str:
-    """Return the document as text; older statements have it in ``Data``, tag-value as a string."""
+    """Return the document as text; older statements have it in ``Data``."""
     if isinstance(predicate, dict) and "Data" in predicate:
         predicate = predicate["Data"]
     if isinstance(predicate, str):
@@ -154,20 +149,30 @@ def _predicate_text(predicate: Any, name: str) -> str:
     return json.dumps(predicate)
 
 
-_DOCUMENTS: tuple[Reader, ...] = (
-    CycloneDxJson(),
-    CycloneDxXml(),
-    Spdx3(),
-    SpdxJson(),
-    SpdxXml(),
-    SpdxTagValue(),
-    SpdxYaml(),
-)
-READERS: tuple[Reader, ...] = (InTotoStatement(_DOCUMENTS), *_DOCUMENTS)
-"""Readers of all standards and notations; a statement quotes a document, so it comes first."""
+class OtherNotation:
+    """A standard in a notation other than JSON, which is refused with the name of the JSON form."""
+
+    def recognises(self, text: str) -> bool:
+        """Look for the first names of each notation."""
+        return text.lstrip()[:1] != "{" and self._notation(text) is not None
+
+    def read(self, text: str, name: str) -> Bill:
+        """Refuse the document."""
+        notation, instead = self._notation(text) or ("", "")
+        hint = f"use {instead}: the same document in JSON"
+        raise BadInput(f"is {notation}, which is not supported", field=name, hint=hint)
+
+    def _notation(self, text: str) -> tuple[str, str] | None:
+        head = text[:100_000]
+        return next((row[:2] for row in _OTHER_NOTATIONS if row[2].search(head)), None)
+
+
+_DOCUMENTS: tuple[Reader, ...] = (CycloneDxJson(), Spdx3(), SpdxJson(), OtherNotation())
+READERS: tuple[Reader, ...] = (InTotoStatement(), *_DOCUMENTS)
+"""Readers of all standards; a statement quotes a document, so it comes first."""
 READ = (
-    "CycloneDX (JSON, XML), SPDX 2.x (JSON, YAML, XML, tag-value), SPDX 3.0 (JSON-LD),"
-    " or an in-toto statement or DSSE envelope about one of these"
+    "CycloneDX in JSON, SPDX 2.x in JSON, SPDX 3.0 in JSON-LD, or an in-toto statement or DSSE"
+    " envelope about one of these"
 )
 
 
@@ -187,17 +192,8 @@ def read_sbom(
     """Read a bill of materials.
 
     Args:
-        path_or_name: name of the document in messages.
-        data: a document of one of the formats in `READ`.
-        known: packages of the index that carry GPU code.
-        signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes for components; without a platform every
             component counts.
-
-    Raises:
-        BadInput: the document has another format, is malformed or too large, or the ``sbom``
-            extra is not installed.
-        Inconclusive: the document is empty or lists no component.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "sbom"
     text = decode_text(data, name, LARGEST_FILE)
@@ -230,13 +226,13 @@ def _observe_measured(
 ) -> list[Observation]:
     """Observe parts with a record of their files as packages, whatever their names."""
     known = {one.component for one in seen}
-    found: dict[str, Observation] = {}
+    observations: dict[str, Observation] = {}
     for part in parts:
         name = canonicalize_name(part.name)
         if name in measured and name not in known and part.version:
             origin = f"{file}: {part.ref}"
-            found.setdefault(name, Observation(name, part.version, origin, "metadata"))
-    return list(found.values())
+            observations.setdefault(name, Observation(name, part.version, origin, "metadata"))
+    return list(observations.values())
 
 
 def _filter_platform(
@@ -258,7 +254,6 @@ class BillComponents(Struct, frozen=True):
 
     Attributes:
         origins: sources of the files of GPU packages, by name.
-        of_index: components whose packages all come from the package index.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -271,24 +266,17 @@ class BillComponents(Struct, frozen=True):
 def observe_parts(
     parts: Sequence[Part], file: str, signals: Signals, known: Packages
 ) -> BillComponents:
-    """Return components among the parts of a bill of materials.
-
-    Args:
-        parts: parts of the document.
-        file: name of the document, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
-        signals: packages of Linux distributions and their components.
-        known: packages of the index that carry GPU code.
-    """
+    """Return components among the parts of a document, with ``sbom.json: REF`` as origin."""
     python: list[ListedPackage] = []
     conda_packages: list[ListedPackage] = []
     observations: list[Observation] = []
     left: list[str] = []
     for part in parts:
         origin = f"{file}: {part.ref}"
-        purl = _parse_purl(part.purl)
+        purl = parse_purl(part.purl)
         if purl is None:
-            found = _observe_by_name(part.name, part.version, origin, left, "derived")
-            observations += found
+            named = _observe_by_name(part.name, part.version, origin, left, "derived")
+            observations += named
         elif purl.type == "pypi":
             python.append(_package_of_purl(purl, origin, part))
         elif purl.type == "conda":
@@ -317,16 +305,6 @@ def observe_parts(
         from_python.of_index
         - {seen.component for seen in (*from_conda.observations, *observations)},
     )
-
-
-def _parse_purl(text: str) -> Any:
-    """Parse a package URL; return None for other text."""
-    if not text:
-        return None
-    try:
-        return import_library("packageurl").PackageURL.from_string(text)
-    except ValueError:
-        return None
 
 
 def _package_of_purl(purl: Any, origin: str, part: Part) -> ListedPackage:

@@ -46,7 +46,6 @@ class WheelLimits(Struct, frozen=True):
     """Limits on the content of a wheel; a larger wheel counts as hostile.
 
     Attributes:
-        members: number of files.
         member: decompressed bytes of one file that is read.
         total: decompressed bytes of all files that are read.
         ratio: decompressed bytes for one compressed byte; checked from `ratio_from` on.
@@ -65,7 +64,6 @@ class WheelIdentity(Struct, frozen=True):
 
     Attributes:
         package: normalised name.
-        version: as written.
         requires: requirements (PEP 508).
         requires_python: as written, None without.
     """
@@ -77,11 +75,7 @@ class WheelIdentity(Struct, frozen=True):
 
 
 def parse_wheel_name(wheel: str) -> tuple[str, str]:
-    """Return the normalised name and version in a wheel's file name.
-
-    Raises:
-        BadInput: the name is not that of a wheel.
-    """
+    """Return the normalised name and version in a wheel's file name."""
     try:
         name, version, _, _ = parse_wheel_filename(wheel)
     except InvalidWheelFilename:
@@ -91,11 +85,7 @@ def parse_wheel_name(wheel: str) -> tuple[str, str]:
 
 
 def read_identity(metadata: bytes, label: str) -> WheelIdentity:
-    """Read a ``METADATA`` file.
-
-    Raises:
-        BadInput: the file lacks name or version.
-    """
+    """Read a ``METADATA`` file."""
     headers = BytesHeaderParser().parsebytes(metadata)
     name, version = headers.get("Name"), headers.get("Version")
     if not name or not version:
@@ -112,16 +102,7 @@ def read_identity(metadata: bytes, label: str) -> WheelIdentity:
 
 
 class Archive:
-    """The members of a wheel.
-
-    Args:
-        file: the wheel.
-        label: file name of the wheel.
-        limits: limits on the wheel's content.
-
-    Raises:
-        BadInput: the file is not a wheel, is damaged, or exceeds the limits.
-    """
+    """The members of a wheel."""
 
     def __init__(self, file: ByteFile, label: str, limits: WheelLimits | None = None) -> None:
         self.label = label
@@ -130,7 +111,11 @@ class Archive:
         with wheel_errors(label):
             self._zip = zipfile.ZipFile(cast("IO[bytes]", file))
         self.members = self._checked(self._zip.infolist())
-        self.identity = read_identity(self._metadata(), label)
+        found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
+        if len(found) != 1:
+            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is not a wheel"
+            raise BadInput(what, field=self.label)
+        self.identity = read_identity(self._small(found[0], LARGEST_METADATA), label)
         self._digests = self._record()
 
     def read_member(
@@ -139,13 +124,8 @@ class Archive:
         """Read a member, and compare it with its CRC-32 and its digest in ``RECORD``.
 
         Args:
-            member: one of `members`.
             read: receives the decompressed bytes, once and in order.
             whole: read to the end; otherwise ``read`` may stop early, and nothing is compared.
-
-        Raises:
-            BadInput: the member is damaged.
-            Damaged: the member does not match ``RECORD``.
         """
         path = f"{self.label}: {member.filename}"
         with wheel_errors(path), self._zip.open(member) as opened:
@@ -167,12 +147,7 @@ class Archive:
             )
 
     def check_sizes(self, members: Sequence[zipfile.ZipInfo]) -> None:
-        """Refuse members that exceed the limits, before any is read.
-
-        Raises:
-            BadInput: one member, or all together, are too large, or their compression ratio is
-                implausible.
-        """
+        """Refuse members that exceed the limits, before any is read."""
         limits = self._limits
         for member in members:
             if member.file_size > limits.member:
@@ -201,13 +176,6 @@ class Archive:
         if len({member.filename for member in members}) < len(members):
             raise BadInput("holds two files of one name", field=self.label)
         return members
-
-    def _metadata(self) -> bytes:
-        found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
-        if len(found) != 1:
-            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is not a wheel"
-            raise BadInput(what, field=self.label)
-        return self._small(found[0], LARGEST_METADATA)
 
     def _record(self) -> Mapping[str, bytes]:
         """Return the SHA-256 of each member in ``RECORD``: URL-safe base64 without padding."""
@@ -254,11 +222,7 @@ class _DigestStream:
 
 @contextmanager
 def wheel_errors(label: str) -> Iterator[None]:
-    """Turn the standard library's errors for damaged zip files into one error.
-
-    Raises:
-        BadInput: the wheel is damaged or cannot be read.
-    """
+    """Turn the standard library's errors for damaged zip files into one error."""
     try:
         yield
     except ZIP_ERRORS as error:

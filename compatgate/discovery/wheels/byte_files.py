@@ -97,12 +97,7 @@ class SeekableFile(RawIOBase):
 
 
 class LocalFile(SeekableFile):
-    """A file on this machine.
-
-    Raises:
-        BadInput: the file cannot be read.
-        NotFound: the file does not exist.
-    """
+    """A file on this machine."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -131,9 +126,6 @@ class HashedFile(SeekableFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
     Readers must go forward; skipped bytes are read too.
-
-    Args:
-        file: file to read from.
 
     Attributes:
         heard: callback that receives the number of newly read bytes.
@@ -220,17 +212,7 @@ class RangeFile(SeekableFile):
     for the remaining bytes.
 
     Args:
-        transport: transport of the requests.
-        url: URL of the file.
-        label: name of the file in messages.
         size: size in bytes by the index; None: not stated.
-        headers: headers of each request, as ``Authorization``.
-        patience: retry policy for broken connections.
-
-    Raises:
-        NotFound: the server does not have the file.
-        Unavailable: the server does not answer, or not with the file.
-        Damaged: the server contradicts itself or the index.
     """
 
     def __init__(
@@ -256,19 +238,23 @@ class RangeFile(SeekableFile):
         self._cache = (0, b"")
         self._memory: BytesIO | None = None
         self.size = -1 if size is None else size
-        self._begin()
+        response = self._open("bytes=0-0")
+        with response:
+            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if response.status == 206 and said and response.read(2):
+                self._sized(int(said[3]))
+            elif response.status == 200:
+                self._take_whole(response)
+            else:
+                raise self._damaged(f"the server answers a range with status {response.status}")
+        self.validators = _validators(response)
 
     def plan(self, end: int) -> None:
         """Extend the next request of a range to ``end``."""
         self._planned = end
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return bytes from the position on, fewer at the end.
-
-        Raises:
-            Unavailable: the connection broke and could not be replaced.
-            Damaged: the server sends other bytes than requested.
-        """
+        """Return bytes from the position on, fewer at the end."""
         count = self._count(size)
         parts = bytearray()
         while len(parts) < count:
@@ -300,7 +286,15 @@ class RangeFile(SeekableFile):
                 self._reach(count)
                 data = self._response.read(CHUNK) if self._response else b""
                 if data:
-                    return self._taken(data)
+                    self._at += len(data)
+                    if self._at > self._stop:
+                        self._hang_up()
+                        raise self._damaged("the server sent more than the requested range")
+                    if self._at == self._stop and self._response:
+                        if "Content-Length" in self._response.headers:
+                            self._response.read(1)  # at the end the connection can be reused
+                        self._hang_up()
+                    return data
                 raise Unavailable("the connection ended before the requested range")
             except Unavailable as error:
                 self._hang_up()
@@ -309,17 +303,6 @@ class RangeFile(SeekableFile):
                     raise self._said(error, f" (byte {self.position} of {self.size})") from None
                 pause = self._patience.seconds * 2 ** (failed - 1)
                 time.sleep(min(pause, self._transport.deadline.left))
-
-    def _taken(self, data: bytes) -> bytes:
-        self._at += len(data)
-        if self._at > self._stop:
-            self._hang_up()
-            raise self._damaged("the server sent more than the requested range")
-        if self._at == self._stop and self._response:
-            if "Content-Length" in self._response.headers:
-                self._response.read(1)  # at the end the connection can be reused
-            self._hang_up()
-        return data
 
     def _reach(self, count: int) -> None:
         """Connect at the position, or skip bytes up to it."""
@@ -335,11 +318,7 @@ class RangeFile(SeekableFile):
         self._ask(self.position, min(end, self.size))
 
     def _ask(self, start: int, end: int) -> None:
-        """Request bytes, and check the range in the server's answer.
-
-        Raises:
-            Damaged: the answer has another range, or the file has changed.
-        """
+        """Request bytes, and check the range in the server's answer."""
         response = self._open(f"bytes={start}-{end - 1}")
         said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status != 206 or not said:
@@ -354,19 +333,6 @@ class RangeFile(SeekableFile):
             response.close()
             raise self._damaged("the file changed on the server while it was read")
         self._response, self._at, self._stop = response, start, end
-
-    def _begin(self) -> None:
-        """Find out the size, and whether the server supports ranges."""
-        response = self._open("bytes=0-0")
-        with response:
-            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if response.status == 206 and said and response.read(2):
-                self._sized(int(said[3]))
-            elif response.status == 200:
-                self._take_whole(response)
-            else:
-                raise self._damaged(f"the server answers a range with status {response.status}")
-        self.validators = _validators(response)
 
     def _sized(self, size: int) -> None:
         if self.size not in (-1, size):

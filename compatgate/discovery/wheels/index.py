@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
@@ -45,15 +46,12 @@ class IndexFile(Struct, frozen=True):
     """A wheel in the listing of an index.
 
     Attributes:
-        name: file name.
         url: ``https``, ``http`` or ``file``; without credentials.
-        sha256: digest by the index.
         size: size in bytes.
         metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
             states no digest; None where the index has no metadata file.
         credentials: ``user:password`` for the server.
         uploaded: ISO time of the upload; ``""`` where not stated.
-        yanked: the publisher has withdrawn the wheel.
     """
 
     name: str
@@ -80,7 +78,6 @@ def read_index_settings(
     """Return the indexes in the configuration of pip or uv, PyPI without one.
 
     Args:
-        environment: None: this process's.
         files: pip's configuration files, later ones win; None: the default ones of pip.
     """
     variables = os.environ if environment is None else environment
@@ -94,14 +91,12 @@ def read_index_settings(
     )
     names = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
     more = [variables.get(name, "") for name in names] + [settings.get("extra-index-url", "")]
-    urls = [first, *(url for text in more for url in text.split())]
-    return tuple(dict.fromkeys(_strip_name(url).rstrip("/") for url in urls))
-
-
-def _strip_name(url: str) -> str:
-    """Return ``https://...`` of uv's ``name=https://...``."""
-    name, equals, rest = url.partition("=")
-    return rest if equals and "/" not in name and "://" in rest else url
+    urls = []
+    for url in (first, *(url for text in more for url in text.split())):
+        name, equals, rest = url.partition("=")  # uv's name=https://...
+        named = equals and "/" not in name and "://" in rest
+        urls.append((rest if named else url).rstrip("/"))
+    return tuple(dict.fromkeys(urls))
 
 
 def _pip_files(variables: Mapping[str, str]) -> list[str]:
@@ -131,12 +126,7 @@ def _pip_settings(files: Sequence[str]) -> dict[str, str]:
 
 
 class PackageIndex:
-    """Package indexes in the order of requests.
-
-    Args:
-        urls: URLs of simple indexes; ``file:`` too.
-        transport: transport of the requests.
-    """
+    """Package indexes in the order of requests."""
 
     def __init__(self, urls: Sequence[str], transport: Transport) -> None:
         self.urls = tuple(urls)
@@ -146,21 +136,19 @@ class PackageIndex:
         """List the wheels of a release on the first index that has any.
 
         A version without a label also matches the only labelled one, as in pip.
-
-        Raises:
-            NotFound: no index has a wheel of the release.
-            BadInput: ``version`` is not a version, or several labelled builds match.
-            Unavailable: an index does not answer.
         """
-        wanted = _version(version)
+        try:
+            wanted = Version(version)
+        except InvalidVersion:
+            raise BadInput("is not a version", field="version", value=version) from None
         known = False
         for url in self.urls:
             files = self.files(url, package)
             known = known or bool(files)
             by_version: dict[Version, list[IndexFile]] = {}
             for file in files:
-                if (found := _wheel_version(file.name)) is not None:
-                    by_version.setdefault(found, []).append(file)
+                with suppress(InvalidWheelFilename):
+                    by_version.setdefault(parse_wheel_filename(file.name)[1], []).append(file)
             if wanted in by_version:
                 return by_version[wanted]
             builds = [v for v in by_version if not wanted.local and v.public == wanted.public]
@@ -175,31 +163,24 @@ class PackageIndex:
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
     def files(self, url: str, package: str) -> list[IndexFile]:
-        """List all wheels of a package on one index; return none for unknown packages.
-
-        Raises:
-            Unavailable: the index does not answer, or not like an index.
-        """
+        """List all wheels of a package on one index; return none for unknown packages."""
         base, credentials = _split_credentials(url)
         page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
             data, kind = _local_page(page)
         else:
-            data, kind, page = self._page(page, credentials)
+            headers = IndexFile("", page, credentials=credentials).headers | {"Accept": _ACCEPT}
+            data, kind, page = self._get(page, headers, LARGEST_PAGE)
         if data is None:
             return []
-        raw = (
-            _parse_json_page(data, page) if kind.endswith("json") else _parse_html_page(data, page)
-        )
-        return list(_listed_file(raw, page, credentials))
+        if kind.endswith("json"):
+            return list(_listed_files(_parse_json_page(data, page), page, credentials))
+        links = _Links()
+        links.feed(data.decode("utf-8", "replace"))
+        return list(_listed_files(links.files, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
-        """Return the metadata file of a wheel; None where the index has none.
-
-        Raises:
-            Damaged: the file has another digest than the index states.
-            Unavailable: the index does not answer.
-        """
+        """Return the metadata file of a wheel; None where the index has none."""
         if file.metadata is None:
             return None
         if file.url.startswith("file:"):
@@ -207,15 +188,11 @@ class PackageIndex:
         else:
             data, _, _ = self._get(f"{file.url}.metadata", file.headers, LARGEST_METADATA)
         if data is not None and file.metadata not in _NO_HASH:
-            found = hashlib.sha256(data).hexdigest()
-            if found != file.metadata:
-                what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
+            digest = hashlib.sha256(data).hexdigest()
+            if digest != file.metadata:
+                what = f"its metadata has the SHA-256 {digest}, the index states {file.metadata}"
                 raise DamagedContent(what, field=file.name, hint="no record was made")
         return data
-
-    def _page(self, url: str, credentials: str) -> tuple[bytes | None, str, str]:
-        headers = IndexFile("", url, credentials=credentials).headers | {"Accept": _ACCEPT}
-        return self._get(url, headers, LARGEST_PAGE)
 
     def _get(
         self, url: str, headers: dict[str, str], largest: int
@@ -265,21 +242,7 @@ def _age_key(name: str) -> tuple[Any, ...]:
     return not free_threaded, max(exact, default=0), max(glibc, default=(0, 0)), build, name
 
 
-def _version(text: str) -> Version:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        raise BadInput("is not a version", field="version", value=text) from None
-
-
-def _wheel_version(wheel: str) -> Version | None:
-    try:
-        return parse_wheel_filename(wheel)[1]
-    except InvalidWheelFilename:
-        return None
-
-
-def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
+def _listed_files(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
     schemes = _ALLOWED_SCHEMES.get(urlsplit(page).scheme, ())
     for item in raw:
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
@@ -344,12 +307,6 @@ class _Links(HTMLParser):
             value = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
             yanked = found.get("data-yanked", False) is not False
             self.files.append({"url": found["href"], "core-metadata": value, "yanked": yanked})
-
-
-def _parse_html_page(data: bytes, page: str) -> list[dict[str, Any]]:
-    parser = _Links()
-    parser.feed(data.decode("utf-8", "replace"))
-    return parser.files
 
 
 def _local_page(url: str) -> tuple[bytes | None, str]:

@@ -56,15 +56,7 @@ class _TableFile:
 
 
 def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-        label: name of the file in messages.
-
-    Raises:
-        BadInput: the tables are damaged.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
         return LibraryTables()  # 32-bit or big-endian: CUDA supports neither
     source = Source(_TableFile(stream), label, size=stream.size, seekable=True)
@@ -96,11 +88,7 @@ def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
 def _read_dynamic_tables(
     stream: TableBytes, places: Mapping[str | None, tuple[int, int]]
 ) -> LibraryTables:
-    """Read the tables.
-
-    Raises:
-        Missed: bytes of the tables were not kept.
-    """
+    """Read the tables."""
     data = {name: _read_bytes(stream, *places[name]) for name in _ELF_TABLES if name in places}
     names = data.get(".dynstr", b"")
     dynamic = [
@@ -205,15 +193,7 @@ _NVIDIA_LIBRARY = re.compile(r"(?i:nv\w+\.dll)")
 
 
 def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
-
-    Args:
-        stream: bytes of the file.
-        label: name of the file in messages.
-
-    Raises:
-        BadInput: the tables are damaged.
-    """
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more."""
     file = object_files.parse_pe_file(
         stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
     )
@@ -247,9 +227,6 @@ class _PeImage:
 
     Attributes:
         missing: places of bytes that the tables point to and that were not kept.
-
-    Raises:
-        Missed: bytes of the places were not kept.
     """
 
     def __init__(
@@ -266,12 +243,7 @@ class _PeImage:
         self.missing: set[tuple[int, int]] = set()
 
     def tables(self) -> LibraryTables:
-        """Read the tables.
-
-        Raises:
-            BadInput: the tables are damaged.
-            Missed: some bytes are `missing`.
-        """
+        """Read the tables."""
         soname, exported = self._exports()
         libraries = list(self._imports())
         torch: list[bytes] = []
@@ -324,16 +296,16 @@ class _PeImage:
 
     def _imported(self, thunks: int) -> list[bytes]:
         """Return the names that are imported from one library, without imports by number."""
-        found: list[bytes] = []
+        names: list[bytes] = []
         for number in range(MAX_PE_SYMBOLS + 1):
             value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
             if not value:
-                return found
+                return names
             self._taken += 1
             if self._taken > _MAX_PE_BYTES:
                 break
             if not value & _BY_ORDINAL:
-                found.append(self._text((value & 0x7FFFFFFF) + 2))
+                names.append(self._text((value & 0x7FFFFFFF) + 2))
         raise damaged_error(self._label, 0, f"more than {MAX_PE_SYMBOLS} symbols of one library")
 
     def _at(self, address: int, count: int) -> bytes:
@@ -364,11 +336,7 @@ class _PeImage:
         raise self._missed(address, count)
 
     def _missed(self, address: int, count: int) -> MissedBytes:
-        """Add the missing bytes at an address to `missing`, to the end of the section or window.
-
-        Raises:
-            BadInput: the file has no bytes at the address.
-        """
+        """Add the missing bytes at an address to `missing`, to the end of the section or window."""
         part = self._file.part_at(address)
         start = part.start + address - part.address if part else 0
         if part is None or start + count > part.end:

@@ -44,6 +44,13 @@ from compatgate.discovery.wheels.names import (
 )
 from compatgate.errors import DamagedContent
 
+SMALL_WHEEL = 64 * 1024 * 1024
+"""Largest size in bytes of a wheel that is always read as a whole, to verify its digest."""
+SHARE_READ_WHOLE = 0.75
+"""Share of needed bytes from which on a wheel is read as a whole, to verify its digest."""
+LARGE_MEMBER = 1024 * 1024
+"""Stored bytes of a member from which on its result is cached at once."""
+
 
 class Progress(Protocol):
     """A listener for the progress of a measurement."""
@@ -71,23 +78,12 @@ class SilentProgress:
         """Do nothing."""
 
 
-SMALL_WHEEL = 64 * 1024 * 1024
-"""Largest size in bytes of a wheel that is always read as a whole, to verify its digest."""
-SHARE_READ_WHOLE = 0.75
-"""Share of needed bytes from which on a wheel is read as a whole, to verify its digest."""
-LARGE_MEMBER = 1024 * 1024
-"""Stored bytes of a member from which on its result is cached at once."""
-
-
 class MeasureOptions(Struct, frozen=True):
     """Options of a measurement.
 
     Attributes:
         toolkits: PTX version, as ``8.7``, to the first toolkit that supports it.
         cache: folder of earlier measurements; None disables the cache.
-        limits: limits on the wheel's content.
-        patience: retry policy for broken connections.
-        whole: read the whole wheel, and verify its digest, whatever its size.
     """
 
     toolkits: Mapping[str, str] = {}
@@ -107,12 +103,7 @@ def list_ptx_toolkits(facts: CudaArch) -> dict[str, str]:
 
 
 def measure_path(path: str, options: MeasureOptions, progress: Progress | None = None) -> Record:
-    """Measure a wheel in a file, offline.
-
-    Raises:
-        BadInput: the file is not a wheel, or damaged.
-        NotFound: the file does not exist.
-    """
+    """Measure a wheel in a file, offline."""
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
         return _Measurement(wheel, options, progress or SilentProgress()).of_file(HashedFile(file))
@@ -125,14 +116,7 @@ def measure_file(
     options: MeasureOptions,
     progress: Progress | None = None,
 ) -> Record:
-    """Measure a wheel that an index lists, or that only a URL names.
-
-    Raises:
-        BadInput: the file is not a wheel, or damaged.
-        Damaged: the wheel does not match the index or the server.
-        NotFound: the server does not have the wheel.
-        Unavailable: the server does not answer.
-    """
+    """Measure a wheel that an index lists, or that only a URL names."""
     memory = WheelCache(options.cache, wheel.sha256)
     known = memory.record()
     if known is not None and (known.verified == "whole" or not options.whole):
@@ -164,11 +148,7 @@ def read_record(digest: str, options: MeasureOptions) -> Record | None:
 
 
 def describe_url(url: str) -> IndexFile:
-    """Describe a wheel by its URL, which may end in ``#sha256=...``.
-
-    Raises:
-        BadInput: the URL does not end in the name of a wheel.
-    """
+    """Describe a wheel by its URL, which may end in ``#sha256=...``."""
     address, fragment = urldefrag(url)
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")
@@ -203,8 +183,23 @@ class _Measurement:
     def of_file(self, file: HashedFile) -> Record:
         """Measure an open wheel."""
         archive = Archive(file, self._wheel.name, self._options.limits)
-        identity = self._identified(archive)
-        left = [m for m in _choose_members(archive.members) if not self._remembered(m)]
+        # the name, the metadata and the index have to agree
+        name, version = parse_wheel_name(self._wheel.name)
+        for stated in filter(None, (archive.identity, self._stated)):
+            if stated.package != name or Version(stated.version) != Version(version):
+                what = f"its metadata is of {stated.package} {stated.version}"
+                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
+        identity = self._stated or archive.identity
+        kinds = (is_any_library, names.is_kernel_file)
+        left = []
+        for member in archive.members:
+            if not member.file_size or not any(kind(member.filename) for kind in kinds):
+                continue
+            result = self._memory.member(member.filename, member.CRC, member.file_size)
+            if result is None:
+                left.append(member)
+            else:
+                self._take(member.filename, result)
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
         total = file.size if whole else sum(m.compress_size for m in left)
@@ -213,25 +208,16 @@ class _Measurement:
         if whole:
             file.begin()
         self._read_all(archive, left, file)
-        digest = self._verified(file) if whole else self._wheel.sha256
+        digest = self._wheel.sha256
+        if whole:
+            digest = file.finish()
+            if self._wheel.sha256 not in (None, digest):
+                self._memory.forget()
+                what = f"has the SHA-256 {digest}, not {self._wheel.sha256}"
+                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
         record = self._record(archive, identity, digest, whole=whole)
         WheelCache(self._options.cache, digest).keep_record(record)
         return _add_record_toolkits(record, self._options)
-
-    def _identified(self, archive: Archive) -> WheelIdentity:
-        """Return the wheel's identity; its name, its metadata and the index have to agree."""
-        name, version = parse_wheel_name(self._wheel.name)
-        for said in filter(None, (archive.identity, self._stated)):
-            if said.package != name or Version(said.version) != Version(version):
-                what = f"its metadata is of {said.package} {said.version}"
-                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
-        return self._stated or archive.identity
-
-    def _remembered(self, member: ZipInfo) -> bool:
-        found = self._memory.member(member.filename, member.CRC, member.file_size)
-        if found is not None:
-            self._take(member.filename, found)
-        return found is not None
 
     def _reads_whole(self, file: HashedFile, members: Sequence[ZipInfo]) -> bool:
         """Return whether to read all bytes: where most are needed, or the wheel is small.
@@ -271,14 +257,6 @@ class _Measurement:
         if not result.complete:
             self._unread.append(path)
 
-    def _verified(self, file: HashedFile) -> str:
-        found = file.finish()
-        if self._wheel.sha256 not in (None, found):
-            self._memory.forget()
-            what = f"has the SHA-256 {found}, not {self._wheel.sha256}"
-            raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
-        return found
-
     def _record(
         self, archive: Archive, identity: WheelIdentity, digest: str | None, *, whole: bool
     ) -> Record:
@@ -302,12 +280,6 @@ class _Measurement:
             built_for_torch=find_torch_release(identity.requires, str(version)),
             source=self._wheel.url,
         )
-
-
-def _choose_members(members: Sequence[ZipInfo]) -> list[ZipInfo]:
-    """Return the members that may hold GPU code or link against GPU libraries."""
-    kinds = (is_any_library, names.is_kernel_file)
-    return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 
 def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:

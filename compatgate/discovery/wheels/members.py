@@ -52,13 +52,7 @@ class StreamOpener(Protocol):
 
 
 class LibraryReading(Struct, frozen=True):
-    """The links and GPU code of one shared object.
-
-    Attributes:
-        complete: all tables could be read.
-        code: all entries of GPU code.
-        torch: symbols that the object needs from torch, and symbols that it defines.
-    """
+    """The links and GPU code of one shared object."""
 
     library: Library
     complete: bool
@@ -72,18 +66,12 @@ def read_library(
     """Read a shared object.
 
     Args:
-        path: path inside the wheel.
-        size: decompressed size in bytes.
         opener: opens the member; called again where the tables have an unusual place.
-        label: name in messages.
         named_only: skip the tables of a file that holds no GPU code and names no GPU library. Large
             files are not searched for names, and libraries that they may open are not known then.
 
     Returns:
         The links and GPU code; None when the member is no ELF or PE file.
-
-    Raises:
-        BadInput: the member is damaged.
     """
     searched = not named_only or size <= LARGEST_SEARCHED
     stream = WindowedStream(size, lambda read: opener(read, whole=False), search=searched)
@@ -112,17 +100,8 @@ def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> Libra
 
     The data is not searched for libraries that the object opens at run time (``opens``).
 
-    Args:
-        path: path inside the package.
-        file: open file at its beginning.
-        size: size in bytes.
-        label: name in messages.
-
     Returns:
         The links and GPU code; None when the file is no ELF or PE file.
-
-    Raises:
-        BadInput: the file is damaged.
     """
     if not _read_exactly(file, len(ELF)).startswith((ELF, PE)):
         return None
@@ -198,12 +177,7 @@ MAX_LINES = 40
 
 
 class KernelFiles(Struct, frozen=True):
-    """Files of GPU code, grouped for a record.
-
-    Attributes:
-        paths: paths of all files.
-        libraries: entries for the record.
-    """
+    """Files of GPU code, grouped for a record."""
 
     paths: frozenset[str]
     libraries: list[Library]
@@ -254,18 +228,14 @@ def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
     files = [library for library in libraries if is_kernel_file(library.path)]
     groups: dict[str, list[Library]] = {}
     for file in files:
-        groups.setdefault(_group(file.path), []).append(file)
+        folder, _, name = file.path.rpartition("/")
+        groups.setdefault(f"{folder}/*.{name.rpartition('.')[2]}", []).append(file)
     groups = _merge_folders(groups)
     listed = []
     for pattern, members in groups.items():
         few = len(members) <= FEW_FILES and len(files) <= MAX_LINES
         listed += members if few else [_merge_files(pattern, members)]
     return KernelFiles(frozenset(file.path for file in files), listed)
-
-
-def _group(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/*.{name.rpartition('.')[2]}"
 
 
 def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:

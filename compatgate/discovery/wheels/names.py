@@ -165,12 +165,7 @@ def uses_gpu_libraries(library: Library) -> bool:
 
 
 def drop_package_links(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
-    """Return the listed libraries without needed libraries of the same package.
-
-    Args:
-        shared: all shared objects of the package.
-        listed: shared objects in the package's record.
-    """
+    """Return the listed libraries without needed libraries of the same package."""
     paths = {library.path for library in listed}
     others = [library for library in shared if library.path not in paths]
     brought = {name for one in others for name in (one.soname, file_name(one.path)) if name}
@@ -217,12 +212,7 @@ NO_TORCH_SYMBOLS = TorchSymbols()
 
 
 def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
-    """Find torch's symbols in a library of Linux.
-
-    Args:
-        names: the whole table of names, for a quick test.
-        symbols: name, whether it is undefined, and its binding.
-    """
+    """Find torch's symbols in a library of Linux."""
     if not _TORCH.search(names) and not _TORCH_C.search(names):
         return NO_TORCH_SYMBOLS
     undefined, asks, defines, stable = set(), set(), set(), False
@@ -240,12 +230,7 @@ def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]])
 
 
 def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
-    """Find torch's symbols in the tables of a Windows library.
-
-    Args:
-        imported: names that the library imports from torch.
-        exported: names that the library defines.
-    """
+    """Find torch's symbols in the tables of a Windows library."""
     asks, stable = set(), False
     for name in imported:
         if _WINDOWS_TORCH.match(name):
@@ -257,16 +242,16 @@ def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -
 
 
 def _read_abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
-    found = sorted(undefined)
-    if not found:
+    abi = sorted(undefined)
+    if not abi:
         return TorchAbi(stable=True) if stable else None
     cxx11 = None
-    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
+    if any(b"__cxx11" in name or b"B5cxx11" in name for name in abi):
         cxx11 = True
-    elif any(_OLD_STRING.search(name) for name in found):
+    elif any(_OLD_STRING.search(name) for name in abi):
         cxx11 = False
-    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
-    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
+    digest = hashlib.sha256(b"\n".join(abi)).hexdigest()[:16]
+    return TorchAbi(cxx11=cxx11, symbols=len(abi), digest=digest)
 
 
 LARGEST_TABLES = 64 * 1024 * 1024
@@ -278,11 +263,7 @@ VERSIONED_SYMBOL = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
 
 
 class LibraryTables(Struct):
-    """The dynamic tables of an ELF file, or the import and export tables of a PE file.
-
-    Attributes:
-        complete: all tables could be read.
-    """
+    """The dynamic tables of an ELF file, or the import and export tables of a PE file."""
 
     soname: str | None = None
     needed: tuple[str, ...] = ()

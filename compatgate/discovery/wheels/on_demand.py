@@ -43,8 +43,6 @@ class WheelSources(Struct, frozen=True):
     Attributes:
         indexes: the user's own indexes, in order; they replace PyPI.
         others: whether indexes and URLs in a lock are sources too.
-        transport: options of requests and redirects.
-        seconds: time limit for one wheel.
     """
 
     indexes: tuple[str, ...]
@@ -57,7 +55,6 @@ class PackageRequest(Struct, frozen=True):
     """A package whose record is requested.
 
     Attributes:
-        package: the package of the stack.
         origin: source of its files; for a package that was only stated, the version alone.
     """
 
@@ -81,8 +78,6 @@ class MeasureResult(Struct, frozen=True):
 
     Attributes:
         record: None where no record was found or measured.
-        fresh: the wheel was read now.
-        why: reason why no record exists.
         transient: a later attempt may succeed.
     """
 
@@ -105,17 +100,7 @@ def build_request(package: OpenPackage) -> PackageRequest:
 def find_record(
     wanted: PackageRequest, sources: WheelSources, options: MeasureOptions, *, aged: bool
 ) -> Record | None:
-    """Return the record of an earlier measurement without any request.
-
-    Args:
-        wanted: the package.
-        sources: sources of wheels, which determine an earlier choice.
-        options: options with the cache folder.
-        aged: accept an earlier choice of any age.
-
-    Raises:
-        BadInput: the wheel has libraries that cannot be read.
-    """
+    """Return the record of an earlier measurement without any request."""
     locked = _locked_file(wanted)
     digests = [locked.sha256] if locked and locked.sha256 else []
     if not digests and len(wanted.origin.digests) == 1:
@@ -125,9 +110,9 @@ def find_record(
     ):
         digests = [choice.sha256]
     for digest in digests:
-        found = read_record(digest, options)
-        if found is not None and _matches_request(found, wanted):
-            return _rename_record(found, wanted)
+        record = read_record(digest, options)
+        if record is not None and _matches_request(record, wanted):
+            return _rename_record(record, wanted)
     return None
 
 
@@ -137,15 +122,7 @@ def measure_package(
     options: MeasureOptions,
     progress: Progress | None = None,
 ) -> Record:
-    """Measure the wheel of a package, from the index that lists it.
-
-    Raises:
-        BadInput: the package is not from an index, its index is not allowed, or its wheel has
-            libraries that cannot be read.
-        Damaged: a wheel does not match the lock, the index or the server.
-        NotFound: no wheel fits the platform.
-        Unavailable: a server does not answer.
-    """
+    """Measure the wheel of a package, from the index that lists it."""
     if wanted.origin.ecosystem != "pypi":
         raise BadInput("only wheels are measured, not conda packages", field=wanted.release)
     failed: CompatgateError | None = None
@@ -226,11 +203,7 @@ def explain_failure(error: Exception, wanted: PackageRequest) -> str:
 
 
 class _WheelPlace(Struct, frozen=True):
-    """An index, or a wheel at a URL.
-
-    Attributes:
-        own: the user's own index, whose digests are trusted.
-    """
+    """An index, or a wheel at a URL."""
 
     index: str = ""
     file: IndexFile | None = None
@@ -277,11 +250,7 @@ def _measure_at(
 
 
 def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
-    """Choose the wheel on an index: the locked one, else the installer's choice.
-
-    Raises:
-        NotFound: the index has no such wheel.
-    """
+    """Choose the wheel on an index: the locked one, else the installer's choice."""
     files = index.wheels(wanted.origin.name, wanted.origin.version)
     locked, wheel, digests = _locked_file(wanted), wanted.package.wheel, wanted.origin.digests
     if locked:
@@ -299,11 +268,7 @@ def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
 
 
 def _verify_digest(file: IndexFile, wanted: PackageRequest) -> IndexFile:
-    """Return a wheel with the digest in the lock.
-
-    Raises:
-        Damaged: the index states another one.
-    """
+    """Return a wheel with the digest in the lock."""
     locked, digests = _locked_file(wanted), wanted.origin.digests
     stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
     if stated and file.sha256 not in (None, stated):
@@ -339,9 +304,6 @@ def _rename_record(record: Record, wanted: PackageRequest) -> Record:
     """Return the record under the name and version of the stack.
 
     A component has another name than its package, and only the index may name the build.
-
-    Raises:
-        BadInput: the wheel has libraries that cannot be read.
     """
     if record.unread:
         names = ", ".join(path.rpartition("/")[2] for path in record.unread[:3])

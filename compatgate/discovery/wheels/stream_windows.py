@@ -41,11 +41,6 @@ class _WindowPlan(Struct, frozen=True):
     dynamic: range = range(0)
 
 
-def _plan(head: bytes, size: int) -> _WindowPlan:
-    """Find the place of a file's tables in its first bytes."""
-    return _plan_pe(head) if head.startswith(object_files.PE_MAGIC) else _plan_elf(head, size)
-
-
 def _plan_pe(head: bytes) -> _WindowPlan:
     """Find the place of a PE file's tables in its headers.
 
@@ -99,14 +94,6 @@ class WindowedStream:
     """A stream that keeps its first and last bytes.
 
     Memory is bounded by `HEAD`, `TAIL` and the ranges for `fetch_all`.
-
-    Args:
-        size: size in bytes.
-        reopen: calls a function with the same file at its beginning.
-        search: search the data for names of libraries.
-
-    Attributes:
-        named: names of GPU libraries in the data.
     """
 
     def __init__(
@@ -161,11 +148,7 @@ class WindowedStream:
         return data
 
     def kept(self, offset: int, count: int) -> bytes:
-        """Return kept bytes; fewer at the end of the file or of a kept part.
-
-        Raises:
-            Missed: no byte was kept.
-        """
+        """Return kept bytes; fewer at the end of the file or of a kept part."""
         count = max(min(count, self.size - offset), 0)
         found = b""
         for start, data in self._pieces():
@@ -176,11 +159,7 @@ class WindowedStream:
         return found
 
     def fetch(self, offset: int, count: int) -> bytes:
-        """Return bytes, read a second time where they were not kept; fewer at the end.
-
-        Raises:
-            Missed: the file was read again too often already.
-        """
+        """Return bytes, read a second time where they were not kept; fewer at the end."""
         try:
             return self.kept(offset, count)
         except MissedBytes:
@@ -195,11 +174,7 @@ class WindowedStream:
             return b""
 
     def fetch_all(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read the file a second time, and keep these ranges of bytes as well.
-
-        Raises:
-            Missed: the file was read again too often already.
-        """
+        """Read the file a second time, and keep these ranges of bytes as well."""
         if len(self._extra) >= _MAX_EXTRA:
             raise MissedBytes
         self._reopen(lambda file: self._keep_too(file, ranges))
@@ -226,7 +201,12 @@ class WindowedStream:
         if self._wanted is None:
             if self._head_size < _HEADERS:
                 return
-            self._wanted = _plan(b"".join(self._head)[:_HEADERS], self.size)
+            head = b"".join(self._head)[:_HEADERS]
+            self._wanted = (
+                _plan_pe(head)
+                if head.startswith(object_files.PE_MAGIC)
+                else _plan_elf(head, self.size)
+            )
             self._dynamic = (self._wanted.dynamic.start, bytearray())
         wanted = self._wanted.dynamic
         first = max(wanted.start - self._seen, 0)

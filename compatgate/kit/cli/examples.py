@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 _EXAMPLES = """\
-compatgate image-compat push registry.example/team/app:1.4 --dry-run
-compatgate image-compat pull registry.example/team/app:1.4 -o compatibility.json
-compatgate image-compat check registry.example/team/app:1.4 --pool driver=580.95.05,gpu=L4
 compatgate facts list
 compatgate facts show cuda 12.4
 compatgate facts verify --facts overlay.yaml
@@ -16,8 +13,8 @@ compatgate upgrade create prod-580 --target prod-a100 --driver 580.95.05 --soak 
 compatgate upgrade list --state rolling
 compatgate upgrade show prod-580
 compatgate upgrade may-start prod-580 --wave 2 --by ansible
-compatgate upgrade approve prod-580 -m "the soak was quiet"
-compatgate upgrade retract prod-580 -m "wait for the new report"
+compatgate upgrade approve prod-580
+compatgate upgrade retract prod-580
 compatgate upgrade stop prod-580 --reason "jobs fail on rack 7"
 compatgate upgrade resume prod-580 --reason "rack 7 is repaired"
 compatgate upgrade roll-back prod-580 --reason "Xid 119 on three nodes"
@@ -35,9 +32,8 @@ compatgate matrix dependents torch24-cu124
 compatgate matrix approvals --all
 compatgate matrix refuse ap_52f3d1a2b4c6e8f0
 compatgate matrix proposals --state open --target prod-a100
-compatgate matrix approve pr_52f3d1a2b4c6e8f0 -m "checked on staging"
-compatgate matrix retract pr_52f3d1a2b4c6e8f0 -m "the canary failed since"
-compatgate matrix comment pr_52f3d1a2b4c6e8f0 -m "which suite covers L4?"
+compatgate matrix approve pr_52f3d1a2b4c6e8f0
+compatgate matrix retract pr_52f3d1a2b4c6e8f0
 compatgate matrix merge pr_52f3d1a2b4c6e8f0
 compatgate matrix close pr_52f3d1a2b4c6e8f0 -m "replaced by another"
 compatgate matrix revert 42 --reason "jobs fail since"
@@ -53,14 +49,6 @@ compatgate notices show 17
 compatgate notices snooze 17 --for 4h --comment "repair at noon"
 compatgate notices resolve 17 --comment "the driver is back"
 compatgate notices reopen 17 --comment "it came back"
-compatgate notices channels
-compatgate notices set-channel on-call --kind slack --url-file slack-url
-compatgate notices delete-channel on-call
-compatgate notices test on-call
-compatgate notices deliveries --channel on-call --state failed
-compatgate notices list
-compatgate notices subscribe prod-drift --channel on-call --kind drift --target "prod-*"
-compatgate notices unsubscribe prod-drift
 compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4 --wait
 compatgate canary list --target prod-a100 --state failed
 compatgate canary show run_52f3d1a2b4c6e8f0
@@ -74,8 +62,6 @@ compatgate canary baselines list --workload gemm --state proposed
 compatgate canary baselines show 17
 compatgate canary baselines approve --all-of run_52f3d1a2b4c6e8f0
 compatgate canary baselines refuse 17
-compatgate canary baselines export --workload gemm -o baselines.json
-compatgate canary baselines import baselines.json
 compatgate canary fleet --suite smoke --target prod-a100 --top 5
 compatgate canary drift --suite smoke --target prod-a100
 compatgate canary judge baseline.jsonl candidate.jsonl --metric gemm.tflops --better higher

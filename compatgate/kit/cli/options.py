@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import logs
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 
@@ -39,6 +40,18 @@ def add_format(*parsers: argparse.ArgumentParser, markdown: bool = False) -> Non
             default="text",
             help="output format (default: text)",
         )
+
+
+def add_log_format(group: argparse._ActionsContainer, *, level: str) -> None:
+    """Add the level of the log, with its default, and the format."""
+    add = group.add_argument
+    add("--log-level", choices=logs.LEVELS, default=level, help=f"log level (default: {level})")
+    add(
+        "--log-format",
+        choices=logs.FORMATS,
+        default="text",
+        help="format of log lines; json: one object a line (default: text)",
+    )
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:

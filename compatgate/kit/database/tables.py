@@ -24,6 +24,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Text,
     inspect,
     text,
     tuple_,
@@ -86,6 +87,39 @@ class UtcTime(TypeDecorator[datetime]):
         return from_iso(value) if isinstance(value, str) else value.astimezone(UTC)
 
 
+class JsonText(TypeDecorator[Any]):
+    """A value as JSON text, its keys in order."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return the text that the database stores."""
+        return None if value is None else _encode_json(value).decode()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Return the stored value."""
+        return None if value is None else msgspec.json.decode(value)
+
+
+_encode_json = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Words(TypeDecorator[tuple[str, ...]]):
+    """Words in one text, separated by spaces."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return the text that the database stores; a text is taken as it is."""
+        return value if value is None or isinstance(value, str) else " ".join(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...] | None:
+        """Return the words."""
+        return None if value is None else tuple(value.split())
+
+
 def to_plain(row: Struct) -> dict[str, Any]:
     """Return a row as plain data, times as text."""
     body = msgspec.structs.asdict(row)
@@ -114,7 +148,7 @@ def page(
     session: Session,
     query: Any,
     key: Column | tuple[Column, ...],
-    make: Callable[[Any], T],
+    make: Callable[[Any], T] | None = None,
     *,
     cursor: str | None,
     limit: int,
@@ -126,7 +160,8 @@ def page(
         session: to read from.
         query: a select, filtered, without order; its rows carry the key's columns by their names.
         key: the unique column (or columns) to order by.
-        make: turns a row into an item.
+        make: turns a row into an item; None: the query selects a mapped class, whose objects are
+            the items.
         cursor: from the page before.
         limit: 1 to 1000.
         descending: newest first.
@@ -141,11 +176,12 @@ def page(
         here = tuple_(*keys)
         query = query.where(here < last if descending else here > last)
     query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
-    rows: Sequence[Any] = session.execute(query).all()
+    found = session.execute(query) if make else session.scalars(query)
+    rows: Sequence[Any] = found.all()
     more = len(rows) > limit
     rows = rows[:limit]
     following = encode_cursor([getattr(rows[-1], k.key) for k in keys]) if more else None
-    return Page(tuple(make(row) for row in rows), following)
+    return Page(tuple(map(make, rows) if make else rows), following)
 
 
 def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:

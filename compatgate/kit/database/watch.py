@@ -39,6 +39,20 @@ class Outage(Struct, frozen=True):
     reason: str
 
 
+class _Look:
+    """One look at the database."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.since = clock.now()
+        self.began = time.monotonic()
+        self.has_answer = False
+        self.is_silence_logged = False
+
+    def answer(self) -> None:
+        self.has_answer = True
+
+
 class DatabaseWatch:
     """The thread that looks at the database; any number of threads may ask it.
 
@@ -48,16 +62,14 @@ class DatabaseWatch:
     """
 
     def __init__(self, look: Look, confirmed_at: datetime) -> None:
-        self._look = look
+        self._read = look
         self._changed = threading.Condition()
-        self._asked = False
-        self._ended = False
-        self._begun = self._done = self._told = 0
-        self._began: float | None = None
-        self._heard = False
-        self._began_at = clock.now()
-        self._failure: Outage | None = None
+        self._present: _Look | None = None
+        self._begun = 0  # number of the latest look
+        self._wanted = 0  # number of the look that requests wait for
+        self._failure: Outage | None = None  # of the latest look that ended
         self._checked = float("-inf")
+        self._ended = False
         self.begin_with(confirmed_at)
 
     def begin_with(self, confirmed_at: datetime) -> None:
@@ -89,7 +101,7 @@ class DatabaseWatch:
         """Return whether no look is due, or a look would not help: one runs, or an outage."""
         if time.monotonic() - self._checked < CHECK_SECONDS:
             return True
-        return self._began is not None or self._failure is not None
+        return self._present is not None or self._failure is not None
 
     def check(self) -> None:
         """Wait for a look if one is due; never longer than `PATIENCE_SECONDS`."""
@@ -106,19 +118,24 @@ class DatabaseWatch:
         with self._changed:
             if self.outage() is not None:
                 return False
-            wanted = self._begun + 1
-            self._asked = True
+            wanted = self._wanted = self._begun + 1  # a look that runs may have missed a change
             self._changed.notify_all()
-            while self._done < wanted and not self._ended and self.outage() is None:
-                left = end - time.monotonic()
-                if left <= 0:
+            while not self._is_over(wanted) and not self._ended and self.outage() is None:
+                remaining = end - time.monotonic()
+                if remaining <= 0:
                     break
-                self._changed.wait(min(left, _SLICE_SECONDS))
-            silence = self.outage() if self._failure is None else None
-            if silence is not None and self._told != self._begun:
-                self._told = self._begun
-                _log.error("the database is unavailable: %s", silence.reason)
-            return self._done >= wanted
+                self._changed.wait(min(remaining, _SLICE_SECONDS))
+            look, outage = self._present, self.outage()
+            if outage is not None and look is not None and self._failure is None:
+                if not look.is_silence_logged:
+                    _log.error("the database is unavailable: %s", outage.reason)
+                look.is_silence_logged = True
+            return self._is_over(wanted)
+
+    def _is_over(self, number: int) -> bool:
+        """Return whether a look has ended."""
+        present = self._present
+        return self._begun >= number and (present is None or present.number > number)
 
     def expire(self) -> None:
         """Make a look due."""
@@ -126,20 +143,20 @@ class DatabaseWatch:
 
     def outage(self) -> Outage | None:
         """Return the outage, from memory; None: the database answers."""
-        failure, began = self._failure, self._began
-        if failure is not None or began is None:
+        failure, look = self._failure, self._present
+        if failure is not None or look is None:
             return failure
-        silent = time.monotonic() - began
-        if silent > (CHANGE_SECONDS if self._heard else PATIENCE_SECONDS):
-            return Outage(self._began_at, f"the database has not answered for {silent:.0f} seconds")
-        return None
+        silent_s = time.monotonic() - look.began
+        if silent_s <= (CHANGE_SECONDS if look.has_answer else PATIENCE_SECONDS):
+            return None
+        return Outage(look.since, f"the database has not answered for {silent_s:.0f} seconds")
 
     def is_silent(self) -> bool:
         """Return whether the database neither answers nor refuses."""
-        began = self._began
-        if began is None or self._heard:
+        look = self._present
+        if look is None or look.has_answer:
             return False
-        return time.monotonic() - began > PATIENCE_SECONDS
+        return time.monotonic() - look.began > PATIENCE_SECONDS
 
     def refusal(self) -> CompatgateError | None:
         """Return the error for whatever needs the database itself; None: it answers."""
@@ -155,48 +172,42 @@ class DatabaseWatch:
         )
 
     def _run(self) -> None:
-        while self._wait():
+        while (look := self._begin()) is not None:
+            failure = None
             try:
-                self._look(self._hear)
+                self._read(look.answer)
             except CompatgateError as error:
-                self._conclude(error.problem)
+                failure = error.problem
             except Exception as error:
                 if self._failure is None:
                     _log.exception("looking at the database failed")
-                self._conclude(f"looking at the database failed: {quote_error(error)}")
-            else:
-                self._conclude(None)
+                failure = f"looking at the database failed: {quote_error(error)}"
+            self._conclude(look, failure)
 
-    def _wait(self) -> bool:
-        """Wait until a look is due, and note its beginning; False: the watch has ended."""
+    def _begin(self) -> _Look | None:
+        """Wait until a look is due, and begin it; None: the watch has ended."""
         pause = _IDLE_SECONDS if self._failure is None else _RETRY_SECONDS
         with self._changed:
-            self._changed.wait_for(lambda: self._asked or self._ended, pause)
+            self._changed.wait_for(lambda: self._wanted > self._begun or self._ended, pause)
             if self._ended:
-                return False
-            self._asked, self._heard = False, False
-            self._began_at = clock.now()
+                return None
             self._begun += 1
-            self._began = time.monotonic()
-            return True
+            self._present = _Look(self._begun)
+            return self._present
 
-    def _hear(self) -> None:
-        self._heard = True
-
-    def _conclude(self, failure: str | None) -> None:
+    def _conclude(self, look: _Look, failure: str | None) -> None:
         with self._changed:
-            began, before = self._began or time.monotonic(), self._failure
+            before = self._failure
+            since = before.since if before is not None else look.since
             if failure is None:
-                self._checked = self._confirmed = began
+                self._checked = self._confirmed = look.began
                 self._failure = None
             else:
-                since = before.since if before else self._began_at
                 self._failure = Outage(since, failure)
-            self._began = None
-            self._done = self._begun
+            self._present = None
             self._changed.notify_all()
-        if failure is not None and before is None and self._told != self._begun:
+        was_logged = before is not None or look.is_silence_logged
+        if failure is not None and not was_logged:
             _log.error("the database is unavailable: %s", failure)
-        elif failure is None and (before is not None or self._told == self._begun):
-            since = before.since if before is not None else self._began_at
+        elif failure is None and was_logged:
             _log.warning("the database is back; it was away since %s", clock.iso(since))

@@ -101,16 +101,13 @@ class WholeAnswer(NamedTuple):
     headers: RawHeaders
     body: bytes
 
-    def start(self) -> dict[str, Any]:
-        """Return the ASGI message that starts the answer."""
-        return {"type": "http.response.start", "status": self.status, "headers": self.headers}
 
-
-def _to_raw(headers: Iterable[tuple[str, str]]) -> RawHeaders:
+def to_raw(headers: Iterable[tuple[str, str]]) -> RawHeaders:
+    """Return headers as a server sends them."""
     return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
 
 
-_JSON_HEADERS = _to_raw(
+_JSON_HEADERS = to_raw(
     [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *SECURITY, STATIC_CSP]
 )
 _RAW_LENGTH, _RAW_REQUEST_ID = b"content-length", REQUEST_ID.lower().encode()
@@ -128,7 +125,7 @@ def json_answer(
         sent: further headers.
     """
     own = [(_RAW_LENGTH, b"%d" % len(body)), (_RAW_REQUEST_ID, number.encode("latin-1"))]
-    return WholeAnswer(status, [*_JSON_HEADERS, *own, *_to_raw(sent)], body)
+    return WholeAnswer(status, [*_JSON_HEADERS, *own, *to_raw(sent)], body)
 
 
 def request_id(given: str) -> str:
@@ -213,9 +210,9 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def page_reply(found: Any, render: Callable[[Any], Any]) -> Reply:
-    """Return a page as an answer."""
-    items = [render(item) for item in found.items]
+def page_reply(found: Any, render: Callable[[Any], Any] | None = None) -> Reply:
+    """Return a page as an answer; without ``render`` its items are what the wire carries."""
+    items = [render(item) for item in found.items] if render else found.items
     headers = {"Link": f'<{_next_url(found.next)}>; rel="next"'} if found.next else {}
     return Reply({"items": items, "next": found.next}, headers=headers)
 
@@ -302,7 +299,7 @@ def whole_problem(error: CompatgateError, environ: Mapping[str, Any], number: st
     """
     status, headers, body = problem_answer(error, environ)
     headers.append(("Content-Length", str(len(body))))
-    return WholeAnswer(status, _to_raw(complete_headers(headers, number)), body)
+    return WholeAnswer(status, to_raw(complete_headers(headers, number)), body)
 
 
 def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:

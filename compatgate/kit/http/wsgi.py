@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from compatgate.kit.http import replies
 from compatgate.kit.http.lanes import SHORT_THREADS, Lane
 from compatgate.kit.http.notes import NOTE, note_of
-from compatgate.kit.http.replies import TooBusy
+from compatgate.kit.http.replies import TooBusy, WholeAnswer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     Fields = Mapping[bytes, bytes]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-
+RECEIVE_SECONDS = 30.0
+"""A request's body must have arrived in this time."""
+SEND_SECONDS = 300.0
+"""A piece of a streamed answer must have left in this time: a thread waits for it."""
+_MAX_DRAINED = 64 * 1024 * 1024
 CLIENT_GONE: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
 """Set once the client of the present request has left; None: nobody looks."""
 
@@ -43,6 +47,37 @@ class Body(NamedTuple):
 
     data: bytes
     rest: Literal["none", "late", "unread"] = "none"
+
+
+async def receive_body(receive: Receive, most: int, *, drains: bool = False) -> Body | None:
+    """Read a body up to its limits of size and time; None: the client is gone.
+
+    ``drains``: read one that is too large to its end, within reason, and drop the rest; a client
+    that is still sending would not see an answer.
+    """
+    data, dropped = bytearray(), 0
+    try:
+        async with asyncio.timeout(RECEIVE_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                if len(data) > most:
+                    dropped += len(message["body"])
+                else:
+                    data += message["body"]
+                if not message.get("more_body", False):
+                    return Body(bytes(data), "unread" if dropped else "none")
+                if len(data) > most and (not drains or dropped > _MAX_DRAINED):
+                    return Body(bytes(data), "unread")
+    except TimeoutError:
+        return Body(bytes(data), "unread" if len(data) > most else "late")
+
+
+async def send_answer(send: Send, answer: WholeAnswer) -> None:
+    """Send an answer that is there as a whole."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 class WsgiLane(Lane):
@@ -77,16 +112,15 @@ class WsgiLane(Lane):
         try:
             answer = await self.run(exchange.run)
         except TooBusy as error:
-            answer = replies.problem_answer(error, environ)
-            given = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
-            replies.complete_headers(answer.headers, given)
+            number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
             if (note := note_of(environ)) is not None:
-                note.number = given
+                note.number = number
+            answer = replies.whole_problem(error, environ, number)
         finally:
             if watch is not None:
                 watch.cancel()
         if answer is not None:
-            await send_whole(send, answer.status, answer.headers, answer.body)
+            await send_answer(send, answer)
 
 
 class _Exchange:
@@ -111,29 +145,29 @@ class _Exchange:
         self._headers: replies.Headers = []
         self._gone = threading.Event()
 
-    def run(self) -> replies.ProblemAnswer | None:
+    def run(self) -> WholeAnswer | None:
         """Return the answer; None: it was streamed."""
         CLIENT_GONE.set(self._gone)
         pieces = self._app(self._environ, self._start)
         try:
             if self._closes:
                 self._headers.append(("Connection", "close"))
-            if any(name.lower() == "content-length" for name, _ in self._headers):
-                return replies.ProblemAnswer(self._status, self._headers, b"".join(pieces))
-            self._stream(pieces)
+            headers = replies.to_raw(self._headers)
+            if any(name == b"content-length" for name, _ in headers):
+                return WholeAnswer(self._status, headers, b"".join(pieces))
+            self._stream(pieces, headers)
             return None
         finally:
             getattr(pieces, "close", lambda: None)()
 
-    def _start(self, status: str, sent: replies.Headers, exc_info: Any = None) -> Any:
-        self._status = int(status[:3])
-        self._headers = sent
+    def _start(self, status: str, headers: replies.Headers, exc_info: Any = None) -> Any:
+        self._status, self._headers = int(status[:3]), headers
         return None
 
-    def _stream(self, pieces: Iterable[bytes]) -> None:
+    def _stream(self, pieces: Iterable[bytes], headers: replies.RawHeaders) -> None:
         watch = asyncio.run_coroutine_threadsafe(self.watch(), self._loop)
         try:
-            self._wait(_start_of(self._status, self._headers))
+            self._wait({"type": "http.response.start", "status": self._status, "headers": headers})
             for piece in pieces:
                 if self._gone.is_set():
                     return
@@ -143,7 +177,9 @@ class _Exchange:
             watch.cancel()
 
     def _wait(self, message: dict[str, Any]) -> None:
-        asyncio.run_coroutine_threadsafe(self._send(message), self._loop).result()
+        asyncio.run_coroutine_threadsafe(
+            asyncio.wait_for(self._send(message), SEND_SECONDS), self._loop
+        ).result()
 
     async def watch(self) -> None:
         """Notice that the client has left."""
@@ -152,26 +188,13 @@ class _Exchange:
         self._gone.set()
 
 
-def _start_of(status: int, sent: replies.Headers) -> dict[str, Any]:
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent]
-    return {"type": "http.response.start", "status": status, "headers": raw}
-
-
-async def send_whole(send: Send, status: int, sent: replies.Headers, body: bytes) -> None:
-    """Send an answer that is there as a whole."""
-    if all(name.lower() != "content-length" for name, _ in sent):
-        sent.append(("Content-Length", str(len(body))))
-    await send(_start_of(status, sent))
-    await send({"type": "http.response.body", "body": body})
-
-
 class _TruncatedBody(io.BytesIO):
     """A truncated body."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read the received part; raise where more should follow."""
-        if found := super().read(size):
-            return found
+        if part := super().read(size):
+            return part
         raise ConnectionError("the body is incomplete")
 
 
@@ -203,16 +226,13 @@ def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
     }
     if NOTE in scope:
         environ[NOTE] = scope[NOTE]
-    for name, value in scope["headers"]:
-        _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if "_" in name:  # could pass for another header
+            continue
+        key = name.upper().replace("-", "_")
+        if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+            key = f"HTTP_{key}"
+        separator = "; " if key == "HTTP_COOKIE" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
     return environ
-
-
-def _add_header(environ: dict[str, Any], name: str, value: str) -> None:
-    if "_" in name:  # could pass for another header
-        return
-    key = name.upper().replace("-", "_")
-    if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        key = f"HTTP_{key}"
-    separator = "; " if key == "HTTP_COOKIE" else ","
-    environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value

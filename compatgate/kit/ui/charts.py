@@ -23,6 +23,13 @@ _LOOKS: dict[str, tuple[str, Tone]] = {
     "ok": ("circle", "plain"), "passed": ("circle", "plain"),
 }  # fmt: skip
 _UNJUDGED: tuple[str, Tone] = ("ring", "muted")
+_CHARACTERS = {"triangle": "▲", "diamond": "◆", "square": "■", "circle": "●", "ring": "○"}
+
+
+def find_shape(outcome: str) -> tuple[str, Tone]:
+    """Return the shape of an outcome as a character, and its tone."""
+    shape, tone = _LOOKS.get(outcome, _UNJUDGED)
+    return _CHARACTERS[shape], tone
 
 
 class Scale(Struct, frozen=True):
@@ -37,12 +44,6 @@ class Scale(Struct, frozen=True):
         """Return the place of a value."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
-
-    @property
-    def ticks(self) -> tuple[tuple[float, float], ...]:
-        """Return place and value of three labelled lines: the least, the middle, the largest."""
-        values = (self.low, (self.low + self.high) / 2, self.high)
-        return tuple((self.place(value), value) for value in values)
 
 
 def fit_scale(values: Iterable[float], start: float, end: float) -> Scale:

@@ -1,7 +1,7 @@
 """Describe tables as data: sort rows by any column, show them as HTML, export them as CSV.
 
-A list page states its filters, how many rows it shows or exports, and its table. Its reader hides
-columns; `compatgate.kit.ui.lists` offers that, and saved views.
+A list page states its filters, how many rows it shows or exports, and its table. Its address says
+which columns are shown, so that a bookmark keeps them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import msgspec
 from flask import request
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
+from compatgate.kit.http.replies import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]
@@ -85,7 +87,7 @@ class Table(Struct, frozen=True):
         next: cursor of the next page; None: this is all.
         sort: the column that it is sorted by, as in the URL.
         label: of the rows, in the plural.
-        hidden: keys of columns that its reader does not want; an export has them all.
+        hidden: keys of columns that the address leaves out; an export has them all.
     """
 
     name: str
@@ -101,6 +103,11 @@ class Table(Struct, frozen=True):
     def shown(self) -> tuple[tuple[int, Column], ...]:
         """Return the columns to show with their places in the rows."""
         return tuple((n, one) for n, one in enumerate(self.columns) if one.key not in self.hidden)
+
+    def columns_with(self, key: str) -> str:
+        """Return the columns of the address that shows or hides a column; empty: none is left."""
+        hidden = self.hidden ^ {key}
+        return ",".join(one.key for one in self.columns if one.key not in hidden)
 
     @property
     def deciding(self) -> int | None:
@@ -155,6 +162,22 @@ def _sorted(table: Table) -> Table:
     return replace(table, rows=[*there, *gone])
 
 
+def choose_columns(table: Table) -> Table:
+    """Return a table with the columns that the address names, if it names any.
+
+    Raises:
+        BadInput: the address names a column that the table does not have.
+    """
+    keys = [column.key for column in table.columns]
+    wanted = [key for key in request.args.get("columns", "").split(",") if key]
+    for key in wanted:
+        if key not in keys:
+            hint = suggest_name(key, keys) or f"columns: {', '.join(keys)}"
+            problem = "is not a column of this table"
+            raise BadInput(problem, field="columns", value=key, hint=hint)
+    return replace(table, hidden=frozenset(keys) - set(wanted)) if wanted else table
+
+
 def _rank(value: Any) -> tuple[int, Any]:
     """Return a sort key: numbers, then times, then text in natural order."""
     if isinstance(value, int | float):
@@ -195,7 +218,7 @@ class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sort: str | None = None
     """Key of the column to sort by, with ``-`` before it for the other direction."""
     columns: Annotated[str, Meta(max_length=1000)] | None = None
-    """Keys of the columns to show, separated by commas; None: as the reader chose."""
+    """Keys of the columns to show, separated by commas; None: all."""
     format: Literal["csv"] | None = None
 
 
@@ -203,6 +226,23 @@ class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     """Query parameters of a page whose table has several pages."""
 
     cursor: str | None = None
+
+
+def make_page_query(filters: type[ListQuery]) -> Any:
+    """Return the query parameters of a page that lists what a route lists, by its filters."""
+    own = [
+        (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(filters)
+        if field.name not in ListQuery.__struct_fields__
+    ]
+    return msgspec.defstruct(
+        f"{filters.__name__}Page",
+        own,
+        bases=(PagedTableQuery,),
+        frozen=True,
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
 
 
 def is_narrowed() -> bool:

@@ -70,7 +70,7 @@ class Timeout(Struct, frozen=True):
     targets="checked",
     name="validate_kubernetes",
     query=Timeout,
-    body=Body(AdmissionReview, examples=EXAMPLES),
+    body=Body(AdmissionReview, examples=EXAMPLES, argument="review"),
     returns=Returns(AdmissionReviewAnswer, "The decision; denials also return 200"),
     refusal=AdmissionReviewAnswer,
 )

@@ -213,41 +213,37 @@ def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[
     if named and named not in known.targets:
         yield Placement(named)  # the gate refuses the name, and says which one is near
         return
-    usable = _usable_targets(asks, known)
-    left = usable or asks.targets or _open_targets(asks, known)
+    targets = asks.targets
+    usable = _usable(targets, asks, known)
+    left = usable or targets or _open_targets(asks, known)
     if not named:
-        for name in usable or asks.targets:
+        for name in usable or targets:
             yield from _place_on(name, asks, known)
-        if not asks.targets:
+        if not targets:
             yield Placement(None)
     elif named in left:
-        chooses = len(left) > 1 or not asks.targets
+        chooses = len(left) > 1 or not targets
         yield from _place_on(named, asks, known, "annotation" if chooses else None)
-        for name in _stricter_targets(asks, known):
-            yield from _place_on(name, asks, known)
+        own = known.targets[named].policy  # an annotation never chooses a more lenient policy
+        others = usable if named in usable else ()
+        for name in others:
+            if name != named and is_stricter(known.targets[name].policy, own):
+                yield from _place_on(name, asks, known)
     else:
-        yield from _deny_targets(asks, usable or asks.targets, known)
+        yield from _deny_targets(asks, usable or targets, known)
 
 
 def other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
     """Return the targets that a pod may land on although it names another one."""
-    usable = _usable_targets(asks, known)
+    usable = _usable(asks.targets, asks, known)
     return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
 
 
-def _stricter_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
-    """Return those that are stricter than the one that the pod names.
-
-    An annotation chooses a target, never a more lenient policy than that of the nodes.
-    """
-    own = known.targets[asks.named].policy
-    others = other_targets(asks, known)
-    return tuple(n for n in others if is_stricter(known.targets[n].policy, own))
-
-
-def _usable_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
-    """Return the targets of the pod that have pools for all that the container requests."""
-    return tuple(n for n in asks.targets if not _pools_on(n, asks, known).lacking)
+def _usable(
+    targets: tuple[str, ...], asks: ContainerWorkload, known: PlacementMatrix
+) -> tuple[str, ...]:
+    """Return the targets that have pools for all that the container requests."""
+    return tuple(name for name in targets if not _pools_on(name, asks, known).lacking)
 
 
 def _open_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:

@@ -323,9 +323,12 @@ def _container(
 
 def _read_command(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return what a container runs; variables may lead an interpreter to other packages."""
-    names = {item.get("name") for item in read_list(raw.get("env")) if isinstance(item, dict)}
-    if raw.get("envFrom") or any(str(n) == "PATH" or str(n).startswith("PYTHON") for n in names):
+    if raw.get("envFrom"):
         return ()
+    for item in read_list(raw.get("env")):
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and (name.startswith("PYTHON") or name == "PATH"):
+            return ()
     command = read_list(raw.get("command"))
     if not command:  # arguments alone follow the image's entry point, or are the command
         return () if raw.get("command") or raw.get("args") else None

@@ -57,6 +57,7 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
     scope="admin",
     tag="audit",
     query=ChainQuery,
+    slow=True,
     returns=Returns(ChainBody, "The result of the verification", etag=True),
 )
 def verify_audit(call: Call[ChainQuery]) -> Reply:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.kit.cli.options import add_database, add_format, add_limit, read_moment
-from compatgate.kit.cli.output import format_json_time, print_json, print_list
-from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of, run_action
+from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, time_of
+from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.output import print_json
+from compatgate.service.gate_client import (
+    Operations,
+    add_place,
+    ask,
+    ask_all,
+    gate_of,
+    run_action,
+    run_row,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +32,52 @@ examples:
   compatgate audit verify --archive archives/decisions-2026-09.jsonl.zst
 """
 _VERDICTS = ("pass", "warn", "fail", "unknown")
+_SINCE = Option("since", "", "first day, for example 2026-11-03", "TIME")
+_UNTIL = Option("until", "", "end time, for example 2026-11-03T18:00:00Z", "TIME")
+_ACTION_HELP = 'action, for example token.create, or a prefix such as "matrix."'
+ROWS = (
+    Row(
+        "list",
+        "list_audit",
+        "list audit records, newest first",
+        options=(
+            Option("action", "", _ACTION_HELP, "WHAT"),
+            Option("actor", "", "actor", "NAME"),
+            *(_SINCE, _UNTIL),
+        ),
+        columns={
+            "seq": "seq",
+            "at": lambda link: link["at"][:19] + "Z",
+            "actor": "actor",
+            "action": "action",
+            "subject": "subject",
+            "hash": lambda link: link["hash"][:12],
+        },
+    ),
+    Row(
+        "decisions",
+        "list_decisions",
+        "list decisions, newest first",
+        options=(
+            Option("target", "", "target of the question", "NAME"),
+            Option("verdict", "", "verdict", choices=_VERDICTS),
+            Option("image", "", "image, exactly as written", "REF"),
+            *(_SINCE, _UNTIL),
+        ),
+        columns={
+            "decided": time_of("decided_at"),
+            "verdict": "outcome",
+            "allowed": "allowed",
+            "target": "target",
+            "revision": "matrix_revision",
+            "asked by": "asked_by",
+            "source": "source",
+            "id": "verdict_id",
+            "image": "image",
+        },
+        empty="no decisions",
+    ),
+)
 _ARCHIVE_HELP = "write the decisions of past months to files, one for each month, and remove them"
 
 
@@ -50,27 +105,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " the link that seals the file",
     )
     _add_archive(actions.add_parser("archive", help=_ARCHIVE_HELP))
-    shown = actions.add_parser("list", help="list audit records, newest first")
-    shown.add_argument(
-        "--action",
-        dest="what",
-        help='action, for example token.create, or a prefix such as "matrix."',
-    )
-    shown.add_argument("--actor", metavar="NAME", help="actor")
-    shown.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
-    shown.add_argument("--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z")
-    add_limit(shown)
-    decided = actions.add_parser("decisions", help="list decisions, newest first")
-    decided.add_argument("--target", metavar="NAME", help="target of the question")
-    decided.add_argument("--verdict", choices=_VERDICTS, help="verdict")
-    decided.add_argument("--image", metavar="REF", help="image, exactly as written")
-    decided.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
-    decided.add_argument(
-        "--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z"
-    )
-    add_limit(decided)
-    add_place(verify, shown, decided)
-    add_format(verify, shown, decided)
+    add_place(verify)
+    add_format(verify)
+    add_rows(actions, ROWS)
 
 
 def _add_archive(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +141,9 @@ def run(args: argparse.Namespace) -> int:
         return _archive(args)
     if args.action == "verify" and args.archive:
         return _verify_archive(args)
-    return run_action(args, {"verify": _verify, "list": _list, "decisions": _decisions})
+    if args.action == "verify":
+        return run_action(args, {"verify": _verify})
+    return run_row(args, find_row(ROWS, args.action))
 
 
 def _verify(args: argparse.Namespace, gate: Client) -> int:
@@ -126,63 +165,6 @@ def _verify(args: argparse.Namespace, gate: Client) -> int:
             print(f"  {problem}")
         print(f"head {report['head']}")
     return 0 if report["ok"] else 1
-
-
-def _list(args: argparse.Namespace, gate: Client) -> int:
-    found = ask_all(
-        gate,
-        args.limit,
-        Operations.list_audit,
-        action=args.what,
-        actor=args.actor,
-        since=read_moment(args.since, "--since"),
-        until=read_moment(args.until, "--until", end_of_day=True),
-    )
-    rows = (
-        (
-            link["seq"],
-            link["at"][:19] + "Z",
-            link["actor"],
-            link["action"],
-            link["subject"],
-            link["hash"][:12],
-        )
-        for link in found
-    )
-    head = ("seq", "at", "actor", "action", "subject", "hash")
-    return print_list(found, args.format, head, rows, empty="nothing yet")
-
-
-def _decisions(args: argparse.Namespace, gate: Client) -> int:
-    found = ask_all(
-        gate,
-        args.limit,
-        Operations.list_decisions,
-        target=args.target,
-        verdict=args.verdict,
-        image=args.image,
-        since=read_moment(args.since, "--since"),
-        until=read_moment(args.until, "--until", end_of_day=True),
-    )
-    rows = (
-        (
-            format_json_time(row["decided_at"]),
-            row["outcome"],
-            "yes" if row["allowed"] else "no",
-            row["target"],
-            row["matrix_revision"],
-            row["asked_by"],
-            row["source"],
-            row["verdict_id"],
-            row["image"],
-        )
-        for row in found
-    )
-    head = (
-        *("decided", "verdict", "allowed", "target", "revision"),
-        *("asked by", "source", "id", "image"),
-    )
-    return print_list(found, args.format, head, rows, empty="no decisions")
 
 
 def _archive(args: argparse.Namespace) -> int:

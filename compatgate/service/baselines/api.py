@@ -1,38 +1,16 @@
-"""Serve baselines: list, approve, refuse, export and import them."""
+"""Serve baselines: list, show, approve and refuse them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
-from compatgate.documents.sources import Source
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
-from compatgate.kit.http.requests import to_struct
-from compatgate.service.baselines.exchange import import_report
-from compatgate.service.baselines.schemas import (
-    BASELINES,
-    BaselineBody,
-    BaselineDetailBody,
-    BaselineFiles,
-    BaselinesImported,
-    BaselineState,
-)
-from compatgate.service.baselines.service import summarize
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.service.baselines.filters import BaselineFilters
+from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.web.call import Call
-from compatgate.service.web.route import Body, NoQuery, Returns, route
-
-
-class BaselineFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of baselines."""
-
-    workload: Annotated[Filter, Meta(description="workload with its digest, as listed")] | None = (
-        None
-    )
-    sku: Filter | None = None
-    family: Filter | None = None
-    metric: Filter | None = None
-    state: BaselineState | None = None
+from compatgate.service.web.route import NoQuery, Returns, route
 
 
 @route(
@@ -45,7 +23,8 @@ class BaselineFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 )
 def list_baselines(call: Call[BaselineFilters]) -> Reply:
     """List versions of baselines, newest first."""
-    return page_reply(call.gate.baselines.list(**call.query.filters()), summarize)
+    found = call.gate.baselines.list(**call.query.filters())
+    return page_reply(found, lambda row: convert(row, BaselineBody, from_attributes=True))
 
 
 @route(
@@ -58,7 +37,7 @@ def list_baselines(call: Call[BaselineFilters]) -> Reply:
 )
 def show_baseline(call: Call[NoQuery]) -> Reply:
     """Show a version of a baseline with its distribution."""
-    return Reply(call.gate.baselines.show(call.args["id"]).to_json())
+    return Reply(call.gate.baselines.show(call.args["id"]))
 
 
 class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +70,7 @@ def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
     """Approve a proposed baseline for future runs; implausible values need a reason."""
     number, by = call.args["id"], call.principal.name
     explained = call.query.explained or ""
-    return Reply(call.gate.baselines.approve(number, by=by, explained=explained).to_json())
+    return Reply(call.gate.baselines.approve(number, by=by, explained=explained))
 
 
 @route(
@@ -108,49 +87,4 @@ def refuse_baseline(call: Call[NoQuery]) -> Reply:
     The next valid run proposes a version that is learned without it.
     """
     number, by = call.args["id"], call.principal.name
-    return Reply(call.gate.baselines.refuse(number, by=by).to_json())
-
-
-class ExportFilters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Filters of the export."""
-
-    workload: (
-        Annotated[Filter, Meta(description="workload name, with or without its digest")] | None
-    ) = None
-    sku: Filter | None = None
-
-
-@route(
-    "GET",
-    "/baselines/export",
-    scope="read",
-    tag="evidence",
-    query=ExportFilters,
-    returns=Returns(list[dict[str, Any]], "The lines of a file of baselines, in order"),
-)
-def export_baselines(call: Call[ExportFilters]) -> Reply:
-    """Export the approved baselines, for another gate to propose.
-
-    Each item is a line of the file that `POST /baselines/import` takes.
-    """
-    return Reply(call.gate.exchange.lines(workload=call.query.workload, sku=call.query.sku))
-
-
-@route(
-    "POST",
-    "/baselines/import",
-    scope="operate",
-    tag="evidence",
-    body=Body(BaselineFiles, examples={"baselines": {"files": [BASELINES]}}),
-    returns=Returns(BaselinesImported, "The result for each file"),
-)
-def import_baselines(call: Call[NoQuery]) -> Reply:
-    """Propose baselines from samples, or from another gate's export.
-
-    A malformed file proposes nothing, and every error is named with file, line and
-    field. Runs are judged against an imported baseline only after a person approved it.
-    """
-    asked = to_struct(call.document(), BaselineFiles)
-    sources = [Source(file.name, file.text) for file in asked.files]
-    found = call.gate.exchange.take(sources, by=call.principal.name)
-    return Reply(import_report(found))
+    return Reply(call.gate.baselines.refuse(number, by=by))

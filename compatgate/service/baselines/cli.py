@@ -1,15 +1,12 @@
-"""Run ``compatgate canary baselines``: list, show, approve, refuse, export and import baselines."""
+"""Run ``compatgate canary baselines``: list, show, approve and refuse baselines."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.kit.cli.output import print_json, print_list, write_output
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json, print_list
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
@@ -18,13 +15,6 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
-    from compatgate.documents.sources import Source
-
-_IMPORT = """\
-Every proposed version waits for approval (baselines approve); only then runs are judged against it.
-Samples start a baseline that has no version yet. A malformed file proposes nothing at all.
-exit status: 0 done (also if nothing was new), 1 something was refused, 2 bad input
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,40 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REASON",
         help="reason why implausible values are correct; kept with the baseline",
     )
-    export = actions.add_parser("export", help="export the approved baselines to a file")
-    export.add_argument("--workload", metavar="W", help="workload name, with or without digest")
-    export.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
-    export.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    add_place(export)
-    take = actions.add_parser(
-        "import",
-        help="propose baselines from samples or from another gate's export",
-        epilog=_IMPORT,
-    )
-    take.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE|DIR",
-        help="files or workload folders (default: the samples of every workload)",
-    )
-    add_workloads(take)
-    for action in (shown, show, approve, refuse, take):
+    for action in (shown, show, approve, refuse):
         add_place(action)
         add_format(action)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        BadInput: neither a version nor a run is named, or both.
-        NotFound: the baseline does not exist.
-        Conflict: the baseline has another state than the action needs.
-    """
-    from compatgate.kit.cli.output import print_json
-
+    """Run the chosen action."""
     if args.baseline_action == "approve" and (args.id is None) == (args.all_of is None):
         raise BadInput(
             "approve needs a version or a run",
@@ -96,8 +59,6 @@ def run(args: argparse.Namespace) -> int:
             value=args.id,
             hint="name one version, or --all-of RUN",
         )
-    if args.baseline_action in ("export", "import"):
-        return FILE_ACTIONS[args.baseline_action](args)
     with gate_of(args) as gate:
         if args.baseline_action == "list":
             return _list(args, gate)
@@ -120,8 +81,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     """Approve the proposed versions that a run is part of; versions that leave it out wait."""
-    from compatgate.kit.cli.output import print_json
-
     proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
     details = [ask(gate, Operations.show_baseline, listed["id"]) for listed in reversed(proposed)]
     mine = [found for found in details if any(_is_of(args.all_of, run) for run in found["runs"])]
@@ -146,9 +105,9 @@ def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-def _is_of(run: str, learnt: dict[str, Any]) -> bool:
+def _is_of(run: str, learned: dict[str, Any]) -> bool:
     """Return whether values are those of a run, or of one of its steps."""
-    name: str = learnt["run"]
+    name: str = learned["run"]
     return name == run or name.startswith(f"{run}:")
 
 
@@ -165,7 +124,6 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
 
 def _print(found: dict[str, Any]) -> None:
     from compatgate.kit.cli.output import format_json_time
-    from compatgate.kit.cli.terminal import strip_controls
 
     print(
         f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
@@ -202,8 +160,6 @@ def _print(found: dict[str, Any]) -> None:
 
 def _sampled(run: dict[str, Any]) -> str:
     """Describe the origin of a sample: date, GPU, driver and note."""
-    from compatgate.kit.cli.terminal import strip_controls
-
     sample = run.get("sample")
     if not sample:
         return ""
@@ -211,68 +167,3 @@ def _sampled(run: dict[str, Any]) -> str:
     on += [f"{name} {version}" for name, version in sample["versions"].items()]
     note = f" ({sample['note']})" if sample.get("note") else ""
     return strip_controls(f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}")
-
-
-def export_baselines(args: argparse.Namespace) -> int:
-    """Write the approved baselines, one per line."""
-    with gate_of(args) as gate:
-        lines = gate.export_baselines(workload=args.workload, sku=args.sku)
-    write_output(args.output, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
-    print(f"{len(lines) - 1} baselines", file=sys.stderr)
-    return 0
-
-
-def import_baselines(args: argparse.Namespace) -> int:
-    """Propose the baselines of files, or the samples of every workload.
-
-    Raises:
-        BadInput: a file that cannot be read.
-        ManyProblems: every error in every file; nothing was proposed.
-    """
-    sources = _sources(args)
-    found: dict[str, Any] = {"proposed": [], "unchanged": [], "refused": []}
-    if sources:
-        with gate_of(args) as gate:
-            files = [{"name": source.file, "text": source.text} for source in sources]
-            found = ask(gate, Operations.import_baselines, files)
-    if args.format == "json":
-        print_json(found)
-    else:
-        _print_import(found, sources)
-    return int(bool(found["refused"]))
-
-
-FILE_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "export": export_baselines,
-    "import": import_baselines,
-}
-
-
-def _sources(args: argparse.Namespace) -> Sequence[Source]:
-    from compatgate.canary.samples.sample import find_sample_files, find_sources
-
-    if args.files:
-        return find_sources(args.files)
-    from compatgate.canary.workloads import Library
-
-    folders = [w.folder for w in Library.open(args.workloads).workloads.values() if w.folder]
-    return find_sources([str(path) for folder in folders for path in find_sample_files(folder)])
-
-
-def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
-    for row in found["proposed"]:
-        print(
-            f"proposed {row['id']}: {row['metric']} of {row['workload']} on {row['sku']},"
-            f" {row['family']}, version {row['version']}, {row['learnt_from']} runs"
-        )
-    for left in found["unchanged"]:
-        print(f"unchanged: {strip_controls(left['what'])}: {strip_controls(left['reason'])}")
-    for left in found["refused"]:
-        print(
-            f"refused: {strip_controls(left['what'])}: {strip_controls(left['reason'])}",
-            file=sys.stderr,
-        )
-    if not sources:
-        print("no workload here has a sample yet: compatgate canary sample writes one")
-    elif found["proposed"]:
-        print("next: canary baselines show ID, then canary baselines approve ID")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.judge.baseline import Baseline, describe_distribution
 from compatgate.canary.judge.statistics import median
 from compatgate.kit.http.links import api_link, link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
+from compatgate.service.baselines.filters import BaselineFilters
 from compatgate.service.baselines.repository import BaselineRow
-from compatgate.service.baselines.schemas import BaselineState
-from compatgate.service.baselines.service import BaselineDetail
 from compatgate.service.runs.inspection import format_change
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
@@ -48,24 +47,17 @@ _COLUMNS = (
 _EMPTY = EmptyNotice(
     "No baselines yet.",
     "The first valid run of a workload on a GPU proposes one. After a person approves it, later "
-    "runs are judged against it. Samples can start one: canary baselines import.",
+    "runs are judged against it.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
 _NO_DATA = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class BaselinesQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of baselines."""
-
-    workload: Filter | None = None
-    sku: Filter | None = None
-    family: Filter | None = None
-    metric: Filter | None = None
-    state: BaselineState | None = None
+BaselinesQuery = make_page_query(BaselineFilters)
 
 
 @page("/baselines", nav="baselines", query=BaselinesQuery)
-def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
+def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
     """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
     found = list_rows(ask.gate.baselines.list, query)
@@ -76,7 +68,7 @@ def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
     return HtmlPage("baselines.html", "Baselines", context, table)
 
 
-def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
+def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str]]]:
     """Return the filters, with choices from the newest baselines."""
     query = ask.query
     newest = ask.gate.baselines.list(limit=_CHOICES).items
@@ -98,14 +90,11 @@ def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list
 
 def _proposed_section(ask: PageRequest[Any]) -> dict[str, Any]:
     waiting = ask.gate.baselines.list(state="proposed", limit=_PROPOSED)
-    return {
-        "waiting": [_proposed_row(ask, row) for row in waiting.items],
-        "more": waiting.next is not None,
-    }
+    return {"waiting": _proposed_rows(ask, waiting.items), "more": waiting.next is not None}
 
 
 def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
-    learnt = Baseline.from_json(row.body)
+    learned = row.learned
     name, _, digest = row.workload.partition("@")
     return (
         Cell(row.id, link("baselines", row.id)),
@@ -115,42 +104,33 @@ def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
         row.sku,
         row.family,
         row.version,
-        median(learnt.samples.values),
-        learnt.unit,
+        median(learned.samples.values),
+        learned.unit,
         trends.of_metric(name, row.metric, "" if row.sku == NO_GPU_SKU else row.sku),
-        len(learnt.runs),
-        len(learnt.samples.values),
+        len(learned.runs),
+        len(learned.samples.values),
         row.proposed_at,
         Cell(row.decided_at, note=f"by {row.decided_by}" if row.decided_by else ""),
     )
 
 
-def _proposed_row(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
-    """Return a proposed version, and its distance from the approved one."""
-    learnt = Baseline.from_json(row.body)
-    middle = median(learnt.samples.values)
-    before = _approved_baseline(ask, row)
-    old = median(Baseline.from_json(before.body).samples.values) if before else None
-    return {
-        "row": row,
-        "learned": learnt,
-        "workload": row.workload.partition("@")[0],
-        "median": middle,
-        "before": before,
-        "change": format_change(middle / old - 1) if old else None,
-    }
-
-
-def _approved_baseline(ask: PageRequest[Any], row: BaselineRow) -> BaselineRow | None:
-    found = ask.gate.baselines.list(
-        workload=row.workload,
-        sku=row.sku,
-        family=row.family,
-        metric=row.metric,
-        state="approved",
-        limit=1,
-    ).items
-    return next((one for one in found if one.id != row.id), None)
+def _proposed_rows(ask: PageRequest[Any], rows: Sequence[BaselineRow]) -> list[dict[str, Any]]:
+    """Return versions, each with its distance from the approved one."""
+    approved = ask.gate.baselines.approved_before([row.id for row in rows])
+    found = []
+    for row in rows:
+        learned, before = row.learned, approved.get(row.id)
+        middle = median(learned.samples.values)
+        old = median(before.learned.samples.values) if before else None
+        found.append({
+            "row": row,
+            "learned": learned,
+            "workload": row.workload.partition("@")[0],
+            "median": middle,
+            "before": before,
+            "change": format_change(middle / old - 1) if old else None,
+        })  # fmt: skip
+    return found
 
 
 _VERSIONS = (
@@ -169,8 +149,8 @@ _VERSIONS = (
 @page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=TableQuery)
 def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a version: its values, the runs that gave them, and earlier versions."""
-    detail = ask.gate.baselines.show(ask.args["id"])
-    row = detail.row
+    row = ask.gate.baselines.find(ask.args["id"])
+    learned = row.learned
     versions = ask.gate.baselines.list(
         workload=row.workload, sku=row.sku, family=row.family, metric=row.metric
     ).items
@@ -182,13 +162,13 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
         sort=ask.query.sort,
         label="versions",
     )
-    waiting = _proposed_row(ask, row)
+    (waiting,) = _proposed_rows(ask, [row])
     context = {
         "row": row,
-        "baseline": detail.baseline,
+        "baseline": learned,
         "workload": row.workload.partition("@")[0],
-        "spread": detail.distribution,
-        "runs": _runs(ask, detail),
+        "spread": describe_distribution(learned),
+        "runs": _runs(ask, learned),
         "before": waiting["before"],
         "change": waiting["change"] if row.state == "proposed" else None,
         "api": api_link("baselines", row.id),
@@ -198,7 +178,7 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
 
 
 def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
-    spread = describe_distribution(Baseline.from_json(row.body))
+    spread = describe_distribution(row.learned)
     here = "this one" if row.id == shown else ""
     return (
         Cell(row.version, link("baselines", row.id), note=here),
@@ -213,14 +193,14 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
     )
 
 
-def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
+def _runs(ask: PageRequest[Any], learned: Baseline) -> list[dict[str, Any]]:
     """Return the runs that a version was learned from, stored as ``run_...:step``.
 
     Samples and baselines of another gate are not runs of this gate.
     """
     found = []
-    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in detail.baseline.runs})
-    for kept in detail.baseline.runs:
+    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in learned.runs})
+    for kept in learned.runs:
         run, _, step = kept.run.partition(":")
         found.append(
             {
@@ -246,7 +226,7 @@ def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]
 def approve_baseline(ask: PageRequest[Any]) -> Redirect:
     """Approve a proposed version for future runs."""
     explained = ask.form.get("explained", "").strip()
-    row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name, explained=explained).row
+    row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name, explained=explained)
     done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
     return Redirect(link("baselines", row.id), done)
 
@@ -259,6 +239,6 @@ def approve_baseline(ask: PageRequest[Any]) -> Redirect:
 )
 def refuse_baseline(ask: PageRequest[Any]) -> Redirect:
     """Refuse a proposed version, or retire an approved one."""
-    row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name).row
+    row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name)
     done = f"Refused: no run is judged against version {row.version} of {row.metric}."
     return Redirect(link("baselines", row.id), done)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.baseline import (
     Baseline,
-    Distribution,
     describe_distribution,
     find_nearest_family,
     learn,
@@ -28,54 +26,9 @@ from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
 from compatgate.service.baselines import repository as baselines
 from compatgate.service.baselines.repository import BaselineRow, Key
+from compatgate.service.baselines.schemas import BaselineDetailBody, NearestBody
 
-
-class NearestFamily(Struct, frozen=True):
-    """The approved baseline of the most similar stack family; for comparison only.
-
-    Attributes:
-        id: of the approved baseline.
-        median: in the unit of the baseline that it is compared with.
-        change: from it to that baseline's median, 0.05 is 5 % more; None: it is 0.
-    """
-
-    id: int
-    family: str
-    median: float
-    change: float | None
-
-
-class BaselineDetail(Struct, frozen=True):
-    """A version with the runs that it was learned from.
-
-    Attributes:
-        nearest: present if no version is approved for its family.
-    """
-
-    row: BaselineRow
-    baseline: Baseline
-    distribution: Distribution
-    nearest: NearestFamily | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        learnt = self.baseline.to_json()
-        names = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
-        parts = {name: learnt[name] for name in names}
-        return {
-            **summarize(self.row),
-            **parts,
-            "distribution": msgspec.to_builtins(self.distribution),
-            "nearest": msgspec.to_builtins(self.nearest),
-        }
-
-
-def summarize(row: BaselineRow) -> dict[str, Any]:
-    """Return a version as lists show it."""
-    body = row.to_json()
-    learnt = body.pop("body")
-    values = sum(len(run["values"]) for run in learnt["runs"])
-    return {**body, "unit": learnt["unit"], "learnt_from": len(learnt["runs"]), "values": values}
+_LEARNED = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
 
 
 class BaselineService:
@@ -90,7 +43,7 @@ class BaselineService:
             found = baselines.approved_baselines(
                 session, workload=ground.workload, sku=ground.sku, family=ground.family
             )
-        return {metric: Baseline.from_json(row.body).samples for metric, row in found.items()}
+        return {metric: row.learned.samples for metric, row in found.items()}
 
     def offer(
         self,
@@ -112,76 +65,56 @@ class BaselineService:
         with self._database.reading() as session:
             return baselines.list_baselines(session, **filters)
 
-    def show(self, number: int) -> BaselineDetail:
-        """Return a version.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
+    def find(self, number: int) -> BaselineRow:
+        """Return a version."""
         with self._database.reading() as session:
-            return _detail(session, baselines.find_baseline(session, number))
+            return baselines.find_baseline(session, number)
 
-    def approve(self, number: int, *, by: str, explained: str = "") -> BaselineDetail:
-        """Approve a proposed version for future runs.
+    def approved_before(self, numbers: Collection[int]) -> Mapping[int, BaselineRow]:
+        """Return the approved version that each version would replace, by the version's id."""
+        with self._database.reading() as session:
+            return baselines.approved_before(session, numbers)
 
-        Args:
-            number: id of the version.
-            by: who approves.
-            explained: why implausible values are right; kept with the baseline.
+    def show(self, number: int) -> BaselineDetailBody:
+        """Return a version with its distribution."""
+        with self._database.reading() as session:
+            return _describe(session, baselines.find_baseline(session, number))
 
-        Raises:
-            NotFound: there is none of that id.
-            Conflict: the version is no longer proposed.
-            BadInput: its values are implausible, and no reason is given.
-        """
-
-        def approved(session: Session, number: int, **decided: Any) -> BaselineRow:
-            known = Baseline.from_json(baselines.find_baseline(session, number).body)
-            if known.doubt and not (explained or known.explained):
+    def approve(self, number: int, *, by: str, explained: str = "") -> BaselineDetailBody:
+        """Approve a proposed version for future runs; implausible values need an explanation."""
+        with self._database.writing() as session:
+            row = baselines.find_baseline(session, number)
+            learned = row.learned
+            if learned.doubt and not (explained or learned.explained):
                 raise BadInput(
-                    f"the baseline {number} needs a reason: {known.doubt}",
+                    f"the baseline {number} needs a reason: {learned.doubt}",
                     field="explained",
                     hint=f"baselines approve {number} --explained REASON, or refuse it",
                 )
-            body = replace(known, explained=explained or known.explained).to_json()
-            return baselines.approve_version(session, number, body=body, **decided)
+            body = {**row.body, "explained": explained or learned.explained}
+            baselines.approve_version(session, row, by=by, at=clock.now(), body=body)
+            reason = {"explained": explained} if explained else {}
+            _audit(session, row, "approve", by, **reason)
+            return _describe(session, row)
 
-        return self._decide("approve", approved, number, by, explained)
-
-    def refuse(self, number: int, *, by: str) -> BaselineDetail:
-        """Refuse a proposed version, or retire an approved one; the next is learned without it.
-
-        Raises:
-            NotFound: there is none of that id.
-            Conflict: it is neither proposed nor approved.
-        """
-        return self._decide("refuse", baselines.refuse_version, number, by)
-
-    def _decide(
-        self,
-        what: str,
-        decide: Callable[..., BaselineRow],
-        number: int,
-        by: str,
-        explained: str = "",
-    ) -> BaselineDetail:
-        now = clock.now()
+    def refuse(self, number: int, *, by: str) -> BaselineDetailBody:
+        """Refuse a proposed version, or retire an approved one; the next is learned without it."""
         with self._database.writing() as session:
-            row = decide(session, number, by=by, at=now)
-            audit.append(
-                session,
-                at=now,
-                actor=by,
-                action=f"baseline.{what}",
-                subject=f"{row.workload} {row.metric} on {row.sku}",
-                detail={
-                    "id": row.id,
-                    "version": row.version,
-                    "family": row.family,
-                    **({"explained": explained} if explained else {}),
-                },
-            )
-            return _detail(session, row)
+            row = baselines.find_baseline(session, number)
+            baselines.refuse_version(row, by=by, at=clock.now())
+            _audit(session, row, "refuse", by)
+            return _describe(session, row)
+
+
+def _audit(session: Session, row: BaselineRow, what: str, by: str, **detail: str) -> None:
+    audit.append(
+        session,
+        at=clock.now(),
+        actor=by,
+        action=f"baseline.{what}",
+        subject=f"{row.workload} {row.metric} on {row.sku}",
+        detail={"id": row.id, "version": row.version, "family": row.family, **detail},
+    )
 
 
 def _propose_metric(
@@ -189,73 +122,73 @@ def _propose_metric(
 ) -> None:
     key: Key = (ground.workload, ground.sku, ground.family, samples.name)
     last = baselines.latest_version(session, key)
-    if last is not None and run in _learning_runs(last):
-        return
-    base = _learning_base(session, key, last, samples.doubt) if last else None
+    if last is not None:
+        learned = last.learned
+        if run in {*(one.run for one in learned.runs), *(one.run for one in learned.discarded)}:
+            return
+    base = _learning_base(session, last, samples.doubt) if last else None
+    # Samples only start a baseline: from the first own run on, own runs make it.
     own = [run for run in base.runs if run.sample is None] if base else []
     accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
-        learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
+        learned = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
     kept = base if base and not samples.doubt else None
-    learnt = replace(
-        learnt,
+    learned = replace(
+        learned,
         doubt=kept.doubt if kept else samples.doubt,
         explained=kept.explained if kept else "",
     )
-    baselines.propose_version(session, key, learnt.to_json(), by=run, at=clock.now())
+    baselines.propose_version(session, key, learned.to_json(), by=run, at=clock.now())
 
 
-def _learning_runs(row: BaselineRow) -> set[str]:
-    known = Baseline.from_json(row.body)
-    return {run.run for run in known.runs} | {run.run for run in known.discarded}
-
-
-def _learning_base(session: Session, key: Key, last: BaselineRow, doubt: str) -> Baseline | None:
+def _learning_base(session: Session, last: BaselineRow, doubt: str) -> Baseline | None:
     """Return the version whose runs a new version is learned from, with the current run.
 
     Implausible values, which a person has not accepted, are learned from each other only. Nothing
-    is learned of a version that was refused. Samples only start a baseline: from the first own run
-    on, own runs make it.
+    is learned of a version that was refused.
     """
-    workload, sku, family, metric = key
-    known = Baseline.from_json(last.body)
-    open_doubt = last.state == "proposed" and known.doubt and not known.explained
+    learned = last.learned
+    open_doubt = last.state == "proposed" and learned.doubt and not learned.explained
     if doubt:
-        return known if open_doubt else None
+        return learned if open_doubt else None
     if last.state != "refused" and not open_doubt:
-        return known
-    approved = baselines.approved_baselines(session, workload=workload, sku=sku, family=family)
-    return Baseline.from_json(approved[metric].body) if metric in approved else None
-
-
-def _detail(session: Session, row: BaselineRow) -> BaselineDetail:
-    baseline = Baseline.from_json(row.body)
-    figures = describe_distribution(baseline)
-    return BaselineDetail(
-        row, baseline, figures, _nearest_family(session, row, baseline, figures.median)
+        return learned
+    approved = baselines.approved_baselines(
+        session, workload=last.workload, sku=last.sku, family=last.family
     )
+    return approved[last.metric].learned if last.metric in approved else None
 
 
-def _nearest_family(
-    session: Session, row: BaselineRow, baseline: Baseline, median: float
-) -> NearestFamily | None:
+def _describe(session: Session, row: BaselineRow) -> BaselineDetailBody:
+    names = BaselineDetailBody.__struct_fields__
+    body = {name: getattr(row, name) for name in names if hasattr(row, name)}
+    learned = row.learned
+    figures = describe_distribution(learned)
+    body |= {name: learned.to_json()[name] for name in _LEARNED}
+    body |= {
+        "distribution": to_builtins(figures),
+        "nearest": _find_nearest(session, row, figures.median),
+    }
+    return convert(body, BaselineDetailBody)
+
+
+def _find_nearest(session: Session, row: BaselineRow, median: float) -> NearestBody | None:
+    """Return the most similar family's approved baseline, if no version of this is approved."""
     own = baselines.approved_baselines(
         session, workload=row.workload, sku=row.sku, family=row.family
     )
     if row.metric in own:
         return None
-    key: Key = (row.workload, row.sku, row.family, row.metric)
-    known = baselines.approved_by_family(session, key)
+    known = baselines.approved_by_family(session, row.key)
     family = find_nearest_family(row.family, known)
     if family is None:
         return None
-    other = Baseline.from_json(known[family].body)
-    factor = find_conversion(other.unit, baseline.unit)
+    other = known[family]
+    factor = find_conversion(other.unit, row.unit)
     if factor is None:
         return None
-    theirs = describe_distribution(other).median * factor
-    change = median / theirs - 1 if theirs else None
-    return NearestFamily(known[family].id, family, theirs, change)
+    theirs = describe_distribution(other.learned).median * factor
+    return NearestBody(other.id, family, theirs, median / theirs - 1 if theirs else None)

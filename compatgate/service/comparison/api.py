@@ -45,7 +45,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     scope="plan",
     tag="gate",
     targets="checked",
-    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),
+    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES, argument="body"),
     returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )
@@ -70,7 +70,8 @@ def what_if(call: Call[NoQuery]) -> Reply:
     scope="plan",
     tag="targets",
     targets="checked",
-    body=Body(PlanRequest, examples=PLAN_EXAMPLES),
+    body=Body(PlanRequest, examples=PLAN_EXAMPLES, argument="body"),
+    slow=True,
     returns=Returns(PlanBody, "The plan; denials also return 200"),
     errors=(404,),
 )
@@ -92,7 +93,8 @@ def plan(call: Call[NoQuery]) -> Reply:
     scope="plan",
     tag="matrix",
     targets="checked",
-    body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES),
+    body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES, argument="body"),
+    slow=True,
     returns=Returns(BacktestBody, "The answers that differ"),
     errors=(404,),
 )
@@ -132,6 +134,7 @@ def backtest(call: Call[NoQuery]) -> Reply:
     scope="read",
     tag="entries",
     targets="checked",
+    slow=True,
     returns=Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     errors=(404,),
 )
@@ -166,6 +169,7 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     scope="read",
     tag="matrix",
     query=PackagesReportOptions,
+    slow=True,
     returns=Returns(PackagesReport, "Decisions and entries that `packages: enforce` would stop"),
     errors=(404,),
 )

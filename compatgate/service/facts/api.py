@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
 from compatgate.catalog import browse
 from compatgate.catalog.sources import title
-from compatgate.core.rule import Rule
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
@@ -118,10 +117,6 @@ def _not_found(error: BadInput) -> NotFound:
     return NotFound(error.problem, field=error.field, value=error.value, hint=error.hint)
 
 
-def _rule_body(rule: Rule) -> RuleBody:
-    return RuleBody(rule.id, rule.name, rule.about_facts, rule.documentation)
-
-
 @route(
     "GET",
     "/rules",
@@ -133,7 +128,9 @@ def _rule_body(rule: Rule) -> RuleBody:
 )
 def list_rules(call: Call[ListQuery]) -> Reply:
     """List the rules, each with its documentation."""
-    return page_reply(slice_page(RULES, call.query), _rule_body)
+    return page_reply(
+        slice_page(RULES, call.query), lambda rule: convert(rule, RuleBody, from_attributes=True)
+    )
 
 
 @route(
@@ -151,4 +148,4 @@ def show_rule(call: Call[NoQuery]) -> Reply:
     if rule_id not in BY_ID:
         hint = suggest_name(rule_id, BY_ID)
         raise NotFound(f"rule {rule_id} does not exist", field="id", value=rule_id, hint=hint)
-    return Reply(_rule_body(BY_ID[rule_id]))
+    return Reply(convert(BY_ID[rule_id], RuleBody, from_attributes=True))

@@ -15,7 +15,8 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     scope="deliver",
     tag="decisions",
     targets="checked",
-    body=Body(DeliveryRequest),
+    body=Body(DeliveryRequest, argument="body"),
+    repeatable=True,
     returns=Returns(DeliveryBody, "The batches are on disk"),
     errors=(409,),
 )

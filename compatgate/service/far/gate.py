@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.outages import Degraded
     from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.notices.webhook import IncidentWebhook
 
 _CALLER_SCOPES = ("read", "gate", "plan")
 _log = logging.getLogger("compatgate.far")
@@ -141,7 +142,7 @@ class FarGate(Gate):
         """
         raise ReadOnlyGate(self._central.url)
 
-    def watch_incidents(self) -> None:
+    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
         """Do nothing: the central gate has the incidents."""
 
     def require_pages(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.performance import near_names
-from compatgate.core.rule import Verdict
 from compatgate.core.rules import RULES
+from compatgate.core.triage import FoundCause
 from compatgate.core.worded_question import (
     WordedQuestion,
     is_image,
@@ -79,16 +79,6 @@ class PaletteAnswer(Struct, frozen=True):
     more: int = 0
 
 
-class FoundCauseHit(Struct, frozen=True):
-    """The cause of an error text."""
-
-    id: str
-    confidence: str
-    message: str
-    next: str
-    seen: str
-
-
 class Findings(Struct, frozen=True):
     """The meaning of a text.
 
@@ -99,53 +89,34 @@ class Findings(Struct, frozen=True):
 
     answer: PaletteAnswer | None = None
     problem: CompatgateError | None = None
-    causes: tuple[FoundCauseHit, ...] = ()
+    causes: tuple[FoundCause, ...] = ()
     hits: tuple[Hit, ...] = ()
     near: tuple[Hit, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the text is not recognised."""
-        return not (self.answer or self.problem or self.causes or self.hits)
-
 
 def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
-    """Return what a text means.
-
-    Args:
-        gate: answers and holds the objects.
-        text: as it was typed.
-        may: returns whether the caller has a scope.
-    """
+    """Return what a text means, as it was typed; ``may`` tells whether the caller has a scope."""
     word = text.strip()
     if not word:
         return Findings()
-    answer: PaletteAnswer | None = None
-    problem: CompatgateError | None = None
-    causes: tuple[FoundCauseHit, ...] = ()
     hits = tuple(find_names(gate, word, may))
-    if may("gate"):
-        image = _find_image(gate, word)
-        hits = (*image, *hits)
-        try:
-            answer = answer_question(gate, word) if not image else None
-        except CompatgateError as error:
-            problem = error
-        if not answer:
-            causes = find_causes(gate, word)
+    if not may("gate"):
+        return Findings(hits=hits, near=() if hits else tuple(find_near(gate, word)))
+    if image := _find_image(gate, word):
+        return Findings(hits=(*image, *hits))
+    answer, problem = None, None
+    try:
+        answer = answer_question(gate, word)
+    except CompatgateError as error:
+        problem = error
+    causes = () if answer else find_causes(gate, word)
     near = () if hits or answer or problem or causes else tuple(find_near(gate, word))
     return Findings(answer, None if causes else problem, causes, hits, near)
 
 
-def find_causes(gate: Gate, text: str) -> tuple[FoundCauseHit, ...]:
+def find_causes(gate: Gate, text: str) -> tuple[FoundCause, ...]:
     """Return the causes that an error text shows."""
-    if len(text) < _SHORTEST_ERROR:
-        return ()
-    found = (cause.to_json() for cause in name_causes(gate, text, {}).causes)
-    return tuple(
-        FoundCauseHit(one["id"], one["confidence"], one["message"], one["next"], one["seen"])
-        for one in islice(found, MAX_HITS)
-    )
+    return name_causes(gate, text, {}).causes[:MAX_HITS] if len(text) >= _SHORTEST_ERROR else ()
 
 
 def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
@@ -160,14 +131,31 @@ def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
     read = read_question(text, gate.facts, targets)
     if not read.stack or read.image:
         return None
-    asked = to_question(read)
-    said = tuple(one.message for one in read.assumptions)
-    if not (asked.target or asked.gpu or asked.driver):
-        names = sorted(targets)
-        others = tuple(_answer_on(gate, asked, name) for name in names[:_MAX_TARGETS])
-        return PaletteAnswer(asked, None, said, others, max(0, len(names) - _MAX_TARGETS))
-    verdict = gate.preview(asked.body())
-    return PaletteAnswer(asked, verdict.to_json(), said, tuple(_answer_others(gate, read)))
+    question = to_question(read)
+    assumptions = tuple(one.message for one in read.assumptions)
+    if question.target or question.gpu or question.driver:
+        verdict = gate.preview(question.body()).to_json()
+        return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(gate, read)))
+    others = tuple(
+        _answer(gate, name, Question(target=name, stack=question.stack))
+        for name in sorted(targets)[:_MAX_TARGETS]
+    )
+    return PaletteAnswer(question, None, assumptions, others, len(targets) - len(others))
+
+
+def _answer(gate: Gate, name: str, question: Question) -> OtherAnswer:
+    verdict = gate.preview(question.body())
+    return OtherAnswer(name, verdict.verdict, verdict.allowed, question.link())
+
+
+def _answer_series(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
+    """Yield the verdicts on the other releases of each series."""
+    for assumed in read.assumptions:
+        taken = str(read.stack[assumed.component])
+        for other in assumed.others[:_MAX_OTHERS]:
+            stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
+            question = WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
+            yield _answer(gate, f"{assumed.component} {other}", to_question(question))
 
 
 def to_question(read: WordedQuestion) -> Question:
@@ -180,29 +168,6 @@ def to_question(read: WordedQuestion) -> Question:
         raise BadInput("name a target or a GPU, not both", field="gpu", value=read.gpu, hint=hint)
     changes = f"driver={read.driver}" if read.driver else ""
     return Question(target=read.target, stack=stack, image=read.image, set=changes)
-
-
-def _answer_on(gate: Gate, asked: Question, target: str) -> OtherAnswer:
-    question = Question(target=target, stack=asked.stack)
-    verdict = gate.preview(question.body())
-    return _to_other(target, verdict, question)
-
-
-def _answer_others(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
-    """Yield the verdicts on the other releases of each series."""
-    for assumed in read.assumptions:
-        taken = str(read.stack[assumed.component])
-        for other in assumed.others[:_MAX_OTHERS]:
-            stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
-            question = to_question(
-                WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
-            )
-            yield _to_other(f"{assumed.component} {other}", gate.preview(question.body()), question)
-
-
-def _to_other(name: str, verdict: Verdict, question: Question) -> OtherAnswer:
-    body = verdict.to_json()
-    return OtherAnswer(name, body["verdict"], body["allowed"], question.link())
 
 
 def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
@@ -262,17 +227,18 @@ def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]]
 
 def _matching(names: Iterable[str], folded: str) -> list[str]:
     """Return the names that contain a text; those that begin with it come first."""
-    found = sorted(name for name in names if folded in name.casefold())
-    found.sort(key=lambda name: not name.casefold().startswith(folded))
-    return found[:MAX_HITS]
+    matches = (name for name in names if folded in name.casefold())
+    return sorted(matches, key=lambda name: (not name.casefold().startswith(folded), name))[
+        :MAX_HITS
+    ]
 
 
 def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
     """Yield verdicts and runs whose id begins with the text."""
     if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
-        found = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
-        for one in found:
-            yield Hit(one, "verdict", link("verdicts", one), len(found) == 1)
+        verdicts = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
+        for one in verdicts:
+            yield Hit(one, "verdict", link("verdicts", one), len(verdicts) == 1)
     if _RUN.fullmatch(folded) and len(folded) >= _SHORTEST_ID:
         runs = gate.runs.find_ids(folded, limit=MAX_HITS)
         for one in runs:

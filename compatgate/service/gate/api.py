@@ -32,7 +32,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.question_app import answer_here
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES)
+_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
 _VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
 

@@ -261,7 +261,7 @@ def _cause_table(
 def _cause_row(cause: _Cause) -> tuple[Any, ...]:
     shown = sorted(cause.targets)
     more = f" and {len(shown) - 3} more" if shown[3:] else ""
-    narrowed = current_page_link(rule=cause.rule, group=None, sort=None, allowed="no")
+    narrowed = current_page_link(rule=cause.rule, group=None, sort=None, columns=None, allowed="no")
     return (
         Cell(cause.count, href=narrowed),
         Cell(cause.rule, link("rules", cause.rule)),

@@ -24,7 +24,6 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
-from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles
@@ -37,14 +36,14 @@ from compatgate.service.gate.snapshot import seal_bundle
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
-from compatgate.service.notices.desk import NoticeDesk
 from compatgate.service.notices.service import IncidentService
-from compatgate.service.preferences.service import PreferenceStore
+from compatgate.service.notices.webhook import IncidentWebhook, WebhookSender
+from compatgate.service.notices.worker import IncidentWorker
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
 from compatgate.service.tokens.service import Tokens
-from compatgate.service.upgrades.calendar import FreezeCalendar, KnownGoodChannel
+from compatgate.service.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.upgrades.service import Upgrades
 
 if TYPE_CHECKING:
@@ -68,19 +67,17 @@ class Gate(AnsweringGate):
         )
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
-        self.preferences = PreferenceStore(database)
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.baselines = BaselineService(database)
-        self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
         self.upgrades = Upgrades(database, self.snapshots, self._plan)
         self.incidents = IncidentService(
             database, self.snapshots, self.runs, self.baselines, self.nodes, self.upgrades
         )
-        self.notices = NoticeDesk(database, self.incidents)
-        self.freezes = FreezeCalendar(database)
-        self.known_good = KnownGoodChannel(database, self.matrix)
+        self._watcher: IncidentWorker | None = None
+        self.freezes = Freezes(database)
+        self.known_good = KnownGood(database, self.matrix)
         self.bundles = bundles.BundleSource(database, facts, self._overlays, self.snapshots)
         self.deliveries = DeliveryDesk(database, self._commit)
         self.readiness = Readiness(self._check_recording)
@@ -124,9 +121,11 @@ class Gate(AnsweringGate):
     def require_pages(self) -> None:
         """Refuse a page if this gate has no database; do nothing here."""
 
-    def watch_incidents(self) -> None:
-        """Survey incidents and send notices in threads of this process, until it closes."""
-        self.notices.start()
+    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
+        """Survey incidents and post them in threads of this process, until it closes."""
+        sender = WebhookSender(self.database, webhook) if webhook else None
+        self._watcher = IncidentWorker(self.incidents, sender)
+        self._watcher.start()
 
     def snapshot_age_s(self) -> float:
         """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""
@@ -245,7 +244,8 @@ class Gate(AnsweringGate):
         """Write pending decisions and refusals, and close the database."""
         if self._keeper is not None:
             self._keeper.close()
-        self.notices.close()
+        if self._watcher is not None:
+            self._watcher.close()
         self.nodes.inventory.close()
         self.tokens.close()
         self.refusals.close()

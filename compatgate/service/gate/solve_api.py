@@ -19,7 +19,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     scope="plan",
     tag="gate",
     targets="checked",
-    body=Body(SolveRequest, examples=SOLVE_EXAMPLES),
+    body=Body(SolveRequest, examples=SOLVE_EXAMPLES, argument="body"),
     returns=Returns(SolveBody, "Stacks that pass, or the nearest misses"),
     errors=(404,),
 )

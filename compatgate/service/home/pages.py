@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
-from compatgate.service.home.examples import example_state
-from compatgate.service.notices.models import IncidentRow
+from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -29,30 +28,28 @@ class KindSection(Struct, frozen=True):
 
     Attributes:
         number: of all that need attention.
-        more: number of those that are not shown.
     """
 
     kind: IncidentKind
     title: str
-    shown: tuple[IncidentRow, ...]
+    leading: tuple[IncidentBody, ...]
     number: int
-    more: int
 
 
 @page("/", nav="home")
 def show_home(ask: PageRequest[Any]) -> HtmlPage:
     """Show the home page."""
     snapshot = ask.gate.snapshot()
-    found = ask.gate.incidents.attention(_EACH_KIND)
+    attention = ask.gate.incidents.attention(_EACH_KIND)
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
+    levels = {
+        level: sum(counts.get(level, 0) for counts in attention.counts.values()) for level in LEVELS
+    }
     context = {
-        "example": example_state(ask.gate),
-        "sections": arrange_incidents(found),
-        "attention": found,
-        "levels": {
-            level: sum(counts.get(level, 0) for counts in found.counts.values()) for level in LEVELS
-        },
+        "sections": arrange_incidents(attention),
+        "attention": attention,
+        "levels": levels,
         "member_link": member_link,
         "targets": len(snapshot.documents),
         "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
@@ -67,15 +64,14 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
     return HtmlPage("home.html", "Home", context)
 
 
-def arrange_incidents(found: Attention) -> list[KindSection]:
+def arrange_incidents(attention: Attention) -> list[KindSection]:
     """Return incidents by kind, in the order in which a person on duty wants them."""
     sections = []
     for kind in KINDS:
-        number = sum(found.counts.get(kind, {}).values())
-        shown = tuple(row for row in found.leading if row.kind == kind)
-        if shown:
-            more = max(0, number - len(shown))
-            sections.append(KindSection(kind, TITLES[kind], shown, number, more))
+        number = sum(attention.counts.get(kind, {}).values())
+        leading = tuple(row for row in attention.leading if row.kind == kind)
+        if leading:
+            sections.append(KindSection(kind, TITLES[kind], leading, number))
     return sections
 
 
@@ -96,20 +92,20 @@ class DeniedStack(Struct, frozen=True):
 
 def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     """Return the most denied stacks of the week; images with the same stack count together."""
-    found: dict[bytes, DeniedStack] = {}
+    stacks: dict[bytes, DeniedStack] = {}
     rows = ask.gate.history.most_denied(_WEEK, limit=_MAX_VERDICTS)
     bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
     for row in rows:
         verdict = bodies.get(row.verdict_id)
         if verdict is None:  # deleted since
             continue
-        said = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
-        why = f"{said[0]['rule']} {said[0]['message']}" if said else ""
+        failing = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
+        why = f"{failing[0]['rule']} {failing[0]['message']}" if failing else ""
         key = msgspec.json.encode([row.target, verdict["stack"], verdict["pools"]])
-        known = found.get(key)
+        known = stacks.get(key)
         count = row.count + (known.count if known else 0)
-        found[key] = DeniedStack(count, row.target, verdict["stack"], row.verdict_id, why)
-    return sorted(found.values(), key=lambda one: -one.count)[:_MAX_DENIED]
+        stacks[key] = DeniedStack(count, row.target, verdict["stack"], row.verdict_id, why)
+    return sorted(stacks.values(), key=lambda one: -one.count)[:_MAX_DENIED]
 
 
 @page("/keys", scope=None)

@@ -87,13 +87,16 @@ def run_login(args: argparse.Namespace) -> int:
     """
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
-        from compatgate.client.credentials import Credential, store
+        from compatgate.service.identity.credentials import Credential, store
         from compatgate.service.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
         tokens = sign_in(described, _show)
         access_token = tokens.access_token if described.access_token else None
-        made = gate.send(Operations.open_session.request(tokens.id_token, access_token or None))
+        request = Operations.open_session.request(
+            tokens.id_token, access_token=access_token or None
+        )
+        made = gate.send(request)
     name = made.session.email or made.session.name or made.session.subject
     kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
     end = format_json_time(iso(made.session.expires_at))
@@ -117,7 +120,7 @@ def run_logout(args: argparse.Namespace) -> int:
         BadInput: no gate is named.
         NotFound: nobody is signed in.
     """
-    from compatgate.client.credentials import load, remove
+    from compatgate.service.identity.credentials import load, remove
 
     url = _gate_url(args)
     credential = load(url)

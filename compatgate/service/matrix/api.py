@@ -111,6 +111,7 @@ _DOCUMENTS = Body(
     Annotated[list[dict[str, Any]], Meta(min_length=1)],
     media=(JSON, *_YAML_TYPES),
     examples={"matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]},
+    argument="documents",
 )
 _FileName = Annotated[
     str, Meta(min_length=1, max_length=200, description="name of the file in errors")
@@ -140,6 +141,7 @@ class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
     query=ImportOptions,
     reason="query",
     body=_DOCUMENTS,
+    slow=True,
     returns=Returns(ImportBody, "The changes, made or planned"),
     errors=(409,),
 )
@@ -195,6 +197,7 @@ class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     query=SyncQuery,
     reason="query",
     body=_DOCUMENTS,
+    slow=True,
     returns=Returns(SyncBody, "The changes, made or planned"),
     errors=(409,),
 )

@@ -109,9 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("proposals", "list proposals", proposals.list_arguments),
         ("approve", "approve another person's proposal", proposals.approve_arguments),
         ("retract", "withdraw your approval", proposals.review_arguments),
-        ("comment", "comment on a proposal", proposals.review_arguments),
         ("merge", "merge a proposal into the matrix", proposals.merge_arguments),
-        ("close", "close a proposal without merging it", proposals.review_arguments),
+        ("close", "close a proposal without merging it", proposals.close_arguments),
         ("revert", "undo a revision", proposals.revert_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
@@ -225,7 +224,6 @@ def run(args: argparse.Namespace) -> int:
             "proposals": proposals.list_proposals,
             "approve": proposals.approve,
             "retract": proposals.retract,
-            "comment": proposals.comment,
             "merge": proposals.merge,
             "close": proposals.close,
             "revert": proposals.revert,

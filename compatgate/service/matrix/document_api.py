@@ -106,7 +106,7 @@ def document_routes(
         example: body of a create request.
         remarks: returns additional members of a document in an answer.
     """
-    reads = Body(body, examples={kind.lower(): example})
+    reads = Body(body, examples={kind.lower(): example}, argument=kind.lower())
     of = _DocumentKind(kind, plural, scope, part, reads, shown, remarks)
     return (_create_route(of), _show_route(of), _change_route(of), _delete_route(of))
 

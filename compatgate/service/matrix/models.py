@@ -161,22 +161,6 @@ class StoredDocument(Struct, frozen=True):
         }
 
 
-class PoolRow(Struct, frozen=True):
-    """A pool of a target, as written."""
-
-    target: str
-    name: str
-    gpu: str
-    driver: str
-    os: str
-    cpu: str
-    count: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return to_plain(self)
-
-
 class RevisionRow(Struct, frozen=True):
     """A revision of the matrix.
 

@@ -15,7 +15,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+from compatgate.service.matrix.models import Pool, RevisionRow, StoredDocument
 from compatgate.service.matrix.revisions import Edit
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class MatrixReader:
         """Return waivers by name; filters: `repository.list_waivers`."""
         return self._read(lambda session: lists.list_waivers(session, **filters))
 
-    def list_pools(self, **filters: Any) -> Page[PoolRow]:
+    def list_pools(self, **filters: Any) -> Page[Pool]:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
 

@@ -35,7 +35,6 @@ from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.matrix.models import (
     Entry,
     Pool,
-    PoolRow,
     StoredDocument,
     Target,
     TargetUse,
@@ -388,22 +387,15 @@ def list_pools(
     within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[PoolRow]:
+) -> Page[Pool]:
     """Return the pools of all targets, by target and name; filters as for `list_targets`."""
-    query = select(Pool.target, Pool.name, Pool.gpu, Pool.driver, Pool.os, Pool.cpu, Pool.count)
+    query = select(Pool)
     for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
         if value:
             query = query.where(column == value)
     if within is not None:
         query = query.where(in_limit(session, Pool.target, within))
-    return page(
-        session,
-        query,
-        (Pool.target, Pool.name),
-        lambda row: PoolRow(*row),
-        cursor=cursor,
-        limit=limit,
-    )
+    return page(session, query, (Pool.target, Pool.name), cursor=cursor, limit=limit)
 
 
 def _names_target(kind: Kind, target: str | None) -> _Filter:

@@ -25,7 +25,7 @@ from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
-from compatgate.service.proposals.agreement import Consent, require_consent, write_or_propose
+from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
 
 T = TypeVar("T")
@@ -365,7 +365,8 @@ class MatrixService(MatrixReader):
         return planned
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        result = write_or_propose(self._database, change)
+        with propose_refused(self._database) as session:
+            result = change(session)
         self._snapshots.refresh()
         return result
 

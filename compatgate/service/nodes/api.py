@@ -97,6 +97,7 @@ def list_nodes(call: Call[NodeFilters]) -> Reply:
     tag="nodes",
     query=ReportQuery,
     body=Body(Report, examples={"nodes": EXAMPLE}),
+    repeatable=True,
     returns=Returns(NodesReported, "The current state of the reported nodes"),
 )
 def report_nodes(call: Call[ReportQuery]) -> Reply:
@@ -120,7 +121,8 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     "/nodes/health",
     scope="operate",
     tag="nodes",
-    body=Body(HealthReport, examples={"health": HEALTH_EXAMPLE}),
+    body=Body(HealthReport, examples={"health": HEALTH_EXAMPLE}, argument="report"),
+    repeatable=True,
     returns=Returns(HealthStored, "The new information"),
 )
 def report_health(call: Call[NoQuery]) -> Reply:

@@ -2,78 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from compatgate.core.request import DriftKind
 from compatgate.errors import BadInput, quote_error
-from compatgate.kit.cli.options import add_format, add_limit
+from compatgate.kit.cli.commands import (
+    Body,
+    Cell,
+    Option,
+    Row,
+    add_rows,
+    declared_rows,
+    find_row,
+    print_rows,
+    time_of,
+)
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_table
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
+from compatgate.service.gate_client import (
+    Operations,
+    add_place,
+    ask,
+    ask_row,
+    gate_of,
+    run_row,
+)
 
 if TYPE_CHECKING:
     import argparse
 
+_EXAMPLES = """\
+examples:
+  compatgate k8s nodes --report --cluster prod-eu
+  compatgate nodes report --cluster prod-eu
+  compatgate nodes import fleet.json
+  compatgate nodes list --target prod-a100 --driver-state not-blessed
+  compatgate nodes drift"""
 _NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
-_STATES = ("blessed", "not-blessed", "unknown")
+_NO_DRIFT = "no reported node differs from its target (nodes list shows all)"
+
+
+def format_gpus(node: Body) -> str:
+    """Format GPUs as ``8 x A100-SXM4-80GB``."""
+    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+
+
+def _remarks(node: Body) -> str:
+    remarks = ["stale"] if node["stale"] else []
+    remarks += [one["message"] for one in node["drift"]]
+    return strip_controls("; ".join([*remarks, *node["disagreements"], *node["notes"]]))
+
+
+_WHERE = (
+    Option("cluster", "", "cluster", "NAME"),
+    Option("target", "", "target", "NAME"),
+    Option("gpu", "", "GPU, in any spelling"),
+    Option("stale", "", "only nodes without a report for a day", form="yes-no"),
+)
+_ONE = (
+    Option("name", "", "name of the node", "NAME"),
+    Option("cluster", "", "cluster, if several have a node with this name", "NAME"),
+)
+_COLUMNS: dict[str, Cell] = {
+    "cluster": "cluster",
+    "node": "name",
+    "driver": "driver",
+    "gpus": format_gpus,
+    "targets": "targets",
+    "driver is": "driver_state",
+    "seen": time_of("seen_at"),
+    "remarks": _remarks,
+}
+_DRIFT_HELP = "property that differs: driver, gpu, platform, or a part like fabric-manager"
+DRIFT = Row(
+    "drift",
+    "list_drift",
+    "list nodes that differ from their targets",
+    options=(*_WHERE, Option("what", "", _DRIFT_HELP, "PROPERTY")),
+)
+ROWS = (
+    Row(
+        "list",
+        "list_nodes",
+        "list nodes",
+        options=(
+            *_WHERE,
+            Option("search", "", "part of the name, case-insensitive", "TEXT"),
+            Option("driver", "", "driver version"),
+            Option("driver_state", "", "driver state: whether an entry allows the driver"),
+            Option("disagrees", "", "only nodes whose sources disagree"),
+        ),
+        columns=_COLUMNS,
+        empty=_NONE,
+    ),
+    DRIFT,
+    Row(
+        "show",
+        "show_node",
+        "show a node with the reports of each source",
+        options=_ONE,
+        text=lambda node: format_node(node),
+    ),
+    Row(
+        "remove",
+        "remove_node",
+        "remove a node that no longer exists",
+        options=(Option("reason", "", "reason, kept in the audit log"), *_ONE),
+        text=lambda node: f"removed {node['cluster']}/{node['name']}",
+    ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
-    parser.epilog = (
-        "examples:\n"
-        "  compatgate k8s nodes --report --cluster prod-eu\n"
-        "  compatgate nodes report --cluster prod-eu\n"
-        "  compatgate nodes import fleet.json\n"
-        "  compatgate nodes list --target prod-a100 --driver-state not-blessed\n"
-        "  compatgate nodes drift"
-    )
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for each in (*_add_lists(actions), *_add_single(actions), *_add_reports(actions)):
+    add_rows(actions, (*ROWS, *declared_rows("nodes")))
+    for each in _add_reports(actions):
         add_place(each)
         add_format(each)
-
-
-def _add_lists(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
-    listed = actions.add_parser("list", help="list nodes")
-    drift = actions.add_parser("drift", help="list nodes that differ from their targets")
-    for each in (listed, drift):
-        each.add_argument("--cluster", metavar="NAME", help="cluster")
-        each.add_argument("--target", metavar="NAME", help="target")
-        each.add_argument("--gpu", help="GPU, in any spelling")
-        each.add_argument(
-            "--stale", choices=("yes", "no"), help="only nodes without a report for a day"
-        )
-    listed.add_argument("--search", metavar="TEXT", help="part of the name, case-insensitive")
-    listed.add_argument("--driver", help="driver version")
-    listed.add_argument(
-        "--driver-state", choices=_STATES, help="driver state: whether an entry allows the driver"
-    )
-    listed.add_argument(
-        "--disagrees", action="store_true", help="only nodes whose sources disagree"
-    )
-    drift.add_argument(
-        "--what",
-        metavar="PROPERTY",
-        choices=get_args(DriftKind),
-        help="property that differs: driver, gpu, platform, or a part like fabric-manager",
-    )
-    for each in (listed, drift):
-        add_limit(each)
-    return listed, drift
-
-
-def _add_single(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
-    show = actions.add_parser("show", help="show a node with the reports of each source")
-    remove = actions.add_parser("remove", help="remove a node that no longer exists")
-    remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
-    for each in (show, remove):
-        each.add_argument("name", metavar="NAME", help="name of the node")
-        each.add_argument(
-            "--cluster", metavar="NAME", help="cluster, if several have a node with this name"
-        )
-    return show, remove
 
 
 def _add_reports(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
@@ -114,57 +162,14 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the node does not exist.
         Conflict: several clusters have a node with this name.
     """
-    actions = {
-        "list": _list_nodes,
-        "drift": _list_drift,
-        "show": _show_node,
-        "remove": _remove_node,
-        "report": _report,
-        "import": _import,
-    }
-    return actions[args.action](args)
-
-
-def _list_nodes(args: argparse.Namespace) -> int:
-
-    filters: dict[str, Any] = {
-        "search": args.search,
-        "driver": args.driver,
-        "driver_state": args.driver_state,
-        "disagrees": True if args.disagrees else None,
-    }
-    with gate_of(args) as gate:
-        found = ask_all(gate, args.limit, Operations.list_nodes, **_where(args), **filters)
-    if not _as_json(args, found):
-        print_nodes(found, _NONE)
-    return 0
-
-
-def _list_drift(args: argparse.Namespace) -> int:
-
-    with gate_of(args) as gate:
-        found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
-    if not _as_json(args, found):
-        print_drift(found, args.what)
-    return 0
-
-
-def _show_node(args: argparse.Namespace) -> int:
-
-    with gate_of(args) as gate:
-        found = ask(gate, Operations.show_node, args.name, cluster=args.cluster)
-    if not _as_json(args, found):
-        print_node(found)
-    return 0
-
-
-def _remove_node(args: argparse.Namespace) -> int:
-    with gate_of(args) as gate:
-        remove = Operations.remove_node
-        found = ask(gate, remove, args.name, cluster=args.cluster, reason=args.reason)
-    if not _as_json(args, found):
-        print(f"removed {found['cluster']}/{found['name']}")
-    return 0
+    if args.action == "drift":
+        nodes = ask_row(args, DRIFT)
+        if not _as_json(args, nodes):
+            print_drift(nodes, args.argument_what)
+        return 0
+    if action := {"report": _report, "import": _import}.get(args.action):
+        return action(args)
+    return run_row(args, find_row((*ROWS, *declared_rows("nodes")), args.action))
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -181,7 +186,7 @@ def _report_once(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
         (found,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
     if not _as_json(args, found):
-        print_node(found)
+        print(format_node(found))
     return 0
 
 
@@ -224,11 +229,6 @@ def _read_report(path: str) -> dict[str, Any]:
     if unknown := sorted(set(document) - {"cluster", "nodes"}):
         raise BadInput("unknown key", field=f"{path}: {unknown[0]}", hint=hint)
     return dict(document)
-
-
-def _where(args: argparse.Namespace) -> dict[str, Any]:
-    stale = {"yes": True, "no": False, None: None}[args.stale]
-    return {"cluster": args.cluster, "target": args.target, "gpu": args.gpu, "stale": stale}
 
 
 def _as_json(args: argparse.Namespace, found: Any) -> bool:
@@ -290,29 +290,15 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
 
 
-_NODE_COLUMNS = ("cluster", "node", "driver", "gpus", "targets", "driver is", "seen", "remarks")
 _DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since", "seen")
 
 
-def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
+def print_nodes(nodes: Sequence[Body], empty: str) -> None:
     """Print a line for each node."""
-    rows = [
-        (
-            node["cluster"],
-            node["name"],
-            node["driver"],
-            format_gpus(node),
-            ", ".join(node["targets"]),
-            node["driver_state"],
-            format_json_time(node["seen_at"]),
-            strip_controls("; ".join(_remarks(node))),
-        )
-        for node in nodes
-    ]
-    print_table(_NODE_COLUMNS, rows, empty=empty)
+    print_rows(nodes, _COLUMNS, empty)
 
 
-def print_drift(nodes: Sequence[dict[str, Any]], what: str | None = None) -> None:
+def print_drift(nodes: Sequence[Body], what: str | None = None) -> None:
     """Print a line for each difference.
 
     Args:
@@ -334,16 +320,12 @@ def print_drift(nodes: Sequence[dict[str, Any]], what: str | None = None) -> Non
         for one in node["differences"]
         if what in (None, one["what"])
     ]
-    print_table(
-        _DRIFT_COLUMNS,
-        rows,
-        empty="no reported node differs from its target (nodes list shows all)",
-    )
+    print_table(_DRIFT_COLUMNS, rows, empty=_NO_DRIFT)
 
 
-def print_node(node: dict[str, Any]) -> None:
-    """Print every detail of a node."""
-    print(f"{node['cluster']}/{node['name']}")
+def format_node(node: Body) -> str:
+    """Return every detail of a node as lines."""
+    stale = ", stale" if node["stale"] else ""
     facts = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
         "GPUs": format_gpus(node) or "none known",
@@ -351,38 +333,22 @@ def print_node(node: dict[str, Any]) -> None:
         **({"node": _format_parts(node["node"])} if node["node"] else {}),
         "targets": ", ".join(node["targets"]) or "none",
         "since": format_json_time(node["since"]),
-        "seen": f"{format_json_time(node['seen_at'])}{', stale' if node['stale'] else ''}"
-        f", by {node['reported_by']}",
+        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
     }
-    for name, value in facts.items():
-        print(f"  {name:<8} {strip_controls(str(value))}")
+    lines = [f"{node['cluster']}/{node['name']}"]
+    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
     for title, texts in (
         ("drift", [one["message"] for one in node["drift"]]),
         ("sources disagree", node["disagreements"]),
         ("notes", node["notes"]),
-        ("witnesses", list(map(_source_text, node["witnesses"]))),
+        ("witnesses", [*map(_source_text, node["witnesses"])]),
     ):
-        if texts:
-            print(title)
-            for text in texts:
-                print(f"  - {strip_controls(text)}")
-
-
-def format_gpus(node: dict[str, Any]) -> str:
-    """Format GPUs as ``8 x A100-SXM4-80GB``."""
-    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+        lines += [title, *(f"  - {strip_controls(text)}" for text in texts)] if texts else []
+    return "\n".join(lines)
 
 
 def _format_parts(parts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in parts.items())
-
-
-def _remarks(node: dict[str, Any]) -> Iterator[str]:
-    if node["stale"]:
-        yield "stale"
-    yield from (one["message"] for one in node["drift"])
-    yield from node["disagreements"]
-    yield from node["notes"]
 
 
 def _source_text(witness: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""Keep incidents that need attention, and notify subscribers by webhook, e-mail or chat."""
+"""Keep incidents that need attention, and post them to a webhook."""

@@ -1,32 +1,21 @@
-"""Store incidents: findings of surveys and comments of people."""
+"""Store what surveys find, and the marks that say which process surveys or posts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import (
-    KINDS,
-    LEVELS,
-    Condition,
-    IncidentChange,
-    IncidentKind,
-    IncidentState,
-    KnownIncident,
-    Member,
-)
+from compatgate.core.incidents import KINDS, LEVELS, Condition, IncidentChange, KnownIncident
 from compatgate.errors import NotFound
-from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.service.audit import repository as audit
-from compatgate.service.notices.models import Incident, IncidentRow, NoticeMark
+from compatgate.service.notices.models import Incident, NoticeMark
+from compatgate.service.notices.schemas import IncidentBody, IncidentMember
 
 LEADING = 3
 """Members that lists show of an incident."""
@@ -34,50 +23,35 @@ KEPT = timedelta(days=90)
 """Ended incidents are kept for so long."""
 _SEEN = timedelta(minutes=5)
 """An incident that goes on unchanged is written again after so long."""
-_MAX_TOLD = 2000
 _CHUNK = 500
-_encode = msgspec.json.Encoder().encode
-_OF_PEOPLE = ("snoozed_until", "snoozed_by", "resolved_at", "resolved_by", "reason")
-_LISTED = [
-    getattr(Incident, name)
-    for name in IncidentRow.__struct_fields__
-    if name not in ("members", "owners")
-]
+UNTOUCHED: dict[str, Any] = {
+    **dict.fromkeys(("snoozed_until", "snoozed_by", "resolved_at", "resolved_by", "comment")),
+    "settled": {},
+}
+"""Values of an incident that no person has acted on."""
 
 
 def lock_mark(session: Session, name: str) -> str:
-    """Lock a mark until the transaction ends, and return its value; make it if it is missing.
-
-    Args:
-        session: a working one; two that lock the same mark go one after another.
-        name: of the mark.
-    """
+    """Lock a mark until the working transaction ends, and return its value; make a missing one."""
     query = select(NoticeMark.value).where(NoticeMark.name == name).with_for_update()
-    found: str | None = session.execute(query).scalar()
-    if found is not None:
-        return found
+    value: str | None = session.execute(query).scalar()
+    if value is not None:
+        return value
     with suppress(IntegrityError), session.begin_nested():  # another process made it meanwhile
         session.execute(insert(NoticeMark), [{"name": name, "value": "{}"}])
     return str(session.execute(query).scalar_one())
 
 
-def write_mark(session: Session, name: str, value: str, at: datetime) -> None:
-    """Store the value of a locked mark."""
-    session.execute(update(NoticeMark).where(NoticeMark.name == name).values(value=value, at=at))
+def write_mark(session: Session, name: str, **values: Any) -> None:
+    """Change a locked mark: its ``value``, ``at`` or ``lease_until``."""
+    session.execute(update(NoticeMark).where(NoticeMark.name == name).values(**values))
 
 
-def read_mark(session: Session, name: str) -> tuple[str, datetime | None]:
-    """Return the value of a mark, and when it was written."""
-    query = select(NoticeMark.value, NoticeMark.at).where(NoticeMark.name == name)
-    row = session.execute(query).first()
-    return (row.value, row.at) if row else ("{}", None)
-
-
-def lease_of(session: Session, name: str) -> datetime | None:
-    """Return the end of the lease of a mark; None: nobody ever had it."""
-    query = select(NoticeMark.lease_until).where(NoticeMark.name == name)
-    until: datetime | None = session.execute(query).scalar()
-    return until
+def read_mark(session: Session, name: str) -> tuple[str, datetime | None, datetime | None]:
+    """Return the value of a mark, when it was written, and the end of its lease."""
+    columns = (NoticeMark.value, NoticeMark.at, NoticeMark.lease_until)
+    row = session.execute(select(*columns).where(NoticeMark.name == name)).first()
+    return (row.value, row.at, row.lease_until) if row else ("{}", None, None)
 
 
 def take_lease(session: Session, name: str, now: datetime, until: datetime) -> bool:
@@ -90,37 +64,13 @@ def take_lease(session: Session, name: str, now: datetime, until: datetime) -> b
 
 def load_known(session: Session, keys: Collection[str]) -> dict[str, KnownIncident]:
     """Return the incidents that have not ended, and those of some keys."""
-    columns = (
-        Incident.key,
-        Incident.kind,
-        Incident.level,
-        Incident.state,
-        Incident.episode,
-        Incident.told,
-        Incident.settled,
-        Incident.ended_at,
-    )
-    found = {}
-    wanted = [Incident.state != "ended", *(Incident.key.in_(some) for some in _chunks(keys))]
-    for condition in wanted:
-        for row in session.execute(select(*columns).where(condition)):
-            found[row.key] = KnownIncident(
-                row.key,
-                row.kind,
-                row.level,
-                row.state,
-                row.episode,
-                frozenset(msgspec.json.decode(row.told)),
-                msgspec.json.decode(row.settled),
-                row.ended_at,
-            )
-    return found
-
-
-def _chunks(keys: Collection[str]) -> Iterator[Sequence[str]]:
-    listed = sorted(keys)
-    for start in range(0, len(listed), _CHUNK):
-        yield listed[start : start + _CHUNK]
+    ordered = sorted(keys)
+    chunks = (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))
+    wanted = [Incident.state != "ended", *(Incident.key.in_(chunk) for chunk in chunks)]
+    columns = [getattr(Incident, name) for name in KnownIncident.__struct_fields__]
+    query = select(*columns).where(Incident.kind.in_(KINDS))
+    rows = [row for one in wanted for row in session.execute(query.where(one))]
+    return {row.key: msgspec.convert(row, KnownIncident, from_attributes=True) for row in rows}
 
 
 def apply_changes(
@@ -129,71 +79,35 @@ def apply_changes(
     known: Mapping[str, KnownIncident],
     now: datetime,
 ) -> list[int]:
-    """Store what a survey changed, and return the ids of incidents that are news, in order.
+    """Store what a survey changed, and return the ids of incidents that opened, in order.
 
-    Args:
-        session: a working one that holds the lock of the survey.
-        changes: of `compatgate.core.incidents.reconcile`.
-        known: that the changes were found with.
-        now: the time of the survey.
+    The working session holds the lock of the survey, and the changes were made from ``known``.
     """
-    news = []
+    opened = []
     for change in changes:
+        mine = Incident.key == change.key
         if change.condition is None:
             ended = {"state": "ended", "ended_at": now, "snoozed_until": None}
-            session.execute(update(Incident).where(Incident.key == change.key).values(**ended))
-        elif change.action == "refresh":
-            _refresh(session, change, change.condition, now)
+            session.execute(update(Incident).where(mine).values(**ended))
+            continue
+        values = _describe(change.condition)
+        if change.action == "refresh":
+            # An incident that goes on is written if something changed, or it was long ago.
+            same = [getattr(Incident, name) == value for name, value in values.items()]
+            same += [Incident.state == change.state, Incident.last_seen >= now - _SEEN]
+            values |= {"state": change.state, "last_seen": now, "ended_at": None}
+            session.execute(update(Incident).where(mine, ~and_(*same)).values(**values))
+            continue
+        values |= {"state": "open", "last_seen": now, "ended_at": None, "first_seen": now}
+        values |= {"episode": change.episode, **UNTOUCHED}
+        if change.key in known:
+            statement: Any = update(Incident).where(mine).values(**values)
         else:
-            news.append(_tell(session, change, known.get(change.key), now))
-    return news
-
-
-def _refresh(session: Session, change: IncidentChange, condition: Condition, now: datetime) -> None:
-    """Write an incident that goes on if something changed, or it was written long ago."""
-    values = _describe(condition)
-    changed = or_(
-        Incident.message != values["message"],
-        Incident.members != values["members"],
-        Incident.level != values["level"],
-        Incident.state != change.state,
-        Incident.last_seen < now - _SEEN,
-    )
-    values |= {"state": change.state, "last_seen": now, "ended_at": None}
-    session.execute(update(Incident).where(Incident.key == change.key, changed).values(**values))
-
-
-def _tell(
-    session: Session, change: IncidentChange, before: KnownIncident | None, now: datetime
-) -> int:
-    """Write an incident that is new, happens again or became worse; return its id."""
-    condition = change.condition
-    assert condition is not None  # noqa: S101 - of `apply_changes`
-    told = dict.fromkeys(one.name for one in condition.members)
-    values = _describe(condition) | {"state": "open", "last_seen": now, "ended_at": None}
-    if change.action == "open":
-        values |= {
-            "episode": change.episode,
-            "first_seen": _began(condition, before, now),
-            "settled": "{}",
-            **dict.fromkeys(_OF_PEOPLE),
-        }
-    elif before is not None:
-        told = dict.fromkeys((*before.told, *told))
-    values["told"] = _encode([*told][-_MAX_TOLD:]).decode()
-    if before is None:
-        made = {**values, "key": condition.key, "kind": condition.kind, "telling": 1}
-        return int(session.execute(insert(Incident).returning(Incident.id), [made]).scalar_one())
-    mine = Incident.key == before.key
-    session.execute(update(Incident).where(mine).values(**values, telling=Incident.telling + 1))
-    return int(session.execute(select(Incident.id).where(mine)).scalar_one())
-
-
-def _began(condition: Condition, before: KnownIncident | None, now: datetime) -> datetime:
-    """Return when an episode began; one that happens again began after the last one."""
-    if condition.since is None or before is not None:
-        return now
-    return min(now, condition.since)
+            values["first_seen"] = min(now, change.condition.since or now)
+            values |= {"key": change.key, "kind": change.condition.kind}
+            statement = insert(Incident).values(**values)
+        opened.append(session.execute(statement.returning(Incident.id)).scalar_one())
+    return opened
 
 
 def _describe(condition: Condition) -> dict[str, Any]:
@@ -203,182 +117,44 @@ def _describe(condition: Condition) -> dict[str, Any]:
         "severity": LEVELS.index(condition.level),
         "message": condition.message,
         "count": condition.count,
-        "members": _encode(condition.members).decode(),
-        "leading": _encode(condition.members[:LEADING]).decode(),
-        "number": len(condition.members),
-        "owners": "\n".join(("", *owners, "")) if owners else "",
+        "every_member": condition.members,
+        "members": condition.members[:LEADING],
+        "member_count": len(condition.members),
+        "owner_lines": "\n".join(("", *owners, "")) if owners else "",
     }
 
 
 def prune_incidents(session: Session, now: datetime) -> None:
-    """Delete incidents that ended long ago."""
+    """Delete incidents that ended long ago, and those of kinds that no survey finds any more."""
     old = and_(Incident.state == "ended", Incident.ended_at < now - KEPT)
-    session.execute(delete(Incident).where(old))
+    session.execute(delete(Incident).where(or_(old, Incident.kind.not_in(KINDS))))
 
 
-def find_incident(session: Session, number: int) -> IncidentRow:
+def find_incident(session: Session, number: int) -> IncidentBody:
     """Return an incident with all its members.
 
     Raises:
         NotFound: there is none of that number.
     """
-    found = load_incidents(session, [number])
-    if not found:
+    row = session.get(Incident, number)
+    if row is None or row.kind not in KINDS:
         hint = "compatgate notices incidents lists them"
         raise NotFound(f"incident {number} does not exist", field="id", value=number, hint=hint)
-    return found[0]
+    members = msgspec.convert(row.every_member, list[IncidentMember])
+    return msgspec.structs.replace(describe(row), members=members)
 
 
-def load_incidents(session: Session, numbers: Collection[int]) -> list[IncidentRow]:
-    """Return incidents by number, with all their members."""
-    query = select(*_LISTED, Incident.owners, Incident.members.label("members"))
-    return [_to_row(row) for row in session.execute(query.where(Incident.id.in_(numbers)))]
+def describe(row: Incident) -> IncidentBody:
+    """Return an incident with the first of its members."""
+    return msgspec.convert(row, IncidentBody, from_attributes=True)
 
 
-def _to_row(row: Any) -> IncidentRow:
-    values = dict(row._mapping)
-    values["members"] = msgspec.json.decode(values["members"], type=tuple[Member, ...])
-    values["owners"] = tuple(filter(None, values["owners"].split("\n")))
-    return IncidentRow(**values)
-
-
-def _select_listed() -> Any:
-    return select(*_LISTED, Incident.owners, Incident.leading.label("members"))
-
-
-def _is_active(now: datetime) -> Any:
+def is_active(now: datetime) -> Any:
+    """Return the condition for incidents that need attention: open, not snoozed."""
     awake = or_(Incident.snoozed_until.is_(None), Incident.snoozed_until <= now)
-    return and_(Incident.state == "open", awake)
+    return and_(Incident.state == "open", Incident.kind.in_(KINDS), awake)
 
 
-def list_incidents(
-    session: Session,
-    *,
-    kind: IncidentKind | None = None,
-    state: IncidentState | None = None,
-    snoozed: bool | None = None,
-    owner: str | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[IncidentRow]:
-    """Return incidents, the newest first, each with the first of its members.
-
-    Args:
-        session: to read from.
-        kind: of the incidents.
-        state: of the incidents; None: any.
-        snoozed: of open ones, whether they are snoozed now; None: either.
-        owner: of a member.
-        cursor: of the page.
-        limit: most rows.
-    """
-    now = clock.now()
-    query = _select_listed()
-    if kind is not None:
-        query = query.where(Incident.kind == kind)
-    if state is not None:
-        query = query.where(Incident.state == state)
-    if snoozed is not None:
-        is_snoozed = and_(Incident.state == "open", Incident.snoozed_until > now)
-        query = query.where(is_snoozed if snoozed else _is_active(now))
-    if owner is not None:
-        query = query.where(Incident.owners.contains(f"\n{owner}\n", autoescape=True))
-    return page(session, query, Incident.id, _to_row, cursor=cursor, limit=limit, descending=True)
-
-
-def count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
-    """Return the number of incidents that need attention, by kind and level, in order of kinds."""
-    query = select(Incident.kind, Incident.level, func.count()).where(_is_active(clock.now()))
-    found: dict[str, dict[str, int]] = {}
-    for kind, level, number in session.execute(query.group_by(Incident.kind, Incident.level)):
-        found.setdefault(kind, {})[level] = number
-    return {kind: found[kind] for kind in KINDS if kind in found}
-
-
-def count_snoozed(session: Session) -> int:
-    """Return the number of incidents that are snoozed now."""
-    query = select(func.count()).where(
-        Incident.state == "open", Incident.snoozed_until > clock.now()
-    )
-    return int(session.execute(query).scalar() or 0)
-
-
-def list_leading(session: Session, each: int) -> list[IncidentRow]:
-    """Return the incidents that need attention, at most so many of a kind.
-
-    Args:
-        session: to read from.
-        each: most of a kind: the worst, then those that concern most, then the latest.
-
-    Returns:
-        Them in the order of kinds.
-    """
-    order = (
-        Incident.severity,
-        Incident.count.desc(),
-        Incident.first_seen.desc(),
-        Incident.id.desc(),
-    )
-    rank = func.row_number().over(partition_by=Incident.kind, order_by=order).label("rank")
-    ranked = select(Incident.id, rank).where(_is_active(clock.now())).subquery()
-    query = _select_listed().join(ranked, ranked.c.id == Incident.id).where(ranked.c.rank <= each)
-    rows = [_to_row(row) for row in session.execute(query.order_by(ranked.c.rank))]
-    return sorted(rows, key=lambda row: KINDS.index(row.kind))
-
-
-def snooze(session: Session, number: int, until: datetime, *, by: str, reason: str) -> IncidentRow:
-    """Hide an open incident until a time, and audit that.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
-    values = {"snoozed_until": until, "snoozed_by": by, "reason": reason or None}
-    return _act(session, number, "snooze", values, by=by, reason=reason)
-
-
-def resolve(session: Session, number: int, *, by: str, reason: str) -> IncidentRow:
-    """Resolve an incident, and audit that; the incident reopens if it happens again.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
-    row = find_incident(session, number)
-    values = {
-        "state": "resolved",
-        "resolved_at": clock.now(),
-        "resolved_by": by,
-        "reason": reason,
-        "settled": _encode({one.name: one.count for one in row.members}).decode(),
-        "snoozed_until": None,
-    }
-    return _act(session, number, "resolve", values, by=by, reason=reason)
-
-
-def reopen(session: Session, number: int, *, by: str, reason: str) -> IncidentRow:
-    """Show a snoozed or resolved incident again, and audit that.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
-    values = {"state": "open", "settled": "{}", **dict.fromkeys(_OF_PEOPLE)}
-    return _act(session, number, "reopen", values, by=by, reason=reason)
-
-
-def _act(
-    session: Session, number: int, action: str, values: dict[str, Any], *, by: str, reason: str
-) -> IncidentRow:
-    row = find_incident(session, number)
-    session.execute(update(Incident).where(Incident.id == number).values(**values))
-    until = values.get("snoozed_until")
-    detail = {"id": number, "key": row.key, "message": row.message, "reason": reason}
-    if until is not None:
-        detail["until"] = clock.iso(until)
-    audit.append(
-        session,
-        at=clock.now(),
-        actor=by,
-        action=f"incident.{action}",
-        subject=str(number),
-        detail=detail,
-    )
-    return find_incident(session, number)
+def is_snoozed(now: datetime) -> Any:
+    """Return the condition for incidents that are open and snoozed."""
+    return and_(Incident.state == "open", Incident.snoozed_until > now)

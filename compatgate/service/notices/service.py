@@ -1,7 +1,7 @@
 """Keep incidents current, list them, and let people snooze, resolve and reopen them.
 
-Home, the commands and the notices all read the same incidents. In a server a thread surveys
-(`compatgate.service.notices.worker`); elsewhere whoever reads surveys first.
+Home, the commands, the metrics and the webhook all read the same incidents. In a server a thread
+surveys (`compatgate.service.notices.worker`); elsewhere whoever reads surveys first.
 """
 
 from __future__ import annotations
@@ -9,22 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import IncidentKind, Member, Subject, reconcile
+from compatgate.core.incidents import KINDS, IncidentKind, IncidentState, Subject, reconcile
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.service.audit import repository as audit
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices import outbox
 from compatgate.service.notices import repository as incidents
-from compatgate.service.notices.models import IncidentRow
-from compatgate.service.notices.survey import Surveyor, decode_releases, encode_releases
+from compatgate.service.notices.models import Incident
+from compatgate.service.notices.releases import KnownReleases
+from compatgate.service.notices.schemas import IncidentBody, IncidentMember
+from compatgate.service.notices.survey import Surveyor
 
 if TYPE_CHECKING:
     from compatgate.service.baselines.service import BaselineService
@@ -32,17 +38,37 @@ if TYPE_CHECKING:
     from compatgate.service.runs.service import Runs
     from compatgate.service.upgrades.service import Upgrades
 
-
 SURVEY = "survey"
 RELEASES = "releases"
 PACE = timedelta(seconds=15)
 """Between two surveys of all replicas together."""
+LONGEST_SNOOZE = timedelta(days=90)
 _CHANGED = timedelta(seconds=13)
 """A changed matrix is surveyed although the lease of the last survey still has so long."""
 _INLINE_SECONDS = 0.05
 _THOROUGH_SECONDS = 5.0
-LONGEST_SNOOZE = timedelta(days=90)
+_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
+_PATHS: dict[Subject, str] = {
+    "target": "targets",
+    "entry": "entries",
+    "waiver": "waivers",
+    "run": "runs",
+    "baseline": "baselines",
+    "verdict": "verdicts",
+    "upgrade": "upgrades",
+}
 _log = logging.getLogger("compatgate.notices")
+
+
+class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of incidents."""
+
+    kind: IncidentKind | None = None
+    state: IncidentState | None = None
+    snoozed: (
+        Annotated[bool, Meta(description="for open incidents: whether they are snoozed")] | None
+    ) = None
+    owner: Annotated[Filter, Meta(description="owner of an affected object")] | None = None
 
 
 class Attention(Struct, frozen=True):
@@ -50,11 +76,11 @@ class Attention(Struct, frozen=True):
 
     Attributes:
         leading: a few of each kind, in the order of kinds.
-        counts: number by kind and level, in the order of kinds.
+        counts: number by kind and level.
         surveyed_at: None: there was no survey yet.
     """
 
-    leading: Sequence[IncidentRow]
+    leading: Sequence[IncidentBody]
     counts: dict[IncidentKind, dict[str, int]]
     snoozed: int
     surveyed_at: datetime | None
@@ -62,14 +88,6 @@ class Attention(Struct, frozen=True):
 
 class IncidentService:
     """The incidents of one database.
-
-    Args:
-        database: open, with its schema.
-        snapshots: of the gate.
-        runs: of the gate.
-        baselines: of the gate.
-        nodes: of the gate.
-        upgrades: of the gate.
 
     Attributes:
         is_watched: a thread of this process surveys.
@@ -87,71 +105,58 @@ class IncidentService:
         self._database = database
         self._snapshots = snapshots
         self._surveyor = Surveyor(runs, baselines, nodes, upgrades)
-        self._seen: tuple[int, int, int] | None = None
+        self._surveyed: tuple[int, int, int] | None = None
         self.is_watched = False
 
     def survey(self, *, thorough: bool = True) -> list[int]:
-        """Survey now: open, continue and end incidents, and queue their notices.
+        """Open, continue and end incidents now; return the ids of those that opened.
 
-        Args:
-            thorough: look for new releases, too, and take the time that it takes.
-
-        Returns:
-            Ids of the incidents that are news.
-
-        Raises:
-            Unavailable: the database does not answer.
+        A thorough survey looks for new releases, too, and takes the time that it needs.
         """
         now, snapshot = clock.now(), self._snapshots.current()
         with self._database.reading() as session:
-            known = decode_releases(incidents.read_mark(session, RELEASES)[0])
-            found = self._surveyor.survey(
+            value = incidents.read_mark(session, RELEASES)[0]
+            known = msgspec.json.decode(value, type=KnownReleases)
+            survey = self._surveyor.survey(
                 session,
                 snapshot,
                 now,
                 seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
-                failing=outbox.list_failing(session, now),
                 releases=known if thorough else None,
             )
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
-            before = incidents.load_known(session, [one.key for one in found.found])
-            changes = reconcile(before, found.found, found.covered, now)
-            news = incidents.apply_changes(session, changes, before, now)
-            told = {change.key: change.told for change in changes if change.told}
-            outbox.queue(session, incidents.load_incidents(session, news), told, now)
-            incidents.write_mark(session, SURVEY, "{}", now)
-            if found.releases is not None and found.releases != known:
+            before = incidents.load_known(session, [one.key for one in survey.conditions])
+            changes = reconcile(before, survey.conditions, survey.covered, now)
+            opened = incidents.apply_changes(session, changes, before, now)
+            incidents.write_mark(session, SURVEY, at=now)
+            if survey.releases is not None and survey.releases != known:
                 incidents.lock_mark(session, RELEASES)
-                incidents.write_mark(session, RELEASES, encode_releases(found.releases), now)
-        self._seen = snapshot.state
-        return news
+                value = msgspec.json.encode(survey.releases).decode()
+                incidents.write_mark(session, RELEASES, value=value, at=now)
+        self._surveyed = snapshot.state
+        return opened
 
     def survey_if_due(self) -> bool:
-        """Survey if no process did so lately, or the matrix has changed; return whether it did.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
+        """Survey if no process did so lately, or the matrix has changed; return whether it did."""
         now, state = clock.now(), self._snapshots.current().state
-        early = _CHANGED if self._seen is not None and state != self._seen else timedelta(0)
+        is_new = self._surveyed is not None and state != self._surveyed
+        early = _CHANGED if is_new else timedelta(0)
         with self._database.reading() as session:
-            until = incidents.lease_of(session, SURVEY)
+            until = incidents.read_mark(session, SURVEY)[2]
         if until is not None and until > now + early:
             return False
         with self._database.working() as session:
             if not incidents.take_lease(session, SURVEY, now + early, now + PACE):
-                self._seen = state
+                self._surveyed = state
                 return False
         self.survey()
         return True
 
     def prune(self) -> None:
-        """Delete incidents and deliveries that ended long ago."""
-        now = clock.now()
+        """Delete incidents that ended long ago."""
         with self._database.working() as session:
-            incidents.prune_incidents(session, now)
-            outbox.prune_deliveries(session, now)
+            incidents.prune_incidents(session, clock.now())
 
     def refresh(self) -> None:
         """Survey unless a thread of this process does; keep what is known if that fails."""
@@ -164,25 +169,63 @@ class IncidentService:
         except CompatgateError as error:
             _log.warning("incidents are not current: %s", error)
 
-    def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind, and all counts."""
-        self.refresh()
+    def count(self) -> dict[IncidentKind, dict[str, int]]:
+        """Return the number of incidents that need attention, by kind and level."""
         with self._database.reading() as session:
+            return _count_active(session)
+
+    def attention(self, each: int) -> Attention:
+        """Return what needs attention: at most so many incidents of a kind, and all counts.
+
+        Of a kind the worst come first, then those that concern most, then the latest.
+        """
+        self.refresh()
+        order = (Incident.severity, Incident.count.desc(), Incident.first_seen.desc())
+        rank = func.row_number().over(
+            partition_by=Incident.kind, order_by=(*order, Incident.id.desc())
+        )
+        now = clock.now()
+        active = incidents.is_active(now)
+        ranked = select(Incident.id, rank.label("rank")).where(active).subquery()
+        query = select(Incident).join(ranked, ranked.c.id == Incident.id)
+        query = query.where(ranked.c.rank <= each).order_by(ranked.c.rank)
+        snoozed = select(func.count()).where(incidents.is_snoozed(now))
+        with self._database.reading() as session:
+            rows = map(incidents.describe, session.scalars(query))
             return Attention(
-                incidents.list_leading(session, each),
-                incidents.count_active(session),
-                incidents.count_snoozed(session),
+                sorted(rows, key=lambda row: KINDS.index(row.kind)),
+                _count_active(session),
+                session.execute(snoozed).scalar_one(),
                 incidents.read_mark(session, SURVEY)[1],
             )
 
-    def list(self, **filters: Any) -> Page[IncidentRow]:
-        """Return incidents, the newest first; filters of `list_incidents`."""
-        if not self.is_watched and filters.get("cursor") is None:
+    def list(self, **filters: Any) -> Page[IncidentBody]:
+        """Return incidents, the newest first, each with the first of its members."""
+        asked, now = IncidentFilters(**filters), clock.now()
+        if not self.is_watched and asked.cursor is None:
             self.refresh()
+        kinds = (asked.kind,) if asked.kind else KINDS
+        query = select(Incident, Incident.id).where(Incident.kind.in_(kinds))
+        if asked.state is not None:
+            query = query.where(Incident.state == asked.state)
+        if asked.snoozed is not None:
+            wanted = incidents.is_snoozed if asked.snoozed else incidents.is_active
+            query = query.where(wanted(now))
+        if asked.owner is not None:
+            line = f"\n{asked.owner}\n"
+            query = query.where(Incident.owner_lines.contains(line, autoescape=True))
         with self._database.reading() as session:
-            return incidents.list_incidents(session, **filters)
+            return page(
+                session,
+                query,
+                Incident.id,
+                lambda row: incidents.describe(row.Incident),
+                cursor=asked.cursor,
+                limit=asked.limit,
+                descending=True,
+            )
 
-    def show(self, number: int) -> IncidentRow:
+    def show(self, number: int) -> IncidentBody:
         """Return an incident with all its members.
 
         Raises:
@@ -191,8 +234,8 @@ class IncidentService:
         with self._database.reading() as session:
             return incidents.find_incident(session, number)
 
-    def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentRow:
-        """Hide an open incident until a time; nobody is told of it before that.
+    def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
+        """Hide an open incident until a time; metrics and webhook leave it out before that.
 
         Raises:
             BadInput: the time is past, or more than 90 days ahead.
@@ -203,11 +246,10 @@ class IncidentService:
         if not now < until <= now + LONGEST_SNOOZE:
             hint = f"a time in the next {LONGEST_SNOOZE.days} days"
             raise BadInput("out of range", field="until", value=clock.iso(until), hint=hint)
-        with self._database.writing() as session:
-            _require(incidents.find_incident(session, number), "snoozed", "open")
-            return incidents.snooze(session, number, until, by=by.author, reason=by.reason)
+        values = {"snoozed_until": until, "snoozed_by": by.author, "comment": by.reason or None}
+        return self._act(number, "snooze", by, values)
 
-    def resolve(self, number: int, by: Authorship) -> IncidentRow:
+    def resolve(self, number: int, by: Authorship) -> IncidentBody:
         """Resolve an open incident; it reopens if it happens again.
 
         Raises:
@@ -216,51 +258,73 @@ class IncidentService:
             NotFound: there is none of that number.
         """
         by.check()
-        with self._database.writing() as session:
-            _require(incidents.find_incident(session, number), "resolved", "open")
-            return incidents.resolve(session, number, by=by.author, reason=by.reason)
+        values = {
+            "state": "resolved",
+            "resolved_at": clock.now(),
+            "resolved_by": by.author,
+            "comment": by.reason,
+            "snoozed_until": None,
+        }
+        return self._act(number, "resolve", by, values)
 
-    def reopen(self, number: int, by: Authorship) -> IncidentRow:
+    def reopen(self, number: int, by: Authorship) -> IncidentBody:
         """Show a snoozed or resolved incident again.
 
         Raises:
             Conflict: its condition has ended, or it is shown already.
             NotFound: there is none of that number.
         """
+        return self._act(number, "reopen", by, {"state": "open", **incidents.UNTOUCHED})
+
+    def _act(
+        self, number: int, action: str, by: Authorship, values: dict[str, Any]
+    ) -> IncidentBody:
+        """Change an incident as a person asks, and audit that."""
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
-            if not row.is_snoozed:
+            if action == "resolve":
+                values["settled"] = {member.name: member.count for member in row.members}
+            if action != "reopen":
+                _require(row, f"{action}d", "open")
+            elif not row.snoozed:
                 _require(row, "reopened", "resolved")
-            return incidents.reopen(session, number, by=by.author, reason=by.reason)
+            mine = Incident.id == number
+            key = session.execute(select(Incident.key).where(mine)).scalar_one()
+            session.execute(update(Incident).where(mine).values(**values))
+            detail = {"id": number, "key": key, "message": row.message, "reason": by.reason}
+            if until := values.get("snoozed_until"):
+                detail["until"] = clock.iso(until)
+            audit.append(
+                session,
+                at=clock.now(),
+                actor=by.author,
+                action=f"incident.{action}",
+                subject=str(number),
+                detail=detail,
+            )
+            return incidents.find_incident(session, number)
 
 
-_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
+def _count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
+    query = select(Incident.kind, Incident.level, func.count())
+    query = query.where(incidents.is_active(clock.now())).group_by(Incident.kind, Incident.level)
+    counts: dict[IncidentKind, dict[str, int]] = {}
+    for kind, level, number in session.execute(query):
+        counts.setdefault(kind, {})[level] = number
+    return counts
 
 
-def _require(row: IncidentRow, done: str, state: str) -> None:
+def _require(row: IncidentBody, done: str, state: str) -> None:
     if row.state != state:
         what = f"incident {row.id} is {row.state} and cannot be {done}"
         hint = _HINTS.get(row.state, "reopen it first")
         raise Conflict(what, field="id", value=row.id, hint=hint)
 
 
-_PATHS: dict[Subject, str] = {
-    "target": "targets",
-    "entry": "entries",
-    "waiver": "waivers",
-    "run": "runs",
-    "baseline": "baselines",
-    "verdict": "verdicts",
-    "upgrade": "upgrades",
-}
-
-
-def member_link(member: Member) -> str:
+def member_link(member: IncidentMember) -> str:
     """Return the address of the page about a member."""
     if member.about == "drift":
         return link("drift", target=member.name)
-    if member.about == "channel":
-        return link("notices", channel=member.name)
     if member.about == "release":
         return link("facts")
     return link(_PATHS[member.about], member.name)

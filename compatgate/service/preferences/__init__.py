@@ -1,1 +1,1 @@
-"""Keep the preferences of people: how pages look, and their views of lists."""
+"""Let whoever reads pages choose their theme and time zone."""

@@ -7,7 +7,8 @@ made when everybody whom the policies ask for has approved it, or has sent the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 from msgspec import UNSET, Struct
 from sqlalchemy.orm import Session
@@ -21,10 +22,8 @@ from compatgate.service.matrix.blessing import list_taken, targets_of
 from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.proposals import repository as proposals
-from compatgate.service.proposals.models import EventRow, ProposalRow
+from compatgate.service.proposals.models import Proposal, ProposalEvent
 from compatgate.service.tokens.principal import matches
-
-T = TypeVar("T")
 
 
 class Demand(Struct, frozen=True):
@@ -41,13 +40,13 @@ class Demand(Struct, frozen=True):
     approvers: tuple[str, ...] | None
     proposed: bool
 
-    def count(self, approvals: Iterable[EventRow]) -> int:
+    def count(self, approvals: Iterable[ProposalEvent]) -> int:
         """Return how many approvals count."""
         return sum(
             self.approvers is None or matches(self.approvers, one.actor) for one in approvals
         )
 
-    def describe_lack(self, approvals: Iterable[EventRow]) -> str:
+    def describe_lack(self, approvals: Iterable[ProposalEvent]) -> str:
         """Return which approvals are missing, in words; empty: none is."""
         lacking = self.people - 1 - self.count(approvals)
         if lacking <= 0:
@@ -57,13 +56,7 @@ class Demand(Struct, frozen=True):
 
 
 def find_demands(lookup: DocumentLookup, edits: Sequence[Edit], author: str) -> list[Demand]:
-    """Return what the stored policies of the concerned targets ask of edits, by target.
-
-    Args:
-        lookup: reads the targets.
-        edits: of one revision.
-        author: name of the person who makes them.
-    """
+    """Return what the stored policies of the concerned targets ask of edits, by target."""
     taken = {name for edit in edits for name in list_taken(lookup, edit)}
     people = taken | _named(edits, lambda edit: loosens(edit.before, edit.after))
     proposed = taken | _named(edits, lambda edit: not takes_back(edit.before, edit.after))
@@ -105,19 +98,13 @@ def _load_targets(lookup: DocumentLookup, names: set[str]) -> Iterator[TargetDoc
     yield from (one for one in lookup.find(keys).values() if isinstance(one, TargetDoc))
 
 
-def list_lacks(demands: Iterable[Demand], approvals: Sequence[EventRow]) -> list[str]:
+def list_lacks(demands: Iterable[Demand], approvals: Sequence[ProposalEvent]) -> list[str]:
     """Return which approvals are missing, in words."""
     return [lack for demand in demands if (lack := demand.describe_lack(approvals))]
 
 
 class ProposalNeeded(Conflict):
-    """A policy does not allow one person to make this change; the change became a proposal.
-
-    Args:
-        store: stores the proposal, or this person's approval of it, once the refused transaction
-            is undone; None: the caller's proposal is stored already.
-        problem: as of every error; so are ``value`` and ``hint``.
-    """
+    """A policy does not allow one person to make this change; the change became a proposal."""
 
     slug = "proposal-needed"
 
@@ -140,15 +127,12 @@ class ApprovalNeeded(ProposalNeeded):
         self.field = "approval"
 
 
-def write_or_propose(database: Database, change: Callable[[Session], T]) -> T:
-    """Make a change in one transaction; where it is refused, store what its error holds.
-
-    Raises:
-        ProposalNeeded: the change is a proposal now.
-    """
+@contextmanager
+def propose_refused(database: Database) -> Iterator[Session]:
+    """Give a writing transaction; where it is refused, store what its error holds."""
     try:
         with database.writing() as session:
-            return change(session)
+            yield session
     except ProposalNeeded as error:
         if error.store is not None:
             with database.writing() as session:
@@ -173,7 +157,7 @@ class Consent(Struct, frozen=True):
     def note(self, session: Session, revision: int) -> None:
         """Store which revision a proposal became."""
         if self.proposal:
-            proposals.note_revision(session, self.proposal, revision)
+            session.get_one(Proposal, self.proposal).revision = revision
 
 
 def require_consent(
@@ -182,18 +166,6 @@ def require_consent(
     """Return the consent to a direct change; refuse it where a policy asks for more.
 
     Another person who has sent the same change counts as an approval of theirs.
-
-    Args:
-        session: the writing one in which the edits are made.
-        edits: of one revision.
-        author: name of the caller.
-        reason: of the caller.
-        action: of the revision.
-        identity: of the caller.
-
-    Raises:
-        ProposalNeeded: too few have agreed, or the change must be a proposal; the caller of this
-            function stores what the error holds.
     """
     demands = find_demands(DocumentLookup(session), edits, author)
     if not demands:
@@ -221,37 +193,31 @@ def require_consent(
 
 
 def _join(
-    session: Session, other: ProposalRow, demands: Sequence[Demand], *, author: str, identity: str
+    session: Session, other: Proposal, demands: Sequence[Demand], *, author: str, identity: str
 ) -> Consent:
     """Count a direct change as an approval of another person's proposal; merge it if it can be."""
+    number = other.id
+    agreed = identity in {one.identity for one in other.approvals}
 
     def agree(writing: Session) -> None:
-        if identity not in {one.identity for one in other.approvals}:
-            proposals.add_event(
-                writing,
-                other.id,
-                "approve",
-                actor=author,
-                identity=identity,
-                digest=other.digest,
-                text="sent the same change",
-            )
+        if not agreed:
+            row = proposals.find_proposal(writing, number)
+            text = "sent the same change"
+            proposals.add_event(writing, row, "approve", actor=author, identity=identity, text=text)
 
     agree(session)
-    approvals = proposals.find_proposal(session, other.id).approvals
-    if list_lacks(demands, approvals) or any(demand.proposed for demand in demands):
-        raise _refuse(other.id, demands, approvals, agree)
-    proposals.end_proposal(session, other.id, "merged", by=author)
-    proposals.add_event(
-        session, other.id, "merge", actor=author, identity=identity, digest=other.digest
-    )
-    return Consent(other.id, (other.author, *(one.actor for one in approvals)))
+    row = proposals.find_proposal(session, number)
+    if list_lacks(demands, row.approvals) or any(demand.proposed for demand in demands):
+        raise _refuse(number, demands, row.approvals, agree)
+    proposals.end_proposal(row, "merged", by=author)
+    proposals.add_event(session, row, "merge", actor=author, identity=identity)
+    return Consent(number, (row.author, *(one.actor for one in row.approvals)))
 
 
 def _refuse(
     number: str,
     demands: Sequence[Demand],
-    approvals: Sequence[EventRow],
+    approvals: Sequence[ProposalEvent],
     store: Callable[[Session], None] | None,
 ) -> ProposalNeeded:
     lacking = [demand for demand in demands if demand.describe_lack(approvals)]

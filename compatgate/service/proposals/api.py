@@ -6,16 +6,17 @@ alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta
+from msgspec import convert
 
 from compatgate.errors import NotFound
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.matrix.document_api import ForceOption
 from compatgate.service.matrix.schemas import ApprovalBody
-from compatgate.service.proposals.models import ProposalRow
+from compatgate.service.proposals.filters import ApprovalFilters, ProposalFilters
+from compatgate.service.proposals.models import Proposal
 from compatgate.service.proposals.readiness import ProposalView, describe, summarize
 from compatgate.service.proposals.schemas import (
     POOL_EXAMPLE,
@@ -29,21 +30,14 @@ from compatgate.service.proposals.schemas import (
     ProposalSummary,
     RevertBody,
     RevertRequest,
-    State,
 )
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 _READ = {"digest": "b6a5c1f0" * 8}
+_APPROVAL = ApprovalBody.__struct_fields__
+_STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
-
-
-class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of proposals."""
-
-    state: State | None = None
-    target: Annotated[Filter, Meta(description="target that the proposal affects")] | None = None
-    author: Filter | None = None
 
 
 @route(
@@ -61,7 +55,7 @@ def list_proposals(call: Call[ProposalFilters]) -> Reply:
     A page can have fewer items than its limit although a next page exists.
     """
     found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
-    return page_reply(found, lambda view: summarize(view.row, view.readiness))
+    return page_reply(found, summarize)
 
 
 @route(
@@ -70,7 +64,7 @@ def list_proposals(call: Call[ProposalFilters]) -> Reply:
     scope="propose",
     tag="proposals",
     targets="checked",
-    body=Body(ProposalRequest, examples=_EXAMPLES),
+    body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
     reason="body",
     query=ForceOption,
     returns=Returns(ProposalBody, "The new proposal", status=201),
@@ -93,8 +87,7 @@ def _request(call: Call[Any]) -> ProposalRequest:
 
 
 def _reply(view: ProposalView, *, status: int = 200) -> Reply:
-    body = {**describe(view.row, view.readiness), "warnings": list(view.warnings)}
-    return Reply(body, status=status)
+    return Reply(describe(view), status=status)
 
 
 @route(
@@ -119,7 +112,7 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
     scope="propose",
     tag="proposals",
     targets="checked",
-    body=Body(ProposalRequest, examples=_EXAMPLES),
+    body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
     reason="body",
     query=ForceOption,
     returns=Returns(ProposalBody, "The proposal with its new edits"),
@@ -138,28 +131,11 @@ def change_proposal(call: Call[ForceOption]) -> Reply:
 
 @route(
     "POST",
-    "/proposals/{id}/comments",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
-    body=Body(CommentRequest, examples={"comment": {"comment": "which suite covers L4?"}}),
-    returns=Returns(ProposalBody, "The proposal", status=201),
-    errors=(404,),
-)
-def comment_proposal(call: Call[NoQuery]) -> Reply:
-    """Comment on a proposal."""
-    asked = to_struct(call.document(), CommentRequest)
-    view = call.gate.proposals.comment(call.args["id"], asked.comment, call.principal)
-    return _reply(view, status=201)
-
-
-@route(
-    "POST",
     "/proposals/{id}/approve",
     scope="approve",
     tag="proposals",
     targets="checked",
-    body=Body(ApproveRequest, examples={"approval": {**_READ, "comment": "as discussed"}}),
+    body=Body(ApproveRequest, examples={"approval": _READ}),
     returns=Returns(ProposalBody, "The proposal; merged, if its author requested that"),
     errors=(404, 409),
 )
@@ -172,10 +148,7 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
     require merges the proposal, if the approver has the scope for the edits.
     """
     asked = to_struct(call.document(), ApproveRequest)
-    view = call.gate.proposals.approve(
-        call.args["id"], call.principal, asked.digest, text=asked.comment
-    )
-    return _reply(view)
+    return _reply(call.gate.proposals.approve(call.args["id"], call.principal, asked.digest))
 
 
 @route(
@@ -184,14 +157,12 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
     scope="approve",
     tag="proposals",
     targets="checked",
-    body=Body(CommentRequest, examples={"retraction": {"comment": "the run was on another node"}}),
     returns=Returns(ProposalBody, "The proposal without your approval"),
     errors=(404, 409),
 )
 def retract_approval(call: Call[NoQuery]) -> Reply:
     """Withdraw your approval of an open proposal."""
-    asked = to_struct(call.document(), CommentRequest)
-    return _reply(call.gate.proposals.retract(call.args["id"], call.principal, text=asked.comment))
+    return _reply(call.gate.proposals.retract(call.args["id"], call.principal))
 
 
 @route(
@@ -226,6 +197,7 @@ def merge_proposal(call: Call[NoQuery]) -> Reply:
     tag="proposals",
     targets="checked",
     body=Body(ProposalBacktest, examples={"backtest": {"days": 7}}),
+    slow=True,
     returns=Returns(ProposalBody, "The proposal with its backtest"),
     errors=(404, 409),
 )
@@ -288,14 +260,6 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
     return Reply(body, status=201)
 
 
-class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of approvals."""
-
-    waiting: Annotated[bool, Meta(description="only changes that can still be approved")] | None = (
-        None
-    )
-
-
 @route(
     "GET",
     "/approvals",
@@ -312,41 +276,26 @@ def list_approvals(call: Call[ApprovalFilters]) -> Reply:
     return page_reply(found, lambda view: _body(view.row))
 
 
-_STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
-
-
-def _body(row: ProposalRow) -> dict[str, Any]:
+def _body(row: Proposal) -> ApprovalBody:
     """Return a proposal as an approval."""
-    return {
-        "id": row.id,
-        "digest": row.digest,
+    body = {name: getattr(row, name) for name in _APPROVAL if hasattr(row, name)}
+    body |= {
         "state": _STATES[row.state],
-        "made_at": row.made_at,
         "expires_at": row.expires_at or row.made_at,
-        "author": row.author,
-        "reason": row.reason,
-        "action": row.action,
         "targets": row.asking,
-        "decided_by": row.decided_by,
-        "decided_at": row.decided_at,
-        "revision": row.revision,
         "open": row.is_open,
         "changes": [change.to_json() for change in row.changes],
     }
+    return convert(body, ApprovalBody)
 
 
-def _find(call: Call[NoQuery]) -> ProposalView:
-    """Return the approval that a request names.
-
-    Raises:
-        NotFound: there is none; a proposal that somebody made on purpose is none.
-    """
-    view = call.gate.proposals.show(call.args["id"])
-    if not view.row.asking:
-        number = view.row.id
-        hint = "it is a proposal: use /proposals"
-        raise NotFound(f"approval {number!r} does not exist", field="id", value=number, hint=hint)
-    return view
+def _find(call: Call[NoQuery]) -> Proposal:
+    """Return the approval that a request names; a proposal made on purpose is none."""
+    row = call.gate.proposals.show(call.args["id"]).row
+    if not row.asking:
+        hint, what = "it is a proposal: use /proposals", f"approval {row.id!r} does not exist"
+        raise NotFound(what, field="id", value=row.id, hint=hint)
+    return row
 
 
 @route(
@@ -359,7 +308,7 @@ def _find(call: Call[NoQuery]) -> ProposalView:
 )
 def show_approval(call: Call[NoQuery]) -> Reply:
     """Show a change that waits or waited for a second person."""
-    return Reply(_body(_find(call).row))
+    return Reply(_body(_find(call)))
 
 
 @route(
@@ -380,9 +329,8 @@ def approve_change(call: Call[NoQuery]) -> Reply:
     since (409). If a policy requires more people, the last approval applies the change.
     """
     asked = to_struct(call.document(), ApproveRequest)
-    number = _find(call).row.id
-    done = call.gate.proposals.approve(number, call.principal, asked.digest, text=asked.comment)
-    return Reply(_body(done.row))
+    number = _find(call).id
+    return Reply(_body(call.gate.proposals.approve(number, call.principal, asked.digest).row))
 
 
 @route(
@@ -396,5 +344,5 @@ def approve_change(call: Call[NoQuery]) -> Reply:
 )
 def refuse_change(call: Call[NoQuery]) -> Reply:
     """Refuse a change that waits for a second person; authors withdraw their changes this way."""
-    number = _find(call).row.id
+    number = _find(call).id
     return Reply(_body(call.gate.proposals.close(number, call.principal).row))

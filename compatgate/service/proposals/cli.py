@@ -100,11 +100,16 @@ def list_arguments(parser: argparse.ArgumentParser) -> None:
 def review_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the actions with one proposal."""
     parser.add_argument("id", metavar="ID", help="proposal id")
-    parser.add_argument("-m", "--comment", help="comment, shown in the history")
     parser.add_argument(
         "--author", metavar="NAME", help="author of the change (default: your user name)"
     )
     add_format(parser)
+
+
+def close_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``matrix close``."""
+    review_arguments(parser)
+    parser.add_argument("-m", "--comment", help="comment, shown in the history")
 
 
 def approve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -304,23 +309,15 @@ def _named(found: Body) -> str:
 
 def approve(args: argparse.Namespace, gate: Client) -> int:
     """Approve a proposal; the last approval may merge it."""
-    found = ask(
-        gate, Operations.approve_proposal, args.id, digest=args.digest, comment=args.comment
-    )
+    found = ask(gate, Operations.approve_proposal, args.id, digest=args.digest)
     who = found["approvals"][-1]["by"] if found["approvals"] else found["decided_by"]
     return _print_result(args, found, f"was approved by {who}")
 
 
 def retract(args: argparse.Namespace, gate: Client) -> int:
     """Withdraw your approval."""
-    found = ask(gate, Operations.retract_approval, args.id, comment=args.comment)
+    found = ask(gate, Operations.retract_approval, args.id)
     return _print_result(args, found, "no longer has your approval")
-
-
-def comment(args: argparse.Namespace, gate: Client) -> int:
-    """Comment on a proposal."""
-    found = ask(gate, Operations.comment_proposal, args.id, args.comment or "")
-    return _print_result(args, found, "has your comment")
 
 
 def merge(args: argparse.Namespace, gate: Client) -> int:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from msgspec import Meta
+from collections.abc import Callable
+from typing import Any
 
 from compatgate.documents.convert import to_entry
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     fetch_rows,
     make_list_table,
+    make_page_query,
 )
 from compatgate.service.comparison.matrix_sections import report_backtest
 from compatgate.service.comparison.schemas import DAYS
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.matrix.blessing import list_blessed
+from compatgate.service.proposals.filters import ProposalFilters
 from compatgate.service.proposals.merging import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import ProposalView, describe
@@ -53,20 +52,22 @@ TONES: dict[ProposalState, str] = {
     "closed": "cancelled",
 }
 """Badges of the states."""
+_DONE = {
+    "approve": "Approved",
+    "retract": "Withdrew the approval of",
+    "backtest": "Backtested",
+    "close": "Closed",
+    "merge": "Merged",
+}
 _MAX_SHOWN = 50
 """Documents whose differences a page shows."""
 
 
-class ProposalQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of proposals."""
-
-    state: Annotated[ProposalState, Meta(description="only proposals in this state")] | None = None
-    target: Filter | None = None
-    author: Filter | None = None
+ProposalQuery = make_page_query(ProposalFilters)
 
 
 @page("/proposals", nav="proposals", query=ProposalQuery)
-def show_proposals(ask: PageRequest[ProposalQuery]) -> HtmlPage:
+def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
     """Show proposals, newest first."""
     query = ask.query
     asked = {"state": query.state, "target": query.target, "author": query.author}
@@ -132,7 +133,7 @@ def _proposal_page(
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and view.state != "conflicted"
-    one = describe(row, view.readiness)
+    one = describe(view)
     facts = ask.gate.facts
     blessed = [to_entry(document, facts.gpus, 0) for document in list_blessed(row.edits)]
     with ask.gate.database.reading() as session:
@@ -164,10 +165,10 @@ def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     return _act(ask, ("approve", "retract", "close"))
 
 
-@page("/proposals/<id>/discuss", scope="propose", method="POST", nav="proposals")
-def discuss_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Comment on a proposal, backtest it, or close your own."""
-    return _act(ask, ("comment", "close", "backtest"))
+@page("/proposals/<id>/act", scope="propose", method="POST", nav="proposals")
+def act_on_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Backtest a proposal, or close your own."""
+    return _act(ask, ("close", "backtest"))
 
 
 @page("/proposals/<id>/merge", scope="propose", method="POST", nav="proposals")
@@ -176,39 +177,25 @@ def merge_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     return _act(ask, ("merge",))
 
 
-_DONE = {
-    "approve": "Approved",
-    "retract": "Withdrew the approval of",
-    "comment": "Commented on",
-    "backtest": "Backtested",
-    "close": "Closed",
-    "merge": "Merged",
-}
-
-
 def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect:
-    number, what = ask.args["id"], ask.form.get("what", "")
+    number, what, form = ask.args["id"], ask.form.get("what", ""), ask.form
     by, service = ask.principal, ask.gate.proposals
-    digest = ask.form.get("digest") or None
-    text = ask.form.get("comment", "")
-    view = service.show(number)
+    digest = form.get("digest") or None
+    service.show(number)
+    acts: dict[str, Callable[[], ProposalView]] = {
+        "approve": lambda: service.approve(number, by, digest),
+        "retract": lambda: service.retract(number, by),
+        "close": lambda: service.close(number, by, text=form.get("comment", "")),
+        "backtest": lambda: service.run_backtest(number, DAYS, by),
+        "merge": lambda: service.merge(
+            number, by, digest, override=form.get("override", "").strip() or None
+        ),
+    }
     try:
         if what not in choices:
             hint = f"one of {', '.join(choices)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
-        if what == "approve":
-            view = service.approve(number, by, digest, text=text)
-        elif what == "retract":
-            view = service.retract(number, by, text=text)
-        elif what == "close":
-            view = service.close(number, by, text=text)
-        elif what == "backtest":
-            view = service.run_backtest(number, DAYS, by)
-        elif what == "comment":
-            view = service.comment(number, text, by)
-        else:
-            override = ask.form.get("override", "").strip() or None
-            view = service.merge(number, by, digest, override=override)
+        view = acts[what]()
     except CompatgateError as error:
         return _proposal_page(ask, service.show(number), error)
     revision = f" It is revision {view.row.revision}." if view.row.revision else ""

@@ -20,7 +20,6 @@ from compatgate.service.matrix.schemas import (
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 """Pattern of a proposal id, which commands distinguish from files and documents."""
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
-Comment = Annotated[str, Meta(max_length=2000)]
 Digest = Annotated[
     str,
     Meta(
@@ -113,16 +112,15 @@ class ProposalRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """An approval, and a comment on it."""
+    """An approval."""
 
     digest: Digest | None = None
-    comment: Comment = ""
 
 
 class CommentRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A comment; also the reason to close a proposal or to withdraw an approval."""
+    """The reason to close a proposal."""
 
-    comment: Comment = ""
+    comment: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,33 +1,34 @@
 """Propose changes of the matrix, review them, merge or close them, and revert revisions.
 
-`views` shows proposals, `drafting` makes their edits, `agreement` and `readiness` say who and what
-is missing, and `merging` makes the revision.
+`edits` makes their edits, `agreement` and `readiness` say who and what is missing, and `merging`
+makes the revision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
-from compatgate.errors import BadInput, Conflict
+from compatgate.documents.specs import key_of
+from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.blessing import check_edits
 from compatgate.service.matrix.imports import ChangeReader
+from compatgate.service.matrix.repository import DocumentLookup
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.proposals import drafting
+from compatgate.service.proposals import edits as drafts
 from compatgate.service.proposals import repository as proposals
-from compatgate.service.proposals.agreement import (
-    require_consent,
-    write_or_propose,
-)
+from compatgate.service.proposals.agreement import propose_refused, require_consent
 from compatgate.service.proposals.merging import (
     check_reach,
     make_merge,
@@ -39,27 +40,25 @@ from compatgate.service.proposals.merging import (
     require_open,
     require_unchanged,
 )
-from compatgate.service.proposals.models import ProposalRow
-from compatgate.service.proposals.readiness import ProposalView, ProposalViews
+from compatgate.service.proposals.models import Proposal, ProposalState, StoredState
+from compatgate.service.proposals.readiness import ProposalView, assess, assess_state
 from compatgate.service.proposals.schemas import ProposalRequest
 from compatgate.service.tokens.principal import Principal
 
-T = TypeVar("T")
+_STORED: dict[ProposalState, StoredState] = {
+    "open": "open", "approved": "open", "conflicted": "open", "merged": "merged",
+    "closed": "closed",
+}  # fmt: skip
 
 
 class Backtester(Protocol):
     """Re-evaluates recorded questions with the edits applied."""
 
     def __call__(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
-        """Return the result as plain data.
-
-        Args:
-            edits: to test.
-            days: age of the oldest decision.
-        """
+        """Return the result as plain data; ``days``: age of the oldest decision."""
 
 
-class ProposalService(ProposalViews):
+class ProposalService:
     """The proposals of one database.
 
     Args:
@@ -78,34 +77,88 @@ class ProposalService(ProposalViews):
         backtest: Backtester,
         open_reader: Callable[..., ChangeReader],
     ) -> None:
-        super().__init__(database, facts, snapshots)
+        self._database = database
+        self._facts = facts
+        self._snapshots = snapshots
         self._backtest = backtest
         self._open_reader = open_reader
+
+    def show(self, number: str) -> ProposalView:
+        """Return a proposal with what it needs and has."""
+        with self._database.reading() as session:
+            return self._view(session, number)
+
+    def list(
+        self,
+        *,
+        state: ProposalState | None = None,
+        target: str | None = None,
+        within: Principal | None = None,
+        cursor: str | None = None,
+        **filters: Any,
+    ) -> Page[ProposalView]:
+        """Return proposals, the newest first; of their readiness what decides the state.
+
+        Args:
+            state: only these; None: all.
+            target: that they concern.
+            within: a caller who sees only proposals for its targets.
+            cursor: of the page.
+            filters: others of `repository.list_proposals`.
+        """
+        limited = within if within is not None and within.targets is not None else None
+        stored = _STORED[state] if state else None
+
+        def is_wanted(view: ProposalView) -> bool:
+            targets = view.row.targets
+            return (
+                (state is None or view.state == state)
+                and (target is None or target in targets or "*" in targets)
+                and (limited is None or any(map(limited.reaches, targets)))
+            )
+
+        with self._database.reading() as session:
+            lookup = DocumentLookup(session)
+            while True:
+                found = proposals.list_proposals(session, state=stored, cursor=cursor, **filters)
+                waiting = [row for row in found.items if row.is_open]
+                edited = {key_of(edit.document) for row in waiting for edit in row.edits}
+                lookup.find(edited | {("Target", name) for row in waiting for name in row.targets})
+                views = [ProposalView(row, assess_state(lookup, row)) for row in found.items]
+                wanted = tuple(filter(is_wanted, views))
+                if wanted or found.next is None:
+                    return Page(wanted, found.next)
+                cursor = found.next
+
+    def _view(self, session: Session, number: str) -> ProposalView:
+        row = proposals.find_proposal(session, number)
+        return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        with propose_refused(self._database) as session:
+            yield session
+        self._snapshots.refresh()
+
+    @contextmanager
+    def _changing(self, number: str) -> Iterator[tuple[Session, Proposal]]:
+        with self._writing() as session:
+            yield session, require_open(proposals.find_proposal(session, number))
 
     def propose(
         self, request: ProposalRequest, by: Authorship, *, most: int | None = None
     ) -> ProposalView:
         """Store a proposal; the matrix does not change.
 
-        Args:
-            request: the edits.
-            by: author and reason.
-            most: values that the documents may hold; None: any number.
-
-        Raises:
-            CompatgateError: as `drafting.make_edits`.
-            AccessRefused: the author does not reach a target.
+        ``most``: values that the documents may hold; None: any number.
         """
         by.check()
-
-        def write(session: Session) -> ProposalView:
+        with self._writing() as session:
             reader = self._open_reader(session, force=by.force)
-            edits = drafting.make_edits(session, request, by.reason, reader, most)
+            edits = drafts.make_edits(session, request, by.reason, reader, most)
             automatic = request.merge == "approved"
             view = self._store(session, edits, by, "merge", automatic=automatic)
             return replace(view, warnings=tuple(reader.warnings))
-
-        return self._write(write)
 
     def _store(
         self,
@@ -136,69 +189,26 @@ class ProposalService(ProposalViews):
         """Replace the edits of your own proposal, on top of the present matrix.
 
         Approvals of the former edits count no longer, unless the edits are the same.
-
-        Raises:
-            CompatgateError: as `propose`.
-            AccessRefused: somebody else proposed it.
-            Conflict: it is merged or closed.
         """
         by.check()
-
-        def write(session: Session) -> ProposalView:
-            row = require_open(proposals.find_proposal(session, number))
+        with self._changing(number) as (session, row):
             if row.identity != by.identity:
                 what = f"{row.author} proposed {number}: only the author may change it"
                 raise make_refusal(by.principal, what, number)
             reader = self._open_reader(session, force=by.force)
-            edits = drafting.make_edits(session, request, by.reason, reader, most)
+            edits = drafts.make_edits(session, request, by.reason, reader, most)
             check_reach(session, edits, by.principal)
             base = revisions.latest_revision(session)
-            digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
-            note(session, replace(row, digest=digest), "change", by, by.reason)
+            proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
+            note(session, row, "change", by, by.reason)
             return replace(self._view(session, number), warnings=tuple(reader.warnings))
 
-        return self._write(write)
-
-    def comment(self, number: str, text: str, by: Principal) -> ProposalView:
-        """Comment on a proposal, also on one that has ended.
-
-        Raises:
-            NotFound: there is none of that id.
-            BadInput: the comment is empty.
-        """
-        if not text.strip():
-            raise BadInput("must not be empty", field="comment", hint="write a comment")
-
-        def write(session: Session) -> ProposalView:
-            row = proposals.find_proposal(session, number)
-            check_reach(session, row.edits, by)
-            note(session, row, "comment", by, text)
-            return self._view(session, number)
-
-        return self._write(write)
-
-    def approve(
-        self, number: str, by: Principal, digest: str | None, *, text: str = ""
-    ) -> ProposalView:
-        """Approve the present edits of another person's proposal.
+    def approve(self, number: str, by: Principal, digest: str | None) -> ProposalView:
+        """Approve the present edits, which the digest names, of another person's proposal.
 
         The last approval merges it where its author asked for that and the approver may.
-
-        Args:
-            number: id of the proposal.
-            by: who approves.
-            digest: of the edits that the approver read; None: the caller does not say.
-            text: a comment.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller proposed it, or does not reach a target.
-            DigestNeeded: the digest is not that of the present edits.
-            Conflict: it is merged or closed, or a document that it changes has changed since.
         """
-
-        def write(session: Session) -> ProposalView:
-            row = require_open(proposals.find_proposal(session, number))
+        with self._changing(number) as (session, row):
             if row.identity == by.identity:
                 what = f"{by.name} proposed {number}: another person approves it"
                 raise make_refusal(by, what, number)
@@ -206,36 +216,22 @@ class ProposalService(ProposalViews):
             require_digest(row, digest, "approve")
             require_unchanged(session, row)
             if by.identity not in {one.identity for one in row.approvals}:
-                note(session, row, "approve", by, text)
+                note(session, row, "approve", by)
             view = self._view(session, number)
-            if (
-                row.automatic
-                and not view.readiness.list_blockers(view.row)
-                and may_merge(session, view.row, by)
-            ):
+            ready = row.automatic and not view.readiness.list_blockers(view.row)
+            if ready and may_merge(session, view.row, by):
                 make_merge(session, view, by, None)
-                return self._view(session, number)
+                view = self._view(session, number)
             return view
 
-        return self._write(write)
-
-    def retract(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
-        """Withdraw your approval.
-
-        Raises:
-            NotFound: there is none of that id.
-            Conflict: it is merged or closed, or the caller has not approved it.
-        """
-
-        def write(session: Session) -> ProposalView:
-            row = require_open(proposals.find_proposal(session, number))
+    def retract(self, number: str, by: Principal) -> ProposalView:
+        """Withdraw your approval."""
+        with self._changing(number) as (session, row):
             check_reach(session, row.edits, by)
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
-            note(session, row, "retract", by, text)
+            note(session, row, "retract", by)
             return self._view(session, number)
-
-        return self._write(write)
 
     def merge(
         self,
@@ -245,132 +241,65 @@ class ProposalService(ProposalViews):
         *,
         override: str | None = None,
     ) -> ProposalView:
-        """Make the edits of a proposal, as one revision.
+        """Make the edits of a proposal, which the digest names, as one revision.
 
-        Args:
-            number: id of the proposal.
-            by: who merges; needs the scope for the edits, as for a direct change.
-            digest: of the edits that the caller read; None: the caller does not say.
-            override: why it is merged without the evidence that a policy asks for.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller may not make such edits.
-            ApprovalNeeded: too few people have approved the present edits.
-            EvidenceNeeded: a policy asks for canary runs that have not passed.
-            DigestNeeded: the digest is not that of the present edits.
-            Conflict: it is merged or closed, a document that it changes has changed since, or its
-                edits no longer fit the matrix.
-            ManyProblems: a policy that changed since forbids a waiver.
+        The caller needs the scope for the edits, as for a direct change. ``override`` says why it
+        is merged without the evidence that a policy asks for.
         """
         self._snapshots.refresh()
-
-        def write(session: Session) -> ProposalView:
-            row = require_open(proposals.find_proposal(session, number))
+        with self._changing(number) as (session, row):
             require_merger(session, row, by)
             require_digest(row, digest, "merge")
             make_merge(session, self._view(session, number), by, override)
             return self._view(session, number)
 
-        return self._write(write)
-
     def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
-        """Close a proposal without merging it; the author withdraws it so.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller is not the author, and may not approve it.
-            Conflict: it is merged or closed.
-        """
-
-        def write(session: Session) -> ProposalView:
-            row = require_open(proposals.find_proposal(session, number))
+        """Close a proposal without merging it; the author withdraws it so."""
+        with self._changing(number) as (session, row):
             if row.identity != by.identity:
                 by.require("approve")
                 check_reach(session, row.edits, by)
-            proposals.end_proposal(session, number, "closed", by=by.name)
+            proposals.end_proposal(row, "closed", by=by.name)
             note(session, row, "close", by, text)
             return self._view(session, number)
 
-        return self._write(write)
-
     def revert(
         self, revision: int, by: Authorship, *, propose: bool = False
-    ) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
+    ) -> tuple[int | None, Proposal | None, tuple[Edit, ...]]:
         """Restore the documents that a revision changed, as a new revision or a proposal.
-
-        Args:
-            revision: number of the one to revert.
-            by: author and reason.
-            propose: make a proposal, also where a direct change is allowed.
 
         Returns:
             The new revision, or the new proposal; and the edits.
-
-        Raises:
-            NotFound: the revision does not exist.
-            AccessRefused: the author may not make such edits.
-            Conflict: a later revision changed one of its documents; names it.
-            ProposalNeeded: a policy asks for a proposal, which is open now.
         """
         by.check()
-
-        def write(session: Session) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
+        with self._writing() as session:
             revisions.require_revision(session, revision)
             check_reach(session, revisions.read_edits(session, revision), by.principal)
-            edits = tuple(drafting.make_reverting_edits(session, revision))
-            drafting.check_together(session, edits)
+            edits = tuple(drafts.make_reverting_edits(session, revision))
+            drafts.check_together(session, edits)
             if propose:
                 return None, self._store(session, edits, by, "revert").row, edits
             check_edits(session, edits, by.principal)
-            consent = require_consent(
-                session,
-                edits,
-                author=by.author,
-                reason=by.reason,
-                action="revert",
-                identity=by.identity,
-            )
+            about: dict[str, Any] = {"author": by.author, "reason": by.reason, "action": "revert"}
             made = revisions.make_revision(
                 session,
                 edits,
-                author=by.author,
-                reason=by.reason,
-                action="revert",
                 at=clock.now(),
-                consent=consent,
+                consent=require_consent(session, edits, identity=by.identity, **about),
                 detail={"reverts": revision},
+                **about,
             )
             return made, None, edits
 
-        return self._write(write)
-
     def run_backtest(self, number: str, days: int, by: Principal) -> ProposalView:
-        """Test an open proposal on recorded decisions, and store the result with it.
-
-        Args:
-            number: id of the proposal.
-            days: age of the oldest decision.
-            by: the caller.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller does not reach a target.
-            Conflict: it is merged or closed, or a document that it changes has changed since.
-        """
+        """Test an open proposal on the decisions of some days, and store the result with it."""
         row = require_open(self.show(number).row)
         with self._database.reading() as session:
             check_reach(session, row.edits, by)
             require_unchanged(session, row)
-        result = self._backtest(row.edits, days)
-
-        def write(session: Session) -> ProposalView:
-            proposals.store_backtest(session, number, row.digest, result)
+        result, digest = self._backtest(row.edits, days), row.digest
+        with self._writing() as session:
+            stored = proposals.find_proposal(session, number)
+            stored.backtest, stored.backtest_digest = result, digest
+            session.flush()
             return self._view(session, number)
-
-        return self._write(write)
-
-    def _write(self, change: Callable[[Session], T]) -> T:
-        result = write_or_propose(self._database, change)
-        self._snapshots.refresh()
-        return result

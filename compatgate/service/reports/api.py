@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.kit.http.replies import Reply
@@ -27,6 +26,7 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="targets",
     targets="checked",
     query=ReportOptions,
+    slow=True,
     returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
     errors=(404,),
 )
@@ -38,5 +38,4 @@ def report(call: Call[ReportOptions]) -> Reply:
     """
     name = call.args["name"]
     call.principal.require_targets([name])
-    found = make_report(call.gate, name, call.query.since, call.query.until)
-    return Reply(msgspec.to_builtins(found))
+    return Reply(make_report(call.gate, name, call.query.since, call.query.until))

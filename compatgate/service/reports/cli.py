@@ -39,25 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report.
-
-    Raises:
-        BadInput: a time is malformed, or the period ends before it begins.
-        NotFound: the target does not exist, and never did.
-        Unavailable: the server or the database does not answer.
-    """
+    """Print the report."""
     from compatgate.kit.clock import parse_moment
 
     since = args.since and parse_moment(args.since, field="--from")
     until = args.until and parse_moment(args.until, field="--to", end_of_day=True)
     with gate_of(args) as gate:
-        found = ask(gate, Operations.report, args.target, since=since, until=until)
+        report = ask(gate, Operations.report, args.target, since=since, until=until)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
-        print_json(found)
+        print_json(report)
         return 0
     from compatgate.service.reports.formats import render_html, render_markdown
 
-    print(render_html(found) if args.format == "html" else render_markdown(found))
+    print(render_html(report) if args.format == "html" else render_markdown(report))
     return 0

@@ -1,7 +1,8 @@
-"""Render a report as Markdown for a postmortem, and as a page of HTML."""
+"""Lay a report out for a postmortem: as Markdown, as a page of HTML, and for the pages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from compatgate.kit.sections import Item, Section, html_page, markdown_lines, markdown_text, shorten
@@ -9,6 +10,7 @@ from compatgate.kit.sections import Item, Section, html_page, markdown_lines, ma
 Body = dict[str, Any]
 _MAX_NAMES = 5
 _MAX_REASONS = 3
+_ASKED = ("stack", "who", "times", "then", "today", "reasons then", "verdict")
 
 
 def render_markdown(report: Body) -> str:
@@ -27,20 +29,13 @@ def _title(report: Body) -> str:
 
 def arrange(report: Body) -> list[Section]:
     """Return the sections of a report that have something to show."""
-    sections = [_summary(report), _timeline(report), _different(report), _asked(report)]
-    return [one for one in sections if not one.is_empty]
-
-
-def _summary(report: Body) -> Section:
     basis = f"matrix revision {report['matrix_revision']}, facts {report['facts'][:19]}"
-    items = [Item(part) for part in report["summary"].split("; ")]
-    items += [Item(f"left out: {text}") for text in report["left_out"]]
-    items.append(Item(f"today: {_minute(report['made_at'])} UTC, {basis}"))
-    return Section("Summary", tuple(items))
-
-
-def _timeline(report: Body) -> Section:
-    rows = [
+    summary = [
+        *report["summary"].split("; "),
+        *(f"left out: {text}" for text in report["left_out"]),
+        f"today: {_minute(report['made_at'])} UTC, {basis}",
+    ]
+    events = [
         (
             _minute(event["at"]),
             event["kind"],
@@ -50,49 +45,49 @@ def _timeline(report: Body) -> Section:
         )
         for event in report["timeline"]
     ]
-    return Section("Time line", head=("UTC", "kind", "who", "what", "see"), rows=tuple(rows))
-
-
-def _different(report: Body) -> Section:
-    items = []
-    for one in report["asked"]:
-        if not one["differs"]:
-            continue
-        then, today = _answer(one, "outcome", "allowed"), _answer(one, "today", "allowed_today")
-        details = [f"new ({f['cause']}): {f['rule']} {f['message']}" for f in one["new"]]
-        details += [f"gone ({f['cause']}): {f['rule']} {f['message']}" for f in one["gone"]]
-        text = f"{_subject(one)}: {then} then, {today} today ({one['decisions']} decisions)"
-        items.append(Item(text, tuple(details)))
-    return Section("Other answers today", tuple(items))
-
-
-def _asked(report: Body) -> Section:
-    rows = [
-        (
-            _subject(one),
-            shorten(one["asked_by"], _MAX_NAMES),
-            str(one["decisions"]),
-            _answer(one, "outcome", "allowed"),
-            _answer(one, "today", "allowed_today") if one["today"] else one["why"],
-            "; ".join(one["reasons"][:_MAX_REASONS]),
-            one["verdict_id"],
-        )
-        for one in report["asked"]
+    different = [_compare(one) for one in report["asked"] if one["differs"]]
+    sections = [
+        Section("Summary", tuple(map(Item, summary))),
+        Section("Time line", head=("UTC", "kind", "who", "what", "see"), rows=tuple(events)),
+        Section("Other answers today", tuple(different)),
+        Section("Questions and answers", head=_ASKED, rows=tuple(map(_row, report["asked"]))),
     ]
-    head = ("stack", "who", "times", "then", "today", "reasons then", "verdict")
-    return Section("Questions and answers", head=head, rows=tuple(rows))
+    return [one for one in sections if not one.is_empty]
+
+
+def _compare(one: Body) -> Item:
+    then, today = _answer(one, "outcome", "allowed"), _answer(one, "today", "allowed_today")
+    details = [
+        f"{side} ({finding['cause']}): {finding['rule']} {finding['message']}"
+        for side in ("new", "gone")
+        for finding in one[side]
+    ]
+    subject = name_subject(one["image"], one["stack"])
+    text = f"{subject}: {then} then, {today} today ({one['decisions']} decisions)"
+    return Item(text, tuple(details))
+
+
+def _row(one: Body) -> tuple[str, ...]:
+    return (
+        name_subject(one["image"], one["stack"]),
+        shorten(one["asked_by"], _MAX_NAMES),
+        str(one["decisions"]),
+        _answer(one, "outcome", "allowed"),
+        _answer(one, "today", "allowed_today") if one["today"] else one["why"],
+        "; ".join(one["reasons"][:_MAX_REASONS]),
+        one["verdict_id"],
+    )
 
 
 def _answer(one: Body, outcome: str, allowed: str) -> str:
     return f"{'allowed' if one[allowed] else 'not allowed'} ({one[outcome]})"
 
 
-def _subject(one: Body) -> str:
-    if one["image"]:
-        return str(one["image"])
-    return ", ".join(
+def name_subject(image: str | None, stack: Mapping[str, Any]) -> str:
+    """Return what a question was about: an image, or the components of a stack."""
+    return image or ", ".join(
         f"{name} {'+'.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in one["stack"].items()
+        for name, value in stack.items()
     )
 
 

@@ -26,11 +26,7 @@ class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     until: _Text = ""
 
     def period(self) -> tuple[datetime | None, datetime | None]:
-        """Return both ends; None where none is stated.
-
-        Raises:
-            BadInput: one is not a time.
-        """
+        """Return both ends; None where none is stated."""
         since, until = self.since.strip(), self.until.strip()
         return (
             parse_moment(since, field="since") if since else None,
@@ -43,8 +39,8 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on a target, and what would be answered today."""
     name, problem, sections = ask.args["name"], None, []
     try:
-        found = make_report(ask.gate, name, *ask.query.period())
-        sections = arrange(msgspec.to_builtins(found))
+        report = make_report(ask.gate, name, *ask.query.period())
+        sections = arrange(msgspec.to_builtins(report))
     except BadInput as error:
         problem = error
     context = {
@@ -63,5 +59,5 @@ _PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 def _place_of(text: str) -> str | None:
     """Return the page of a verdict, run or revision that a cell names; None: it is other text."""
-    found = _REFERENCE.fullmatch(text)
-    return link(_PLACES[found[1]], text.removeprefix("revision ")) if found else None
+    match = _REFERENCE.fullmatch(text)
+    return link(_PLACES[match[1]], text.removeprefix("revision ")) if match else None

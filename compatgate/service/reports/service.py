@@ -1,13 +1,12 @@
-"""Make the report about a target and a period: what happened, and what would be said today."""
+"""Report what happened on a target in a period, and what would be answered today."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import msgspec
 from sqlalchemy.orm import Session
 
 from compatgate.core.rule import OUTCOME_RANK, Verdict
@@ -15,6 +14,7 @@ from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
 from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.repository import DecisionRow
@@ -24,81 +24,96 @@ from compatgate.service.reports.schemas import (
     AskedQuestionBody,
     DifferentFindingBody,
     ReportCountsBody,
-    ReportEventBody,
     TargetReportBody,
 )
 from compatgate.service.reports.timeline import (
-    audit_events,
+    Period,
     change_events,
     facts_events,
+    link_events,
     question_events,
     read_changes,
     run_events,
 )
+from compatgate.service.runs import repository as runs
+from compatgate.service.runs.filters import RunFilters
+from compatgate.service.runs.models import RunRow
 
 if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
 
-
 DAYS = 7
 """A report without a beginning covers so many days."""
 MAX_NODES = 20_000
+MAX_DECISIONS = 10_000
+"""Decisions that a report reads, the newest of the period."""
+MAX_QUESTIONS = 300
+"""Verdicts that a report re-evaluates."""
+MAX_RUNS = 500
+_MAX_REASONS = 5
+_MAX_NAMES = 20
+Body = dict[str, Any]
 
 
 def make_report(
     gate: Gate, target: str, since: datetime | None = None, until: datetime | None = None
 ) -> TargetReportBody:
-    """Report what happened on a target.
-
-    Args:
-        gate: with the log, the matrix and the nodes.
-        target: its name; it may have been deleted since.
-        since: first moment of the period; None: `DAYS` before its end.
-        until: last moment; None: now.
+    """Report what happened on a target, which may have been deleted since.
 
     Raises:
         BadInput: the period ends before it begins.
         NotFound: the target does not exist, and never did.
-        Unavailable: the database does not answer.
     """
-    now = clock.now()
+    now, snapshot = clock.now(), gate.snapshot()
     until = until or now
     since = since or until - timedelta(days=DAYS)
     if since > until:
         hint = f"until is {until.isoformat(timespec='seconds')}"
         raise BadInput("the period ends before it begins", field="since", value=since, hint=hint)
-    snapshot = gate.snapshot()
     left_out: list[str] = []
-    nodes = _list_nodes(gate, target, left_out)
+    nodes = gate.nodes.keys_of(target)
+    if len(nodes) > MAX_NODES:
+        left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
         _require_target(session, target, snapshot)
-        changes = read_changes(session, target, since, until, left_out)
-        found = collect_questions(session, target, since, until, snapshot, now)
-        runs, run_line = run_events(session, target, since, until, left_out)
-        links = audit_events(session, target, nodes, since, until, left_out)
+        period = Period(session, target, since, until, left_out)
+        changes = read_changes(period)
+        rows: list[DecisionRow] = period.read(
+            decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
+        )
+        groups, bodies = _group_answers(period, rows)
+        of_runs = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
+        links = [*link_events(period, set(nodes[:MAX_NODES]))]
+    asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
         *change_events(changes),
         *links,
-        *facts_events(found.facts),
-        *question_events(found.asked),
-        *run_line,
+        *facts_events(_list_facts(groups, bodies)),
+        *question_events(asked),
+        *run_events(of_runs),
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     timeline.sort(key=lambda event: (event.at, event.kind, event.ref))
-    counts = _count(found, len(changes), runs, links)
+    counts = ReportCountsBody(
+        changes=len(changes),
+        **_count_answers(rows),
+        different=sum(one.decisions for one in asked if one.differs),
+        runs=len(of_runs),
+        node_events=sum(event.kind == "nodes" for event in links),
+    )
     return TargetReportBody(
-        target,
-        since,
-        until,
-        now,
-        _summarise(counts),
-        counts,
-        timeline,
-        list(found.asked),
-        changes,
-        [*left_out, *found.left_out],
-        snapshot.revision,
-        snapshot.facts.digest,
+        target=target,
+        since=since,
+        until=until,
+        made_at=now,
+        summary=_summarise(counts),
+        counts=counts,
+        timeline=timeline,
+        asked=asked,
+        changes=changes,
+        left_out=left_out,
+        matrix_revision=snapshot.revision,
+        facts=snapshot.facts.digest,
     )
 
 
@@ -111,176 +126,107 @@ def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
         raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
 
 
-def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, str]]:
-    found = gate.nodes.keys_of(target)
-    if len(found) > MAX_NODES:
-        left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
-    return set(found[:MAX_NODES])
+def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
+    return runs.list_runs(session, RunFilters(**filters))
 
 
-def _count(
-    found: Questions, changes: int, runs: int, links: list[ReportEventBody]
-) -> ReportCountsBody:
-    allowed = sum(row.allowed for row in found.rows)
-    undecided = sum(not row.allowed and row.outcome == "unknown" for row in found.rows)
-    return ReportCountsBody(
-        changes,
-        len(found.rows),
-        allowed,
-        len(found.rows) - allowed - undecided,
-        undecided,
-        sum(one.decisions for one in found.asked if one.differs),
-        runs,
-        sum(event.kind == "nodes" for event in links),
-    )
+def _count_answers(rows: Sequence[DecisionRow]) -> dict[str, int]:
+    allowed = sum(row.allowed for row in rows)
+    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
+    denied = len(rows) - allowed - undecided
+    return {
+        "decisions": len(rows),
+        "allowed": allowed,
+        "denied": denied,
+        "undecided": undecided,
+    }
 
 
 def _summarise(counts: ReportCountsBody) -> str:
-    parts = [
-        f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied, "
-        f"{counts.undecided} undecided)",
-        f"{counts.different} of them would get another answer today",
-        f"{counts.changes} changes of the matrix",
-        f"{counts.runs} canary runs",
-        f"{counts.node_events} events of nodes",
-    ]
-    return "; ".join(parts)
+    return (
+        f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied,"
+        f" {counts.undecided} undecided);"
+        f" {counts.different} of them would get another answer today;"
+        f" {counts.changes} changes of the matrix; {counts.runs} canary runs;"
+        f" {counts.node_events} events of nodes"
+    )
 
 
-MAX_DECISIONS = 10_000
-"""Decisions that a report reads, the newest of the period."""
-MAX_QUESTIONS = 300
-"""Verdicts that a report re-evaluates."""
-_PAGE = 1000
-_MAX_REASONS = 5
-_MAX_NAMES = 20
-Body = dict[str, Any]
-
-
-class Questions(Struct, frozen=True):
-    """The questions of a period.
-
-    Attributes:
-        rows: the decisions, newest first.
-        asked: verdicts, denied first, then the most asked.
-        facts: when decisions first named a digest of facts, and the digest.
-        left_out: what exceeded the limits, in words.
-    """
-
-    rows: tuple[DecisionRow, ...]
-    asked: tuple[AskedQuestionBody, ...]
-    facts: tuple[tuple[datetime, str], ...]
-    left_out: tuple[str, ...]
-
-
-def collect_questions(
-    session: Session,
-    target: str,
-    since: datetime,
-    until: datetime,
-    snapshot: Snapshot,
-    now: datetime,
-) -> Questions:
-    """Return the questions about a target in a period.
-
-    Args:
-        session: to read from.
-        target: its name.
-        since: first moment of the period.
-        until: last moment of the period.
-        snapshot: today's matrix, facts and evidence.
-        now: for ends of life, waivers and the age of evidence.
-    """
-    rows, left_out = _read_decisions(session, target, since, until)
+def _group_answers(
+    period: Period, rows: Iterable[DecisionRow]
+) -> tuple[list[list[DecisionRow]], dict[str, Body]]:
+    """Return decisions by verdict, denied ones first, then the most asked; and their verdicts."""
     groups: dict[str, list[DecisionRow]] = {}
     for row in rows:
         groups.setdefault(row.verdict_id, []).append(row)
     ranked = sorted(groups.values(), key=lambda g: (g[0].allowed, -len(g), g[0].verdict_id))
     if len(ranked) > MAX_QUESTIONS:
-        left_out.append(
+        period.left_out.append(
             f"{len(ranked)} different answers: only {MAX_QUESTIONS} were re-evaluated, denied "
             "ones first, then the most asked"
         )
-    found = [
-        (group, json.loads(decisions.find_verdict(session, group[0].verdict_id)))
-        for group in ranked[:MAX_QUESTIONS]
-    ]
-    asked = tuple(_decide_again(group, body, snapshot, now) for group, body in found)
-    return Questions(tuple(rows), asked, _list_facts(found), tuple(left_out))
+    ranked = ranked[:MAX_QUESTIONS]
+    bodies = decisions.read_bodies(period.session, [group[0].verdict_id for group in ranked])
+    return [group for group in ranked if group[0].verdict_id in bodies], bodies
 
 
-def _read_decisions(
-    session: Session, target: str, since: datetime, until: datetime
-) -> tuple[list[DecisionRow], list[str]]:
-    rows: list[DecisionRow] = []
-    cursor = None
-    while len(rows) < MAX_DECISIONS:
-        page = decisions.list_decisions(
-            session, target=target, since=since, until=until, cursor=cursor, limit=_PAGE
-        )
-        rows += page.items
-        cursor = page.next
-        if cursor is None:
-            return rows, []
-    oldest = rows[-1].decided_at.isoformat(timespec="seconds")
-    return rows, [f"more than {MAX_DECISIONS} decisions: those before {oldest} were not read"]
-
-
-def _list_facts(found: Iterable[tuple[Sequence[DecisionRow], Body]]) -> tuple[Any, ...]:
-    """Return when each digest of facts was first seen in the period, oldest first."""
+def _list_facts(
+    groups: Iterable[Sequence[DecisionRow]], bodies: Mapping[str, Body]
+) -> list[tuple[datetime, str]]:
+    """Return when each digest of facts was first used in the period, oldest first."""
     first: dict[str, datetime] = {}
-    for group, body in found:
-        digest, at = str(body.get("facts") or ""), group[-1].decided_at
+    for group in groups:
+        digest, at = str(bodies[group[0].verdict_id].get("facts") or ""), group[-1].decided_at
         if digest:
             first[digest] = min(at, first.get(digest, at))
-    return tuple(sorted((at, digest) for digest, at in first.items()))
+    return sorted((at, digest) for digest, at in first.items())
 
 
-def _decide_again(
+def _ask_again(
     group: Sequence[DecisionRow], body: Body, snapshot: Snapshot, now: datetime
 ) -> AskedQuestionBody:
+    """Return an answer of the period, newest decision first, with the answer of today."""
     newest, oldest = group[0], group[-1]
     today: Verdict | None = None
     why = ""
+    if body["target"] not in snapshot.targets:
+        why = "the target no longer exists: decided by its recorded pools, without policy"
     try:
-        if body["target"] not in snapshot.targets:
-            why = "the target no longer exists: decided by its recorded pools, without policy"
         today = evaluate_again(body, snapshot, now)
     except CompatgateError as error:
         why = f"it cannot be re-evaluated: {error.detail}"
-    then = body.get("findings", [])
+    then: list[Body] = body.get("findings", [])
     after = [finding.to_json() for finding in today.findings] if today else []
-    differs = today is not None and (today.verdict, today.allowed) != (
-        newest.outcome,
-        newest.allowed,
-    )
-    return AskedQuestionBody(
-        newest.verdict_id,
-        body["stack"],
-        body.get("image"),
-        list(dict.fromkeys(row.asked_by for row in group))[:_MAX_NAMES],
-        list(dict.fromkeys(row.source for row in group))[:_MAX_NAMES],
-        len(group),
-        oldest.decided_at,
-        newest.decided_at,
-        oldest.matrix_revision,
-        newest.outcome,  # type: ignore[arg-type]
-        newest.allowed,
-        _list_reasons(then),
-        today.verdict if today else None,
-        today.allowed if today else None,
-        differs,
-        _compare(after, then) if today else [],
-        _compare(then, after) if today else [],
-        why,
-    )
+    answer = {
+        "verdict_id": newest.verdict_id,
+        "stack": body["stack"],
+        "image": body.get("image"),
+        "asked_by": [*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],
+        "sources": [*dict.fromkeys(row.source for row in group)][:_MAX_NAMES],
+        "decisions": len(group),
+        "first": oldest.decided_at,
+        "last": newest.decided_at,
+        "matrix_revision": oldest.matrix_revision,
+        "outcome": newest.outcome,
+        "allowed": newest.allowed,
+        "reasons": _list_reasons(then),
+        "today": today and today.verdict,
+        "allowed_today": today and today.allowed,
+        "differs": today is not None
+        and (today.verdict, today.allowed) != (newest.outcome, newest.allowed),
+        "new": _compare(after, then) if today else [],
+        "gone": _compare(then, after) if today else [],
+        "why": why,
+    }
+    return msgspec.convert(answer, AskedQuestionBody)
 
 
 def _list_reasons(findings: Iterable[Body]) -> list[str]:
     weighing = [f for f in findings if OUTCOME_RANK.get(f["outcome"], 0)]
     worst = max((OUTCOME_RANK[f["outcome"]] for f in weighing), default=0)
-    said = [f"{f['rule']} {f['message']}" for f in weighing if OUTCOME_RANK[f["outcome"]] == worst]
-    return said[:_MAX_REASONS]
+    return [f"{f['rule']} {f['message']}" for f in weighing if OUTCOME_RANK[f["outcome"]] == worst][
+        :_MAX_REASONS
+    ]
 
 
 def _compare(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:

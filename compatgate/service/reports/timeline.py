@@ -2,72 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Change
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
+from compatgate.kit.database.tables import pages
+from compatgate.kit.sections import shorten
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRow
 from compatgate.service.matrix import revisions
+from compatgate.service.reports.formats import name_subject
 from compatgate.service.reports.schemas import (
     AskedQuestionBody,
     ChangedValueBody,
+    EventKind,
     ReportedChangeBody,
     ReportEventBody,
 )
-from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import RunRow
 
 MAX_REVISIONS = 500
-MAX_RUNS = 500
 MAX_LINKS = 1000
 """Links of the audit log that are read for each kind of event, the newest."""
 _MAX_NAMED = 10
-_PAGE = 100
 
 
-def read_changes(
-    session: Session, target: str, since: datetime, until: datetime, left_out: list[str]
-) -> list[ReportedChangeBody]:
-    """Return the changes of the target, and of entries and waivers that name it, oldest first.
+class Period(Struct, frozen=True):
+    """A target and a period, in one session; ``left_out`` gets what exceeds a limit, in words."""
 
-    Args:
-        session: to read from.
-        target: its name.
-        since: first moment of the period.
-        until: last moment of the period.
-        left_out: gets what exceeds the limit, in words.
-    """
-    words = [msgspec.json.encode(name).decode() for name in (target, ANY_TARGET)]
-    found: list[ReportedChangeBody] = []
-    cursor, count = None, 0
-    while True:
-        page = revisions.list_revisions(
-            session, since=since, until=until, cursor=cursor, limit=_PAGE
-        )
-        numbers = [row.number for row in page.items]
-        changes = revisions.read_changes_with(session, numbers, target, words)
-        found += [
-            _describe_change(row, change)
-            for row in page.items
-            for change in changes.get(row.number, ())
-            if _concerns(change, target)
-        ]
-        count += len(page.items)
-        cursor = page.next
-        if cursor is None or count >= MAX_REVISIONS:
-            break
-    if cursor is not None:
-        left_out.append(f"more than {MAX_REVISIONS} revisions: the older ones were not read")
-    return found[::-1]
+    session: Session
+    target: str
+    since: datetime
+    until: datetime
+    left_out: list[str]
+
+    def read(self, fetch: Callable[..., Any], most: int, what: str, **filters: Any) -> list[Any]:
+        """Return the newest rows of a list of the period."""
+        rows: list[Any] = []
+        listing = partial(fetch, self.session, since=self.since, until=self.until)
+        for part in pages(listing, **filters):
+            rows += part.items
+            if len(rows) > most or (part.next and len(rows) == most):
+                self.left_out.append(f"more than {most} {what}: the older ones were not read")
+                break
+        return rows[:most]
+
+
+def read_changes(period: Period) -> list[ReportedChangeBody]:
+    """Return the changes of the target, and of entries and waivers that name it, oldest first."""
+    words = [msgspec.json.encode(name).decode() for name in (period.target, ANY_TARGET)]
+    rows = period.read(revisions.list_revisions, MAX_REVISIONS, "revisions")
+    numbers = [row.number for row in rows]
+    changes = revisions.read_changes_with(period.session, numbers, period.target, words)
+    bodies = []
+    for row in rows:
+        for change in changes.get(row.number, ()):
+            if _concerns(change, period.target):
+                fields = msgspec.convert(
+                    change.fields, list[ChangedValueBody], from_attributes=True
+                )
+                bodies.append(
+                    ReportedChangeBody(
+                        row.number, row.made_at, row.author, row.reason, change.kind, change.name,
+                        change.action, fields,
+                    )
+                )  # fmt: skip
+    return bodies[::-1]
 
 
 def _concerns(change: Change, target: str) -> bool:
@@ -78,24 +88,13 @@ def _concerns(change: Change, target: str) -> bool:
     return target in named or ANY_TARGET in named
 
 
-def _describe_change(row: Any, change: Change) -> ReportedChangeBody:
-    fields = [ChangedValueBody(one.path, one.before, one.after) for one in change.fields]
-    return ReportedChangeBody(
-        row.number, row.made_at, row.author, row.reason, change.kind, change.name, change.action,
-        fields,
-    )  # fmt: skip
-
-
 def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEventBody]:
     """Yield an event for each change."""
     for one in changes:
-        details = [f"{f.path}: {_text(f.before)} -> {_text(f.after)}" for f in one.fields]
-        if one.reason:
-            details.insert(0, f"reason: {one.reason}")
-        what = f"{one.action} {one.kind} {one.name}"
-        yield ReportEventBody(
-            one.at, "change", one.author, what, f"revision {one.revision}", details[:_MAX_NAMED]
-        )
+        details = [f"reason: {one.reason}"] if one.reason else []
+        details += [f"{f.path}: {_text(f.before)} -> {_text(f.after)}" for f in one.fields]
+        what, ref = f"{one.action} {one.kind} {one.name}", f"revision {one.revision}"
+        yield ReportEventBody(one.at, "change", one.author, what, ref, details[:_MAX_NAMED])
 
 
 def _text(value: Any) -> str:
@@ -106,124 +105,73 @@ def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventB
     """Yield an event for the first time of each answer."""
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
-        subject = one.image or ", ".join(f"{n} {_flat(v)}" for n, v in one.stack.items())
-        times = (
-            f", {one.decisions} times until {clock.readable(one.last)}" if one.decisions > 1 else ""
-        )
+        what = f"{answer} ({one.outcome}): {name_subject(one.image, one.stack)}"
+        if one.decisions > 1:
+            what += f", {one.decisions} times until {clock.readable(one.last)}"
         who = ", ".join(one.asked_by)
-        what = f"{answer} ({one.outcome}): {subject}{times}"
         yield ReportEventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
 
 
-def _flat(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+def run_events(runs: Iterable[RunRow]) -> Iterator[ReportEventBody]:
+    """Yield when runs were requested, and when they ended."""
+    for run in runs:
+        driver = run.driver and f"driver {run.driver}"
+        where = ", ".join(filter(None, (run.gpu, driver, run.entry)))
+        about = f"suite {run.suite}{f' ({where})' if where else ''}"
+        yield ReportEventBody(run.created_at, "run", run.asked_by, f"requested: {about}", run.id)
+        if run.finished_at is not None:
+            who, what = run.on_host or run.worker or run.asked_by, f"{run.state}: {about}"
+            details = [run.reason] if run.reason else []
+            yield ReportEventBody(run.finished_at, "run", who, what, run.id, details)
 
 
-def run_events(
-    session: Session, target: str, since: datetime, until: datetime, left_out: list[str]
-) -> tuple[int, list[ReportEventBody]]:
-    """Return the number of runs asked for the target in a period, and their events.
-
-    Arguments are those of `read_changes`.
-    """
-    found: list[RunRow] = []
-    cursor = None
-    while True:
-        page = runs.list_runs(
-            session, target=target, since=since, until=until, cursor=cursor, limit=_PAGE
+def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
+    """Yield events of the audit log: reports that changed nodes of the target, and approvals."""
+    for action in ("nodes.report", "proposal.open", "approval.request"):
+        rows: list[AuditRow] = period.read(
+            audit.list_records, MAX_LINKS, f"events {action}", action=action
         )
-        found += page.items
-        cursor = page.next
-        if cursor is None or len(found) >= MAX_RUNS:
-            break
-    if cursor is not None:
-        left_out.append(f"more than {MAX_RUNS} canary runs: the older ones were not read")
-    return len(found), [event for run in found for event in _of_run(run)]
+        for row in rows:
+            if action == "nodes.report":
+                for text, names in _group_nodes(row, nodes).items():
+                    yield _of_link(row, "nodes", f"{shorten(names, _MAX_NAMED)}: {text}")
+            elif period.target in row.detail.get("targets", ()):
+                yield _of_link(row, "approval", "proposed a change")
 
 
-def _of_run(run: RunRow) -> Iterator[ReportEventBody]:
-    where = ", ".join(filter(None, (run.gpu, run.driver and f"driver {run.driver}", run.entry)))
-    about = f"suite {run.suite}{f' ({where})' if where else ''}"
-    yield ReportEventBody(run.created_at, "run", run.asked_by, f"requested: {about}", run.id)
-    if run.finished_at is not None:
-        who = run.on_host or run.worker or run.asked_by
-        details = [run.reason] if run.reason else []
-        yield ReportEventBody(run.finished_at, "run", who, f"{run.state}: {about}", run.id, details)
+def _of_link(row: AuditRow, kind: EventKind, what: str) -> ReportEventBody:
+    return ReportEventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
 
 
-def audit_events(
-    session: Session,
-    target: str,
-    nodes: Collection[tuple[str, str]],
-    since: datetime,
-    until: datetime,
-    left_out: list[str],
-) -> list[ReportEventBody]:
-    """Return events of the audit log: reports that changed nodes of the target, and approvals.
-
-    Args:
-        session: to read from.
-        target: its name.
-        nodes: cluster and name of its nodes.
-        since: as of `read_changes`.
-        until: as of `read_changes`.
-        left_out: as of `read_changes`.
-    """
-
-    def read(action: str) -> list[AuditRow]:
-        page = audit.list_records(session, action=action, since=since, until=until, limit=MAX_LINKS)
-        if page.next is not None:
-            left_out.append(f"more than {MAX_LINKS} events {action}: the older ones were not read")
-        return list(page.items)
-
-    reports = [event for row in read("nodes.report") for event in _of_report(row, nodes)]
-    approvals = [
-        _of_link(row, "approval", "proposed a change")
-        for action in ("proposal.open", "approval.request")
-        for row in read(action)
-        if target in row.detail.get("targets", ())
-    ]
-    return [*reports, *approvals]
-
-
-def _of_report(row: AuditRow, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
-    """Yield what a report changed of the target's nodes: one event for equal changes."""
-    changed: Mapping[str, Any] = row.detail.get("changed", {})
+def _group_nodes(row: AuditRow, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the nodes of the target that a report changed, by the change in words."""
     alike: dict[str, list[str]] = {}
-    for name in row.detail.get("new", ()):
+    changes = [(name, "new") for name in row.detail.get("new", ())]
+    changes += [(name, _describe(one)) for name, one in row.detail.get("changed", {}).items()]
+    for name, text in changes:
         if (row.subject, name) in nodes:
-            alike.setdefault("new", []).append(name)
-    for name, change in changed.items():
-        if (row.subject, name) in nodes:
-            alike.setdefault(_describe_node(change), []).append(name)
-    for text, names in alike.items():
-        many = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        yield _of_link(row, "nodes", f"{', '.join(names[:_MAX_NAMED])}{many}: {text}")
+            alike.setdefault(text, []).append(name)
+    return alike
 
 
-def _describe_node(change: Mapping[str, Any]) -> str:
+def _describe(change: Mapping[str, Any]) -> str:
     parts = []
-    before, after = change.get("driver", (None, None))
-    if before != after:
-        parts.append(f"driver {_text(before)} -> {_text(after)}")
-    gpus = change.get("gpus", (None, None))
+    driver, gpus = change.get("driver", (None, None)), change.get("gpus", (None, None))
+    if driver[0] != driver[1]:
+        parts.append(f"driver {_move(driver)}")
     if gpus[0] != gpus[1]:
-        parts.append(f"GPUs {_gpus(gpus[0])} -> {_gpus(gpus[1])}")
+        kinds = [
+            ", ".join(f"{one['count']} {one['gpu']}" for one in side or ()) or "none"
+            for side in gpus
+        ]
+        parts.append(f"GPUs {_move(kinds)}")
     if node := change.get("node"):
         parts.append(", ".join(f"{name} {_move(value)}" for name, value in node.items()))
     return "; ".join(parts) or "changed"
 
 
-def _gpus(kinds: Any) -> str:
-    return ", ".join(f"{one['count']} {one['gpu']}" for one in kinds or ()) or "none"
-
-
 def _move(value: Any) -> str:
-    return " -> ".join(map(_text, value)) if isinstance(value, list) else _text(value)
-
-
-def _of_link(row: AuditRow, kind: Any, what: str) -> ReportEventBody:
-    return ReportEventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
+    return " -> ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
 
 
 def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[ReportEventBody]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from flask import request
@@ -10,19 +10,18 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.history import MetricHistory
 from compatgate.canary.judge.change_points import MAX_HISTORY
-from compatgate.canary.run import Purpose
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
-from compatgate.kit.http.requests import Since, Until, to_struct
-from compatgate.service.baselines import exchange
+from compatgate.kit.http.requests import to_struct
 from compatgate.service.runs import logs
 from compatgate.service.runs.evidence_schemas import EvidenceBody
-from compatgate.service.runs.imports import Import
+from compatgate.service.runs.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.repository import DEFAULT_RUNS
+from compatgate.service.runs.samples import collect_samples
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
@@ -35,31 +34,13 @@ from compatgate.service.runs.schemas import (
     RunRequest,
     RunsMade,
     SamplesBody,
-    StateFilter,
     SuiteBody,
     WorkloadBody,
 )
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.submission import PRIORITY_HINT
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
-
-
-class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of runs."""
-
-    state: (
-        Annotated[StateFilter, Meta(description="state of the run; also `active` or `ended`")]
-        | None
-    ) = None
-    target: Filter | None = None
-    suite: Filter | None = None
-    entry: Filter | None = None
-    host: Annotated[Filter, Meta(description="host of the current or last attempt")] | None = None
-    asked_by: Filter | None = None
-    purpose: Purpose | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(
@@ -73,7 +54,7 @@ class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 )
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
-    return page_reply(call.gate.runs.list(**call.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.list(**call.filters()), RunRow.to_json)
 
 
 @route(
@@ -91,7 +72,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 
     A run that no registered staging host can take is refused.
     """
-    asked = to_struct(call.document(), Submission)
+    asked = to_struct(call.document(), RunRequest, {"priority": PRIORITY_HINT})
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
@@ -103,18 +84,17 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     scope="operate",
     tag="runs",
     targets="checked",
-    body=Body(ImportRequest, examples={"superbench": IMPORT}),
+    body=Body(ImportRequest, examples={"jsonl": IMPORT}),
     returns=Returns(RunsMade, "The runs that were stored", status=201),
     errors=(404, 409),
 )
 def import_report(call: Call[NoQuery]) -> Reply:
-    """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source.
+    """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source.
 
-    Each node, partition or certification in the report becomes a finished run. A policy counts it
-    only where it names `FORMAT@SOURCE` under `canary.imported`.
+    Each place in the report becomes a finished run. A policy counts it only where it names
+    `FORMAT@SOURCE` under `canary.imported`.
     """
-    body = to_struct(call.document(), ImportRequest)
-    asked = Import(**{name: getattr(body, name) for name in Import.__struct_fields__})
+    asked = to_struct(call.document(), ImportRequest)
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
@@ -137,11 +117,7 @@ def show_run(call: Call[NoQuery]) -> Reply:
 
 
 def _reached_run(call: Call[Any]) -> str:
-    """Return the id of the run that the path names, if its target is within the caller's limit.
-
-    Raises:
-        AccessRefused: it is not.
-    """
+    """Return the id of the run that the path names, if its target is within the caller's limit."""
     run_id: str = call.args["id"]
     if call.principal.targets is not None:
         _require_run(call.principal, call.gate.runs.get(run_id))
@@ -236,7 +212,7 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     measured on the GPU that its host claims; `refused` says why.
     """
     gate, query = call.gate, call.query
-    found = exchange.collect_samples(
+    found = collect_samples(
         gate.runs, gate.facts, _reached_run(call), step=query.step, note=query.note
     )
     return Reply(found)
@@ -297,18 +273,6 @@ def _last_event() -> int:
     return int(text)
 
 
-class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of evidence."""
-
-    suite: Filter | None = None
-    sku: Filter | None = None
-    run: Annotated[Filter, Meta(description="id of the run")] | None = None
-    outcome: Literal["passed", "failed"] | None = None
-    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
-    since: Since | None = None
-    until: Until | None = None
-
-
 @route(
     "GET",
     "/evidence",
@@ -320,12 +284,6 @@ class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 def list_evidence(call: Call[EvidenceFilters]) -> Reply:
     """List judged runs that count as evidence, newest first."""
     return page_reply(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
-
-
-class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
 
 
 @route(

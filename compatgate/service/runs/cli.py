@@ -64,12 +64,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_start(args: argparse.Namespace) -> int:
-    """Queue the runs, and wait until they end.
-
-    Raises:
-        BadInput: names the option; or no staging host could ever run it.
-        NotFound: the suite, target, pool, entry or host does not exist.
-    """
+    """Queue the runs, and wait until they end."""
     with gate_of(args) as gate:
         made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
         if args.wait:
@@ -138,12 +133,7 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_logs(args: argparse.Namespace) -> int:
-    """Print a run's log.
-
-    Raises:
-        NotFound: the run does not exist.
-        Gone: its log was removed.
-    """
+    """Print a run's log."""
     from compatgate.kit.cli.terminal import strip_controls
 
     with gate_of(args) as gate:
@@ -158,13 +148,13 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     from compatgate.errors import Unavailable
     from compatgate.service.runs.logs import heading
 
-    shown = None
+    heading_key = None
     for event in gate.follow_run(args.run, step=args.step):
         name, data = event.name, event.data
         if name == "output":
-            if args.step is None and (data["step"], data["attempt"]) != shown:
-                shown = (data["step"], data["attempt"])
-                yield heading(*shown)
+            if args.step is None and (data["step"], data["attempt"]) != heading_key:
+                heading_key = (data["step"], data["attempt"])
+                yield heading(*heading_key)
             yield data["text"]
         elif name == "error":
             raise Unavailable(f"the log stopped: {data['detail']}")
@@ -187,12 +177,7 @@ def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_cancel(args: argparse.Namespace) -> int:
-    """End runs: at once where they wait, else when their worker next reports.
-
-    Raises:
-        NotFound: the run does not exist.
-        Conflict: it has ended.
-    """
+    """End runs: at once where they wait, else when their worker next reports."""
     with gate_of(args) as gate:
         print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
@@ -222,18 +207,13 @@ example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 
 
 
 def run_discard(args: argparse.Namespace) -> int:
-    """Discard a judged run: neither its pass nor its failure counts from now on.
-
-    Raises:
-        NotFound: the run does not exist.
-        Conflict: it is not evidence, or is discarded already.
-    """
+    """Discard a judged run: neither its pass nor its failure counts from now on."""
     with gate_of(args) as gate:
-        found = ask(gate, Operations.discard_run, args.run, reason=args.reason)
+        result = ask(gate, Operations.discard_run, args.run, reason=args.reason)
         if args.format == "json":
-            print_json(found)
+            print_json(result)
         else:
-            print(f"{found['id']} is discarded; {describe_pool(found['evidence'])}")
+            print(f"{result['id']} is discarded; {describe_pool(result['evidence'])}")
     return 0
 
 
@@ -253,12 +233,7 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rerun(args: argparse.Namespace) -> int:
-    """Requeue a run, for the current state of its target.
-
-    Raises:
-        NotFound: the run does not exist, or its suite, target or pool no longer does.
-        Conflict: it has not ended yet.
-    """
+    """Requeue a run, for the current state of its target."""
     with gate_of(args) as gate:
         print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
     return 0
@@ -308,20 +283,20 @@ _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
 
 def exit_status(runs: Sequence[dict[str, Any]]) -> int:
     """Return 0: all passed; 1: one failed; 3: otherwise."""
-    found = {_EXITS.get(run["state"], _EXIT_NO_VERDICT) for run in runs}
-    return 1 if 1 in found else max(found, default=_EXIT_NO_VERDICT)
+    results = {_EXITS.get(run["state"], _EXIT_NO_VERDICT) for run in runs}
+    return 1 if 1 in results else max(results, default=_EXIT_NO_VERDICT)
 
 
 def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Wait until all runs have ended; print progress on standard error."""
     if sys.stderr.isatty():
         return _with_bars(show, ids)
-    said: dict[str, str] = {}
+    lines: dict[str, str] = {}
 
     def say(run: dict[str, Any]) -> None:
         text = run_line(run)
-        if said.get(run["id"]) != text:
-            said[run["id"]] = text
+        if lines.get(run["id"]) != text:
+            lines[run["id"]] = text
             print(text, file=sys.stderr, flush=True)
 
     return _until_ended(show, ids, say)

@@ -52,12 +52,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_fleet(args: argparse.Namespace) -> int:
-    """Run the suite on each host, wait, and rank the hosts.
-
-    Raises:
-        BadInput: neither runs nor suite and target are named, or a host does not fit.
-        NotFound: the suite, target, pool, host or run does not exist.
-    """
+    """Run the suite on each host, wait, and rank the hosts."""
     from compatgate.service.runs.cli import wait_for_runs
 
     if not args.runs and not (args.suite and args.target):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from compatgate.canary.hosts import ComponentDrift, HostStack
+    from compatgate.canary.host_stacks import ComponentDrift, HostStack
     from compatgate.client import Client
 
 
@@ -29,10 +29,10 @@ def run_hosts(args: argparse.Namespace) -> int:
     from compatgate.kit.cli.output import print_list
 
     with gate_of(args) as gate:
-        found = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
+        result = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
     head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet", "away")
     empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
-    return print_list(found, args.format, head, map(_row, found), empty=empty)
+    return print_list(result, args.format, head, map(_row, result), empty=empty)
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
@@ -92,42 +92,37 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare the stacks of hosts, or follow metrics, and print the differences.
-
-    Raises:
-        NotFound: a given run does not exist.
-        BadInput: options of both are given.
-    """
+    """Compare the stacks of hosts, or follow metrics, and print the differences."""
     if args.metrics:
         return _follow_metrics(args)
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
             raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-    from compatgate.canary.hosts import compare_hosts
+    from compatgate.canary.host_stacks import compare_hosts
 
     with gate_of(args) as gate:
         stacks = _stacks(gate, args)
-    found = compare_hosts(stacks)
+    result = compare_hosts(stacks)
     if args.format == "json":
-        _print_json(stacks, found)
+        _print_json(stacks, result)
     else:
-        _print(stacks, found)
+        _print(stacks, result)
     if len(stacks) < 2:
         return 3
-    return int(any(line.differ for line in found))
+    return int(any(line.differ for line in result))
 
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host."""
-    from compatgate.canary.hosts import host_stack
+    from compatgate.canary.host_stacks import host_stack
 
-    found: dict[str, HostStack] = {}
-    for body in _runs(gate, args, found):
+    results: dict[str, HostStack] = {}
+    for body in _runs(gate, args, results):
         host = body["on_host"] or body["host"]
         envs = list(_envs(body))
-        if host and envs and host not in found:
-            found[host] = host_stack(host, envs, body["id"])
-    return [found[host] for host in sorted(found)]
+        if host and envs and host not in results:
+            results[host] = host_stack(host, envs, body["id"])
+    return [results[host] for host in sorted(results)]
 
 
 def _runs(
@@ -187,10 +182,10 @@ def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None
 
 
 def _differences(line: ComponentDrift) -> str:
-    said = [f"{host}: {value}" for host, value in line.differ.items()]
+    texts = [f"{host}: {value}" for host, value in line.differ.items()]
     if line.silent:
-        said.append(f"not measured on {', '.join(line.silent)}")
-    return "; ".join(said)
+        texts.append(f"not measured on {', '.join(line.silent)}")
+    return "; ".join(texts)
 
 
 _SHOWN_PARTS = 4
@@ -213,13 +208,13 @@ def _follow_metrics(args: argparse.Namespace) -> int:
     filters = {"workload": args.workload, "gpu": args.gpu, "metric": args.metric}
     with gate_of(args) as gate:
         operation = Operations.list_metric_histories
-        found = ask_all(gate, None, operation, **filters, runs=args.limit)
+        result = ask_all(gate, None, operation, **filters, runs=args.limit)
     if args.format == "json":
-        print_json(found)
+        print_json(result)
     else:
-        _print_changes(found)
-    if any(len(one["points"]) >= MIN_HISTORY for one in found):
-        return int(any(one.is_worse_now for one in msgspec.convert(found, list[MetricHistory])))
+        _print_changes(result)
+    if any(len(one["points"]) >= MIN_HISTORY for one in result):
+        return int(any(one.is_worse_now for one in msgspec.convert(result, list[MetricHistory])))
     return 3
 
 
@@ -255,12 +250,12 @@ def _name_effect(change: dict[str, Any]) -> str:
 
 
 def _name_parts(parts: Sequence[dict[str, Any]]) -> str:
-    said = [
+    texts = [
         f"{one['part']} {_shorten(one['before'])} to {_shorten(one['after'])}"
         for one in parts[:_SHOWN_PARTS]
     ]
-    more = len(parts) - len(said)
-    return "; ".join([*said, *([f"{more} more"] if more else [])]) or "nothing that was measured"
+    more = len(parts) - len(texts)
+    return "; ".join([*texts, *([f"{more} more"] if more else [])]) or "nothing that was measured"
 
 
 def _shorten(value: str) -> str:

@@ -12,14 +12,12 @@ from compatgate.service.gate_client import Operations, add_place, ask, gate_of
 if TYPE_CHECKING:
     import argparse
 
-_FORMATS = ("auto", "dcgm", "nccl-tests", "reframe", "superbench", "nvcre")
+_FORMATS = ("auto", "dcgm", "nccl-tests", "jsonl")
 _EPILOG = """\
 formats:
   dcgm         JSON of dcgmi diag -j
   nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
-  reframe      run report of ReFrame 4 (--report-file)
-  superbench   results-summary.jsonl
-  nvcre        nvcrectl certification report --results-file, or its export
+  jsonl        lines of env, metric and check, as canary programs print them
 An imported result is shown with its source. No policy counts it unless the target's
 canary.imported names FORMAT@SOURCE for a suite.
 exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be reached
@@ -59,13 +57,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Import the report.
-
-    Raises:
-        BadInput: names the file and the field; nothing was stored.
-        NotFound: the target or pool does not exist.
-        Conflict: the report was imported before.
-    """
+    """Import the report."""
     body = _body(args)
     with gate_of(args) as gate:
         from compatgate.service.runs.cli import print_runs
@@ -94,11 +86,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a report.
-
-    Raises:
-        BadInput: it cannot be read, is too large, or is no text.
-    """
+    """Return the text of a report."""
     from compatgate.canary.imports.observation import MAX_BYTES
 
     try:

@@ -22,17 +22,13 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Print a run.
-
-    Raises:
-        NotFound: there is none of that id.
-    """
+    """Print a run."""
     with gate_of(args) as gate:
-        found = ask(gate, Operations.show_run, args.run)
+        result = ask(gate, Operations.show_run, args.run)
     if args.format == "json":
-        print_json(found)
+        print_json(result)
     else:
-        _print_run(found)
+        _print_run(result)
     return 0
 
 
@@ -109,9 +105,9 @@ def _print_conditions(steps: list[dict[str, Any]]) -> None:
 
     for step in steps:
         for metric in (step.get("report") or {}).get("metrics", ()):
-            found = msgspec.convert(metric.get("conditions"), Conditions | None)
-            if found and found.words:
-                print(f"  {step['name']} {metric['name']}: {strip_controls(found.words)}")
+            result = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if result and result.words:
+                print(f"  {step['name']} {metric['name']}: {strip_controls(result.words)}")
 
 
 def _against_text(run: dict[str, Any]) -> str | None:
@@ -152,14 +148,14 @@ def _print_witnesses(steps: list[dict[str, Any]]) -> None:
     """Print what the worker saw of each step; an older server sends nothing."""
     from compatgate.kit.cli.terminal import strip_controls
 
-    found = [
+    results = [
         (step["name"], witness)
         for step in steps
         if (witness := (step.get("report") or {}).get("witness"))
     ]
-    if found:
+    if results:
         print()
-    for name, witness in found:
+    for name, witness in results:
         unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
         print(f"  {name} is {witness['assurance']}, by the {witness['interpreter']}'s interpreter")
         if unseen:
@@ -172,10 +168,10 @@ def _print_peaks(steps: list[dict[str, Any]]) -> None:
     """Print metrics with their share of published peaks; an older server sends none."""
     from compatgate.kit.cli.terminal import strip_controls
 
-    found = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
-    if found:
+    results = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
+    if results:
         print()
-    for step, one in found:
+    for step, one in results:
         print(f"  {step} {one['metric']}: {strip_controls(one['words'])}")
         print(
             f"    source: {strip_controls(one['source']['title'])}, {one['source']['confidence']}"

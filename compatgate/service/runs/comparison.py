@@ -1,4 +1,4 @@
-"""Compare the metrics of two runs, and draw their values over each other."""
+"""Compare two runs: requests, stacks, outcomes, metrics and the distribution of their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version, same_release
 from compatgate.errors import BadInput
-from compatgate.kit.ui.charts import Scale, fit_scale
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.service import RunDetail
 
@@ -51,20 +50,20 @@ def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
 def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
     """Compare every requested or measured part; GPU and driver come first."""
     asked = {name: value for name, value in _requested(run).items() if value}
-    found: dict[str, dict[str, None]] = {}
+    results: dict[str, dict[str, None]] = {}
     for env in envs:
         for name, text in env.versions.items():
-            found.setdefault(canonical_name(name), {})[text] = None
+            results.setdefault(canonical_name(name), {})[text] = None
         if env.driver:
-            found.setdefault("driver", {})[env.driver] = None
+            results.setdefault("driver", {})[env.driver] = None
         for device in env.gpus:
             name = f"{device.name} MIG {device.mig}" if device.mig else device.name
-            found.setdefault("gpu", {})[_sku(name, gpus)] = None
-    names = {*asked, *found}
+            results.setdefault("gpu", {})[_sku(name, gpus)] = None
+    names = {*asked, *results}
     order = [*sort_components([name for name in names if name in COMPONENTS])]
     rest = sorted(names - {*order, "gpu"})
     return [
-        _compare_part(name, asked.get(name), tuple(found.get(name, ())))
+        _compare_part(name, asked.get(name), tuple(results.get(name, ())))
         for name in (*(["gpu"] if "gpu" in names else []), *order, *rest)
     ]
 
@@ -159,8 +158,6 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
     Args:
         a: the first run, used as the baseline.
         b: the second run.
-        specs: declared metrics of the known workloads.
-        gpus: resolve GPU names.
     """
     left, right = _by_name(a.steps), _by_name(b.steps)
     both = [name for name in left if name in right]
@@ -201,10 +198,10 @@ def _request_lines(run: RunRow) -> dict[str, str | None]:
 
 
 def _measured_values(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
-    found: list[MeasuredPart] = compare_parts(
+    results: list[MeasuredPart] = compare_parts(
         run.run, envs_of(step.body for step in run.steps), gpus
     )
-    return {one.name: ", ".join(one.measured) or None for one in found}
+    return {one.name: ", ".join(one.measured) or None for one in results}
 
 
 def _outcomes(steps: Mapping[str, StepRow]) -> dict[str, str | None]:
@@ -262,85 +259,45 @@ def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
     return {m.name: MetricSpec(m.unit, m.better, m.tolerance) for m in judged.metrics}
 
 
-WIDTH, HEIGHT = 480, 150
-LEFT, RIGHT, TOP, BOTTOM = 12, 468, 14, 122
 MAX_DRAWN = 12
 """Maximum number of drawn metrics; the table has all."""
 _BINS = 24
 
 
-class OverlayChart(Struct, frozen=True):
-    """Two outlines over each other, and the tolerance around the first run's median.
+class OverlayBin(Struct, frozen=True):
+    """The share of each run's values from ``low`` on, in percent.
 
-    Attributes:
-        outlines: SVG path of the first and of the second run; a bin is as high as the share of the
-            run's values in it, so that runs with different numbers of values compare.
-        medians: places of both medians.
-        band: left and right end of the values within the tolerance of the first median.
-        ticks: place and value of each label.
+    Shares let runs with different numbers of values compare.
     """
 
-    outlines: tuple[str, str]
-    medians: tuple[float, float]
-    band: tuple[float, float]
-    ticks: tuple[tuple[float, float], ...]
-    size: tuple[int, int] = (WIDTH, HEIGHT)
-    edges: tuple[int, int, int, int] = (LEFT, RIGHT, TOP, BOTTOM)
+    low: float
+    first: float
+    second: float
 
 
 class Overlay(Struct, frozen=True):
-    """A compared metric with its chart."""
+    """A compared metric with the distribution of both runs' values."""
 
     metric: MetricChange
-    chart: OverlayChart
+    bins: tuple[OverlayBin, ...]
 
 
-def draw_overlays(metrics: Iterable[MetricChange]) -> list[Overlay]:
-    """Return charts of the metrics with values of both runs, the largest changes first."""
+def overlay_metrics(metrics: Iterable[MetricChange]) -> list[Overlay]:
+    """Return the distributions of metrics with values of both runs, the largest changes first."""
     drawable = [one for one in metrics if all(one.values)]
     drawable.sort(key=lambda one: (not one.beyond, -abs(one.change or 0)))
-    return [
-        Overlay(one, draw_overlay(*one.values, one.judged.tolerance))
-        for one in drawable[:MAX_DRAWN]
-    ]
+    return [Overlay(one, overlay_values(*one.values)) for one in drawable[:MAX_DRAWN]]
 
 
-def draw_overlay(first: Sequence[float], second: Sequence[float], tolerance: float) -> OverlayChart:
-    """Return the chart of two runs with at least one value each.
-
-    Args:
-        first: values of the run that the second is compared with.
-        second: in the same unit.
-        tolerance: relative change of the median that counts as none.
-    """
-    middles = median(first), median(second)
-    reach = abs(middles[0]) * tolerance
-    limits = middles[0] - reach, middles[0] + reach
-    scale = fit_scale([*first, *second, *limits], LEFT, RIGHT)
-    shares = [count_shares(values, scale) for values in (first, second)]
-    most = max(max(one) for one in shares)
-    outlines = [_outline(one, most) for one in shares]
-    return OverlayChart(
-        outlines=(outlines[0], outlines[1]),
-        medians=(scale.place(middles[0]), scale.place(middles[1])),
-        band=(scale.place(limits[0]), scale.place(limits[1])),
-        ticks=scale.ticks,
+def overlay_values(first: Sequence[float], second: Sequence[float]) -> tuple[OverlayBin, ...]:
+    """Count the values of two runs, of one unit, in equal bins."""
+    low, high = min(*first, *second), max(*first, *second)
+    width = (high - low) / _BINS or abs(low) / 100 or 1.0
+    counts = [[0.0] * _BINS for _ in (first, second)]
+    for counted, values in zip(counts, (first, second), strict=True):
+        for value in values:
+            counted[min(int((value - low) / width), _BINS - 1)] += 100 / len(values)
+    return tuple(
+        OverlayBin(low + place * width, *shares)
+        for place, shares in enumerate(zip(*counts, strict=True))
     )
-
-
-def count_shares(values: Sequence[float], scale: Scale) -> list[float]:
-    """Return the share of the values in each bin; all shares together are 1."""
-    width = (scale.high - scale.low) / _BINS
-    counts = [0] * _BINS
-    for value in values:
-        counts[max(0, min(int((value - scale.low) / width), _BINS - 1))] += 1
-    return [count / len(values) for count in counts]
-
-
-def _outline(shares: Sequence[float], most: float) -> str:
-    step = (RIGHT - LEFT) / len(shares)
-    path = [f"M{LEFT} {BOTTOM}"]
-    for place, share in enumerate(shares):
-        path.append(f"V{BOTTOM - share / most * (BOTTOM - TOP):.1f}")
-        path.append(f"H{LEFT + (place + 1) * step:.1f}")
-    return "".join([*path, f"V{BOTTOM}Z"])

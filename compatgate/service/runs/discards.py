@@ -77,7 +77,6 @@ def load_discarded(session: Session, *, until: int | None = None) -> Collection[
     """Return the ids of the discarded runs.
 
     Args:
-        session: to read from.
         until: number of the last row that counts; None: every row.
     """
     query = select(DiscardedRun.run)

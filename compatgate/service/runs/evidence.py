@@ -16,10 +16,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.binding import Binding, Comparison
 from compatgate.core.matrix import Evidence
-from compatgate.core.request import CanaryPolicy, Pool, Target
+from compatgate.core.request import Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
-    DEFAULT_LIMIT,
     Base,
     BigKey,
     Page,
@@ -30,6 +29,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.filters import EvidenceFilters
 
 
 class EvidenceRecord(Base):
@@ -146,8 +146,8 @@ def latest_state(session: Session) -> StateNumbers:
     """Return the numbers of what answers rest on, in one query."""
     last = (Revision.number, EvidenceRecord.seq, DiscardedRun.seq)
     queries = (select(func.max(column)).scalar_subquery() for column in last)
-    found = session.execute(select(*queries)).one()
-    return found[0] or 0, found[1] or 0, found[2] or 0
+    result = session.execute(select(*queries)).one()
+    return result[0] or 0, result[1] or 0, result[2] or 0
 
 
 def latest_number_at(session: Session, when: datetime) -> int:
@@ -182,17 +182,17 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
 def find_comparisons(session: Session, run_ids: Collection[str]) -> dict[str, Comparison]:
     """Return what pairs found, of those runs that were judged in pairs."""
     query = select(EvidenceRecord.run, EvidenceRecord.bound).where(EvidenceRecord.run.in_(run_ids))
-    found = {}
+    results = {}
     for run_id, text in session.execute(query):
         if text and (compared := _decode_binding(text).compared):
-            found[run_id] = compared
-    return found
+            results[run_id] = compared
+    return results
 
 
 def fingerprint(row: EvidenceRow) -> str:
     """Return the digest by which the audit chain vouches for a row, without its binding."""
-    plain = row.to_json()
-    return audit.digest_rows([{name: plain[name] for name in plain if name not in _BINDING}])
+    body = row.to_json()
+    return audit.digest_rows([{name: body[name] for name in body if name not in _BINDING}])
 
 
 _BINDING = ("content", "bound")
@@ -215,9 +215,6 @@ def load_evidence(
     """Load judged runs in the order of their numbers.
 
     Args:
-        session: to read from.
-        after: number of the last known row.
-        until: number of the last requested row.
         suites: only these.
         skus: only on these.
     """
@@ -226,8 +223,8 @@ def load_evidence(
     query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
     query = query.where(EvidenceRecord.sku.in_(skus)) if skus is not None else query
     query = query.order_by(EvidenceRecord.seq)
-    for found in session.execute(query.execution_options(yield_per=5000)):
-        yield to_evidence(_row(found))
+    for result in session.execute(query.execution_options(yield_per=5000)):
+        yield to_evidence(_row(result))
 
 
 def to_evidence(row: EvidenceRow) -> Evidence:
@@ -245,41 +242,23 @@ def to_evidence(row: EvidenceRow) -> Evidence:
     )
 
 
-def list_evidence(
-    session: Session,
-    *,
-    suite: str | None = None,
-    sku: str | None = None,
-    run: str | None = None,
-    outcome: str | None = None,
-    content: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[EvidenceRow]:
+def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]:
     """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
     query = select(*_EVIDENCE_COLUMNS)
-    wanted = (
-        (EvidenceRecord.suite, suite),
-        (EvidenceRecord.sku, sku),
-        (EvidenceRecord.run, run),
-        (EvidenceRecord.outcome, outcome),
-        (EvidenceRecord.content, content),
-    )
-    for column, value in wanted:
-        query = query.where(column == value) if value else query
-    query = query.where(EvidenceRecord.known_at >= since) if since else query
-    query = query.where(EvidenceRecord.known_at <= until) if until else query
+    for name in ("suite", "sku", "run", "outcome", "content"):
+        if value := getattr(asked, name):
+            query = query.where(getattr(EvidenceRecord, name) == value)
+    query = query.where(EvidenceRecord.known_at >= asked.since) if asked.since else query
+    query = query.where(EvidenceRecord.known_at <= asked.until) if asked.until else query
     key = EvidenceRecord.seq
-    return page(session, query, key, _row, cursor=cursor, limit=limit, descending=True)
+    return page(session, query, key, _row, cursor=asked.cursor, limit=asked.limit, descending=True)
 
 
 def iter_rows(session: Session) -> Iterator[EvidenceRow]:
     """Yield every row, in order."""
     query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
-    for found in session.execute(query.execution_options(yield_per=1000)):
-        yield _row(found)
+    for result in session.execute(query.execution_options(yield_per=1000)):
+        yield _row(result)
 
 
 def _row(found: Any) -> EvidenceRow:
@@ -305,17 +284,14 @@ def open_warnings(
     """Return open warnings, oldest first.
 
     Args:
-        session: to read from.
         entries: only on these.
-        suite: suite of the failed run.
-        sku: SKU of the failed run.
     """
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query
     query = query.where(EntryWarning.sku == sku) if sku else query
-    for found in session.execute(query.order_by(EntryWarning.id)):
-        yield WarningRow(*found)
+    for result in session.execute(query.order_by(EntryWarning.id)):
+        yield WarningRow(*result)
 
 
 def open_warning(session: Session, **values: Any) -> None:
@@ -359,7 +335,6 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     """Return the freshness for each suite of a target's policy.
 
     Args:
-        target: resolved.
         evidence: judged runs, the newest of each kind.
         now: seconds since the epoch.
     """
@@ -367,7 +342,10 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
     skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
     known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
-    counting = {suite: _suites_that_count(policy, suite) for suite in suites}
+    counting = {
+        suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
+        for suite in suites
+    }
     return [
         _suite_freshness(
             target, suite, pools, [r for r in known if r.suite in counting[suite]], now
@@ -375,11 +353,6 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
         for suite in suites
         for pools in _groups_of_pools(target.pools)
     ]
-
-
-def _suites_that_count(policy: CanaryPolicy, suite: str) -> tuple[str, ...]:
-    """Return the suites that count; for soaking, imported results do not."""
-    return policy.evidence_suites(suite) if suite in policy.suites else (suite,)
 
 
 def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:

@@ -1,7 +1,4 @@
-"""Show the history of a workload's metrics: levels, changes, and what changed with them.
-
-Charts are SVG that the server writes. All coordinates are in pixels of the chart's view box.
-"""
+"""Show the history of a workload's metrics: levels, changes, and what changed with them."""
 
 from __future__ import annotations
 
@@ -11,20 +8,18 @@ from itertools import pairwise
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from compatgate.canary.history import MetricChange, MetricHistory
+from compatgate.canary.history import MetricHistory, MetricPoint
 from compatgate.canary.judge.change_points import MIN_HISTORY
 from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import Since, Until
-from compatgate.kit.ui.charts import Marker, draw_marker, fit_scale
 from compatgate.service.runs.repository import DEFAULT_RUNS
-from compatgate.service.runs.trend_charts import PartMark, mark_parts
+from compatgate.service.runs.trend_charts import RunMark, mark_runs
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
-WIDTH, HEIGHT = 760, 194
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 748, 26, 170
 _SHORTEST = timedelta(hours=2)
 """The narrowest time to zoom into."""
 _RANGES = (7, 30, 90)
@@ -33,55 +28,20 @@ MAX_DRAWN = 12
 """Maximum number of drawn metrics; the filters choose others."""
 
 
-class Dot(Struct, frozen=True):
-    """A run in a chart; its shape says how the metric was judged there, not the whole run."""
+class HistoryRow(Struct, frozen=True):
+    """A run of a history; ``level`` is the median of the runs between two changes."""
 
-    run: str
-    judged: str
-    x: float
-    y: float
-    value: float
-    marker: Marker
-
-
-class Level(Struct, frozen=True):
-    """The median of a segment between two changes."""
-
-    left: float
-    right: float
-    y: float
-
-
-class ChangeMark(Struct, frozen=True):
-    """A vertical line at a change; ``number`` refers to the list below the chart."""
-
-    x: float
-    number: int
-    tone: str
-
-
-class HistoryChart(Struct, frozen=True):
-    """Runs from left to right, oldest first, with the tolerance around the first level.
-
-    Attributes:
-        band: top and bottom of the values within the tolerance of the first level.
-        ticks: height and value of each labelled line.
-        parts: where driver, cuDNN or image changed.
-    """
-
-    dots: tuple[Dot, ...]
-    levels: tuple[Level, ...]
-    marks: tuple[ChangeMark, ...]
-    band: tuple[float, float]
-    ticks: tuple[tuple[float, float], ...]
-    parts: tuple[PartMark, ...]
+    point: MetricPoint
+    level: float
+    mark: RunMark
 
 
 class HistoryView(Struct, frozen=True):
-    """A history with its chart."""
+    """A history, its drawn runs, and the values within the tolerance of its first level."""
 
     history: MetricHistory
-    chart: HistoryChart
+    rows: tuple[HistoryRow, ...]
+    band: tuple[float, float]
 
 
 class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,7 +69,7 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
     drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
     context = {
         "workload": workload,
-        "views": [HistoryView(one, draw_history(one, shown)) for one, shown in drawn],
+        "views": [view_history(one, shown) for one, shown in drawn],
         "total": len(wanted),
         "first": ask.query.first,
         "next": ask.query.first + MAX_DRAWN if ask.query.first + MAX_DRAWN < len(wanted) else None,
@@ -124,9 +84,7 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
-        "g": {"width": WIDTH, "height": HEIGHT, "left": _LEFT, "right": _RIGHT, "top": _TOP,
-              "bottom": _BOTTOM},
-    }  # fmt: skip
+    }
     return HtmlPage("workload-history.html", f"History of {workload.name}", context)
 
 
@@ -166,7 +124,6 @@ def offer_zoom(
         first: time of the first run that there is.
         since: start of the shown time; None: ``first``.
         until: end of the shown time; None: ``now``.
-        now: the current time.
     """
     begin, end = since or first, min(until or now, now)
     length = max(end - begin, _SHORTEST)
@@ -199,57 +156,33 @@ def find_range(history: MetricHistory, since: datetime | None, until: datetime |
     return range(places[0], places[-1] + 1) if places else range(0)
 
 
-def draw_history(history: MetricHistory, shown: range | None = None) -> HistoryChart:
-    """Return the chart of a history.
+def view_history(history: MetricHistory, shown: range | None = None) -> HistoryView:
+    """Return a history with the runs at some places; None: all.
 
     Levels, changes and tolerance are those of the whole history: a part shows them unchanged.
-
-    Args:
-        history: with at least one point.
-        shown: places of the points to draw, at least one; None: all.
     """
-    shown = shown or range(len(history.points))
-    every = [point.value for point in history.points]
-    points = history.points[shown.start : shown.stop]
-    edges = _find_edges(history)
-    first = history.changes[0].before if history.changes else median(every)
-    reach = history.tolerance * abs(first)
-    segments = [
-        (start, end, median(every[start:end]))
-        for start, end in pairwise(edges)
-        if start < shown.stop and end > shown.start
-    ]
-    known = [first - reach, first + reach, *(level for *_, level in segments)]
-    scale = fit_scale([*known, *(point.value for point in points)], _BOTTOM, _TOP)
-    step = (_RIGHT - _LEFT) / len(points)
-
-    def x(place: float) -> float:
-        return round(_LEFT + (min(max(place, shown.start), shown.stop) - shown.start) * step, 1)
-
-    y = scale.place
-    dots = []
-    for place, point in zip(shown, points, strict=True):
-        at = x(place + 0.5), y(point.value)
-        marker = draw_marker(point.outcome, *at, 4)
-        dots.append(Dot(point.run, point.outcome or "not judged", *at, point.value, marker))
-    levels = tuple(Level(x(start), x(end), y(level)) for start, end, level in segments)
-    marks = tuple(
-        ChangeMark(x(edges[number]), number, describe_tone(change))
-        for number, change in enumerate(history.changes, 1)
-        if shown.start <= edges[number] < shown.stop
-    )
-    parts = mark_parts([point.parts for point in points], _LEFT, step)
-    band = y(first + reach), y(first - reach)
-    return HistoryChart(tuple(dots), levels, marks, band, scale.ticks, parts)
-
-
-def _find_edges(history: MetricHistory) -> list[int]:
+    values = [point.value for point in history.points]
     places = {point.run: place for place, point in enumerate(history.points)}
-    return [0, *(places[change.run] for change in history.changes), len(history.points)]
+    edges = [0, *(places[change.run] for change in history.changes), len(values)]
+    levels = [
+        level
+        for start, end in pairwise(edges)
+        for level in [median(values[start:end])] * (end - start)
+    ]
+    points = history.points
+    marks = mark_runs([point.outcome for point in points], [point.parts for point in points])
+    rows = [
+        HistoryRow(point, level, _add_number(mark, edges, place))
+        for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True))
+    ]
+    first = history.changes[0].before if history.changes else median(values)
+    reach = history.tolerance * abs(first)
+    drawn = rows[shown.start : shown.stop] if shown else rows
+    return HistoryView(history, tuple(drawn), (first - reach, first + reach))
 
 
-def describe_tone(change: MetricChange) -> str:
-    """Return the tone of a change: ``fail``, ``warn`` or ``pass``."""
-    if not change.worse:
-        return "pass"
-    return "fail" if change.beyond and change.stands else "warn"
+def _add_number(mark: RunMark, edges: Sequence[int], place: int) -> RunMark:
+    """Add the number of the change that begins at a place, which the list below explains."""
+    if place not in edges[1:-1]:
+        return mark
+    return replace(mark, letters=f"{edges.index(place, 1)} {mark.letters}".strip())

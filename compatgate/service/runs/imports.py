@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,75 +19,47 @@ from compatgate.canary.imports import ImportFormat, read_observations
 from compatgate.canary.imports.observation import Observation
 from compatgate.canary.run import Attribution, Origin, StepResult
 from compatgate.core.facts import Facts
-from compatgate.core.gpus import normalise, resolve_gpu
+from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version, same_release
-from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.errors import BadInput, Conflict
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.runs import evidence as store
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import driver_key
-from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.models import RunRow, StepRow, new_run
 from compatgate.service.runs.queue import note_run
+from compatgate.service.runs.schemas import ImportRequest
+from compatgate.service.runs.submission import find_pools
 
 EXECUTOR = "import"
 _AHEAD = timedelta(minutes=5)
 """Maximum lead of a measurement's time, for clocks that differ."""
 
 
-class Import(Struct, frozen=True):
-    """A report to import.
-
-    Attributes:
-        content: the report's text; ``file`` is its name.
-        source: who measured.
-        sku, driver, host, stack: stated where the report does not say them.
-        measured_at: end of the measurement; required where the report has no time.
-    """
-
-    content: str
-    source: str
-    file: str = "report"
-    format: ImportFormat | Literal["auto"] = "auto"
-    target: str | None = None
-    pool: str | None = None
-    sku: str | None = None
-    driver: str | None = None
-    host: str | None = None
-    stack: dict[str, Any] | None = None
-    measured_at: datetime | None = None
-
-
 def import_report(
-    session: Session, asked: Import, snapshot: Snapshot, facts: Facts, *, by: str, at: datetime
+    session: Session,
+    asked: ImportRequest,
+    snapshot: Snapshot,
+    facts: Facts,
+    *,
+    by: str,
+    at: datetime,
 ) -> tuple[str, ...]:
-    """Store what a report says, and return the ids of its runs.
-
-    Args:
-        session: a writing one.
-        asked: the report.
-        snapshot: has the targets.
-        facts: to resolve GPUs with.
-        by: who imports it.
-        at: now.
-
-    Raises:
-        BadInput: names file and field; nothing was stored.
-        NotFound: the target or pool does not exist.
-        Conflict: the report was imported before.
-    """
+    """Store what a report says, in a writing session, and return the ids of its runs."""
     try:
-        form, found = read_observations(asked.content, asked.format)
+        form, result = read_observations(asked.content, asked.format)
     except BadInput as error:
-        raise _in_file(error, asked.file) from None
-    pools = _pools(asked, snapshot)
+        error.problem = f"{asked.file}: {error.problem}"
+        raise
+    if asked.pool is not None and asked.target is None:
+        raise BadInput("a pool needs a target", field="pool", hint="name the target")
+    pools = find_pools(asked.target, asked.pool, snapshot) if asked.target else []
     made = []
-    for number, observation in enumerate(found):
+    for number, observation in enumerate(result):
         settled = _settle(asked, form, observation, pools, facts, by=by, at=at)
-        made.append(_store(session, asked, settled, number, facts, by=by, at=at))
+        made.append(_store(session, asked, settled, number, by=by, at=at))
     return tuple(made)
 
 
@@ -103,29 +75,8 @@ class _Settled(Struct, frozen=True):
     pool: str | None
 
 
-def _in_file(error: BadInput, file: str) -> BadInput:
-    error.problem = f"{file}: {error.problem}"
-    return error
-
-
-def _pools(asked: Import, snapshot: Snapshot) -> list[Pool]:
-    if asked.target is None:
-        if asked.pool is not None:
-            raise BadInput("a pool needs a target", field="pool", hint="name the target")
-        return []
-    pools = list(snapshot.target(asked.target).pools)
-    if asked.pool is None:
-        return pools
-    named = [pool for pool in pools if pool.name == asked.pool]
-    if not named:
-        hint = suggest_name(asked.pool, [pool.name for pool in pools])
-        what = f"the target {asked.target!r} has no pool {asked.pool!r}"
-        raise NotFound(what, field="pool", value=asked.pool, hint=hint)
-    return named
-
-
 def _settle(
-    asked: Import,
+    asked: ImportRequest,
     form: ImportFormat,
     found: Observation,
     pools: Sequence[Pool],
@@ -158,13 +109,13 @@ def _settle(
     return _Settled(found, attribution, sku, driver, components, host, pool)
 
 
-def _differs(asked: Import, field: str, stated: str, reported: str) -> BadInput:
+def _differs(asked: ImportRequest, field: str, stated: str, reported: str) -> BadInput:
     problem = f"{asked.file}: the report says {reported}"
     return BadInput(problem, field=field, value=stated, hint="omit or correct the value")
 
 
 def _sku(
-    asked: Import, found: Observation, pools: Sequence[Pool], facts: Facts, stated: list[str]
+    asked: ImportRequest, found: Observation, pools: Sequence[Pool], facts: Facts, stated: list[str]
 ) -> tuple[str, str | None]:
     """Return the measured SKU and the pool that has it."""
     reported = _product(found.gpu, facts, "gpu") if found.gpu else None
@@ -178,8 +129,6 @@ def _sku(
         raise BadInput(f"{asked.file}: the report names no GPU product", field="sku", hint=hint)
     if reported is None:
         stated.append("sku")
-    if found.family and not _is_of_family(sku, found.family):
-        raise _differs(asked, "sku", sku, found.family)
     if pools and sku not in skus:
         raise BadInput(
             f"{asked.file}: no pool of the target {asked.target} has this GPU",
@@ -203,12 +152,7 @@ def _product(name: str, facts: Facts, field: str) -> str:
     return gpu.sku
 
 
-def _is_of_family(sku: str, family: str) -> bool:
-    """Return whether a SKU belongs to the family that a report names: ``h100``."""
-    return normalise(family).replace("-", "") in normalise(sku).replace("-", "")
-
-
-def _driver(asked: Import, found: Observation, stated: list[str]) -> str:
+def _driver(asked: ImportRequest, found: Observation, stated: list[str]) -> str:
     named = asked.driver
     if named is not None:
         try:
@@ -228,7 +172,7 @@ def _driver(asked: Import, found: Observation, stated: list[str]) -> str:
     return found.driver
 
 
-def _components(asked: Import, found: Observation, stated: list[str]) -> dict[str, str]:
+def _components(asked: ImportRequest, found: Observation, stated: list[str]) -> dict[str, str]:
     """Return the measured versions, with those that the importer stated."""
     try:
         named = parse_stack(asked.stack).components if asked.stack else {}
@@ -245,7 +189,7 @@ def _components(asked: Import, found: Observation, stated: list[str]) -> dict[st
     return merged
 
 
-def _moment(asked: Import, found: Observation, at: datetime, stated: list[str]) -> datetime:
+def _moment(asked: ImportRequest, found: Observation, at: datetime, stated: list[str]) -> datetime:
     when = found.finished or asked.measured_at
     if when is None:
         hint = "when the measurement ended, like 2026-11-03T09:30:00Z"
@@ -264,23 +208,20 @@ def _moment(asked: Import, found: Observation, at: datetime, stated: list[str]) 
 
 def _store(
     session: Session,
-    asked: Import,
+    asked: ImportRequest,
     settled: _Settled,
     number: int,
-    facts: Facts,
     *,
     by: str,
     at: datetime,
 ) -> str:
-    about, found = settled.attribution, settled.observation
+    about, match = settled.attribution, settled.observation
     run_id = _id(settled, number)
     if runs.find_runs(session, [run_id]):
         raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
     row = _row(run_id, asked, settled, by=by, at=at)
-    values = {**msgspec.structs.asdict(row), "driver_key": driver_key(row.driver)}
-    del values["seq"]
-    runs.add_runs(session, [values])
-    for part in found.parts:
+    runs.add_runs(session, [row])
+    for part in match.parts:
         result = StepResult(
             name=part.name,
             workload=about.format,
@@ -288,8 +229,7 @@ def _store(
             outcome=part.outcome,
             reason=part.reason,
             report=msgspec.to_builtins(part.report),
-            started_at=part.started or found.started,
-            finished_at=part.finished or about.measured_at,
+            finished_at=about.measured_at,
             origin=Origin(f"sha256:{about.sha256}", settled.sku, EXECUTOR, development=False),
             imported=about,
         )
@@ -302,7 +242,7 @@ def _store(
         "trust": about.trust,
         "outcome": row.state,
     }
-    if found.outcome != "inconclusive":
+    if match.outcome != "inconclusive":
         stored = store.add_evidence(session, _evidence(run_id, settled), at)
         detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
     note_run(session, at, by, "imported", run_id, detail)
@@ -319,49 +259,37 @@ def _id(settled: _Settled, number: int) -> str:
 
 
 def _evidence(run_id: str, settled: _Settled) -> Evidence:
-    about, found = settled.attribution, settled.observation
+    about, result = settled.attribution, settled.observation
     return Evidence(
         run_id,
         f"{about.format}@{about.source}",
         settled.sku,
         parse_version("driver", settled.driver),
         {name: parse_version(name, text) for name, text in settled.components.items()},
-        found.outcome,
+        result.outcome,
         int(about.measured_at.timestamp()),
     )
 
 
-def _row(run_id: str, asked: Import, settled: _Settled, *, by: str, at: datetime) -> RunRow:
-    about, found = settled.attribution, settled.observation
-    return RunRow(
-        seq=0,
+def _row(run_id: str, asked: ImportRequest, settled: _Settled, *, by: str, at: datetime) -> RunRow:
+    about, result = settled.attribution, settled.observation
+    return new_run(
         id=run_id,
         suite=f"{about.format}@{about.source}",
-        state=found.outcome,
+        state=result.outcome,
         stack=settled.components,
         target=asked.target,
         pool=settled.pool,
-        entry=None,
-        image=None,
         gpu=settled.sku,
         driver=settled.driver,
-        gpus=found.gpus,
-        nodes=found.nodes,
-        host=None,
-        priority=0,
+        gpus=result.gpus,
+        nodes=result.nodes,
         purpose="import",
         attempts=1,
         max_attempts=1,
-        doing="",
-        progress=None,
-        reason=f"{found.reason}; {found.tool}, imported from {about.source}",
+        reason=f"{result.reason}; {result.tool}, imported from {about.source}",
         asked_by=by,
-        worker=None,
         on_host=settled.host,
-        not_before=None,
-        lease_until=None,
-        cancel_by=None,
         created_at=at,
-        started_at=found.started,
         finished_at=about.measured_at,
     )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.health import Health
-from compatgate.canary.judge.baseline import Baseline, find_family
+from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.canary.judge.statistics import quantile
@@ -28,7 +28,7 @@ from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.runs.models import PastStep, RunRow, StepRow
 from compatgate.service.runs.service import RunDetail, Runs
-from compatgate.service.runs.trend_charts import Reference, TrendChart, TrendRun, draw_trend
+from compatgate.service.runs.trend_charts import RunMark, mark_runs
 
 _BETTER = {
     "lower": "Lower is better",
@@ -136,6 +136,19 @@ class Band(Struct, frozen=True):
     same: bool
 
 
+class Reference(Struct, frozen=True):
+    """The baseline's median, and the relative change that the judge tolerates."""
+
+    median: float
+    tolerance: float
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return the least and the largest value within the tolerance."""
+        reach = abs(self.median) * self.tolerance
+        return self.median - reach, self.median + reach
+
+
 class Point(Struct, frozen=True):
     """A metric in one run: its median, and the range of 90 % of its values."""
 
@@ -165,9 +178,7 @@ def baseline_bands(
 
     Args:
         rows: approved ones of one SKU and family, newest first.
-        workload: by name.
         digest: of its content as it ran; baselines of the same content come first.
-        metrics: of the run.
     """
     wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
@@ -182,7 +193,7 @@ def baseline_bands(
 
 
 def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
-    baseline = Baseline.from_json(row.body)
+    baseline = row.learned
     factor = find_conversion(baseline.unit, unit)
     if factor is None:
         return None
@@ -206,7 +217,7 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
     for step in past:
-        report = _report(step.body)
+        report = msgspec.convert(step.body["report"], Report) if step.body.get("report") else None
         if report is None or family is None or family_of_report(report) != family:
             continue
         said = _outcomes(step.body)
@@ -234,10 +245,6 @@ def _parts(report: Report, body: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in parts.items() if value}
 
 
-def _report(body: dict[str, Any]) -> Report | None:
-    return msgspec.convert(body["report"], Report) if body.get("report") else None
-
-
 def _outcomes(body: dict[str, Any]) -> dict[str, str]:
     if not body.get("judgement"):
         return {}
@@ -261,7 +268,8 @@ class MetricView(Struct, frozen=True):
         past: earlier runs and this one, oldest first.
         more: number of hidden values.
         share: share of the GPU's published peak.
-        trend: the past as a chart; None for a single run.
+        marks: of the past runs in their chart.
+        reference: what the metric was judged against; None: nothing is shaded.
     """
 
     metric: Metric
@@ -272,7 +280,13 @@ class MetricView(Struct, frozen=True):
     past: Sequence[Point]
     more: int
     share: Share | None = None
-    trend: TrendChart | None = None
+    marks: Sequence[RunMark] = ()
+    reference: Reference | None = None
+
+    @property
+    def changes(self) -> list[str]:
+        """Return which parts changed between past runs."""
+        return ["; ".join(mark.words) for mark in self.marks if mark.words]
 
 
 class StepView(Struct, frozen=True):
@@ -356,34 +370,21 @@ def _metrics(
     digest = ran or (workload.digest if workload else None)
     found = baseline_bands(approved, step.body["workload"], digest, report.metrics)
     past = metric_history(runs.past(run, step.row.name), step.family)
-    said = _judgements(step)
+    judged = _judgements(step)
     return [
         MetricView(
             metric=replace(metric, values=metric.values[:MAX_SHOWN_VALUES]),
             description=declared[metric.name].description if metric.name in declared else "",
-            judged=said.get(metric.name),
-            words=explain_judgement(said[metric.name]) if metric.name in said else [],
+            judged=judged.get(metric.name),
+            words=explain_judgement(judged[metric.name]) if metric.name in judged else [],
             band=found.get(metric.name),
-            past=past.get(metric.name, ()),
+            past=(points := past.get(metric.name, ())),
             more=max(0, len(metric.values) - MAX_SHOWN_VALUES),
-            trend=_trend(
-                metric, past.get(metric.name, ()), said.get(metric.name), found.get(metric.name)
-            ),
+            marks=mark_runs([one.outcome for one in points], [one.parts for one in points]),
+            reference=find_reference(metric.unit, judged.get(metric.name), found.get(metric.name)),
         )
         for metric in report.metrics
     ]
-
-
-def _trend(
-    metric: Metric, past: Sequence[Point], judged: MetricJudgement | None, band: Band | None
-) -> TrendChart | None:
-    if len(past) < 2:
-        return None
-    runs = [
-        TrendRun(one.run, one.at, one.low, one.middle, one.high, one.outcome, one.parts)
-        for one in past
-    ]
-    return draw_trend(runs, find_reference(metric.unit, judged, band))
 
 
 def find_reference(
@@ -392,7 +393,6 @@ def find_reference(
     """Return what a metric was judged against; None for a metric without tolerance or baseline.
 
     Args:
-        unit: of the chart.
         judged: the run's judgement, whose figures come first.
         band: the approved baseline, of which only the same workload content counts.
     """

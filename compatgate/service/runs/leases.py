@@ -15,11 +15,10 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.canary.workloads import Library
-from compatgate.core.versions import parse_version
-from compatgate.errors import BadInput
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+from compatgate.service.runs.schemas import QuietBody
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
 _LISTS = ("quiet", "suites")
@@ -29,9 +28,7 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
     """Store hosts as declared, with the current time as last seen.
 
     Args:
-        session: a writing one.
         declared: ``name`` and what `HostRow` has of a host.
-        at: now.
     """
     for host in declared:
         lists = {name: msgspec.json.encode(host[name]).decode() for name in _LISTS}
@@ -55,7 +52,7 @@ def are_current(
     return all(
         (stored := known.get(host["name"])) is not None
         and at - stored.seen_at < within
-        and all(getattr(stored, name) == host[name] for name in _DECLARED)
+        and all(msgspec.to_builtins(getattr(stored, name)) == host[name] for name in _DECLARED)
         for host in declared
     )
 
@@ -64,7 +61,7 @@ def load_hosts(session: Session, names: Collection[str] | None = None) -> list[H
     """Return hosts by name; None: all."""
     query = _query()
     query = query.where(Host.name.in_(names)) if names is not None else query
-    return [_row(found) for found in session.execute(query.order_by(Host.name))]
+    return [_row(result) for result in session.execute(query.order_by(Host.name))]
 
 
 def list_hosts(
@@ -88,7 +85,8 @@ def _query() -> Any:
 
 def _row(found: Any) -> HostRow:
     values = dict(found._mapping)
-    return HostRow(**{**values, **{name: msgspec.json.decode(values[name]) for name in _LISTS}})
+    quiet = msgspec.json.decode(values["quiet"], type=list[QuietBody])
+    return HostRow(**{**values, "quiet": quiet, "suites": msgspec.json.decode(values["suites"])})
 
 
 def find_unknown_suites(
@@ -109,10 +107,10 @@ def find_unknown_suites(
 
 def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:
     """Return the occupied slots, by host."""
-    found: dict[str, set[int]] = {name: set() for name in names}
+    results: dict[str, set[int]] = {name: set() for name in names}
     for host, slot in session.execute(select(Slot.host, Slot.slot).where(Slot.host.in_(names))):
-        found[host].add(slot)
-    return found
+        results[host].add(slot)
+    return results
 
 
 def slots_of(session: Session, run_id: str) -> tuple[int, ...]:
@@ -169,14 +167,7 @@ def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRo
 def next_waiting_run(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
-    """Return, locked, the next run for any of some hosts, whether or not it fits now.
-
-    Args:
-        session: a writing one.
-        offers: the hosts.
-        at: now; paused runs are skipped.
-        but: ids of runs to skip.
-    """
+    """Return, locked, the next run for any of some hosts, whether or not it fits now."""
     query = (
         runs.select_runs()
         .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
@@ -209,23 +200,13 @@ def could_take(run: RunRow, offer: Offer) -> bool:
 
 def has_driver(run: RunRow, offer: Offer) -> bool:
     """Return whether a host has the driver of a run, if both are known."""
-    mine = driver_key(run.driver)
+    mine = runs.driver_key(run.driver)
     return None in (mine, offer.driver_key) or mine == offer.driver_key
 
 
-def driver_key(driver: str | None) -> str | None:
-    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
-    if driver is None:
-        return None
-    try:
-        return ".".join(map(str, parse_version("driver", driver).key[0]))
-    except BadInput:
-        return driver
-
-
 def _first_row(session: Session, query: Any) -> RunRow | None:
-    found = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
-    return runs.to_row(found) if found else None
+    result = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
+    return runs.to_row(result) if result else None
 
 
 def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
@@ -260,8 +241,8 @@ def assign_run(
 
 def lock_run(session: Session, held: LeaseClaim) -> RunRow | None:
     """Return the run, locked; None: the worker has lost it."""
-    found = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
-    return runs.to_row(found) if found else None
+    result = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
+    return runs.to_row(result) if result else None
 
 
 def update_run(session: Session, held: LeaseClaim, **values: Any) -> bool:

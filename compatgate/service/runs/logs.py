@@ -24,12 +24,25 @@ from compatgate.kit import clock
 from compatgate.service.runs.models import PrunedLog
 
 if TYPE_CHECKING:
-    from compatgate.service.runs.models import OutputRow, RunRow
+    from compatgate.service.runs.models import OutputRow
     from compatgate.service.runs.service import Runs
 
+PIECES = 64
+"""Pieces of a log that are read at once."""
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
-_PIECES = 64
+MAX_CHARACTERS = 200_000
+"""Maximum number of characters shown at once."""
+STREAM_MEDIA = "text/event-stream"
+MAX_STREAM_SECONDS = 240.0
+"""Shorter than the server's time limit of an answer."""
+_ESCAPE = re.compile(
+    "\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # colours, the cursor: ECMA-48, control sequences
+    "|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links, device control
+    r"|(?!\[)[ -/]*[0-~])"
+)
+_REPLACED = "\ufffd"
 
 
 class Event(Struct, frozen=True):
@@ -46,6 +59,40 @@ class Event(Struct, frozen=True):
     id: int | None = None
 
 
+class LogText:
+    """Text of log pieces, which may split a character.
+
+    Args:
+        heading: step and attempt whose heading the reader has; None: none.
+    """
+
+    def __init__(self, heading: tuple[str, int] | None = None) -> None:
+        self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
+        self._heading = heading
+
+    def decode(self, piece: OutputRow) -> str:
+        """Decode a piece; replace invalid UTF-8."""
+        key = (piece.step, piece.attempt)
+        if key not in self._decoders:
+            self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
+        return self._decoders[key].decode(piece.data)
+
+    def render(self, pieces: Iterable[OutputRow]) -> str:
+        """Decode pieces; a heading names the step wherever it changes."""
+        parts = []
+        for piece in pieces:
+            if (piece.step, piece.attempt) != self._heading:
+                self._heading = (piece.step, piece.attempt)
+                parts.append(heading(*self._heading))
+            parts.append(self.decode(piece))
+        return "".join(parts)
+
+
+def heading(step: str, attempt: int) -> str:
+    """Return the line before a step's output."""
+    return f"==> {step}, attempt {attempt} <==\n"
+
+
 def follow(
     runs: Runs,
     run_id: str,
@@ -54,40 +101,39 @@ def follow(
     step: str | None = None,
     seconds: float | None = None,
 ) -> Iterator[Event]:
-    """Yield the events of a run until it has ended.
+    """Yield the events of an existing run until it has ended.
 
     Args:
-        runs: to read from.
-        run_id: of a run that exists.
         after: id of the last output known.
         step: only this step's output.
         seconds: to give up after, without ``end``; None: never.
     """
-    text = LogDecoder()
-    began = heard = time.monotonic()
+    text = LogText()
+    began = active = time.monotonic()
     last: dict[str, Any] | None = None
     while seconds is None or time.monotonic() - began < seconds:
         try:
-            run, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
+            run, pieces = runs.output(run_id, after=after, step=step, limit=PIECES)
         except CompatgateError as error:
             yield Event("error", {"detail": error.detail})
             return
-        happened = [text.event(piece) for piece in pieces]
-        after = pieces[-1].id if pieces else after
-        told = _state_of(run)
-        if told != last:
-            last = told
-            happened.insert(0, Event("state", told))
-        if run.has_ended and len(pieces) < _PIECES:
-            happened.append(Event("end", told))
-        now = time.monotonic()
-        if not happened and now - heard > HEARTBEAT_SECONDS:
-            happened = [Event("alive")]
-        heard = now if happened else heard
-        yield from happened
-        if happened and happened[-1].name == "end":
+        state = {name: getattr(run, name) for name in ("state", "doing", "progress", "reason")}
+        state |= {"attempts": run.attempts, "host": run.on_host}
+        events = [Event("state", state)] if state != last else []
+        last = state
+        for piece in pieces:
+            data = {"step": piece.step, "attempt": piece.attempt, "text": text.decode(piece)}
+            events.append(Event("output", data, piece.id))
+            after = piece.id
+        if run.has_ended and len(pieces) < PIECES:
+            yield from (*events, Event("end", state))
             return
-        if len(pieces) < _PIECES:
+        now = time.monotonic()
+        if not events and now - active > HEARTBEAT_SECONDS:
+            events = [Event("alive")]
+        active = now if events else active
+        yield from events
+        if len(pieces) < PIECES:
             time.sleep(POLL_SECONDS)
             yield Event("idle")
 
@@ -95,65 +141,15 @@ def follow(
 def print_pieces(
     runs: Runs, run_id: str, *, after: int = 0, step: str | None = None
 ) -> Iterator[str]:
-    """Yield the current log; a heading names the step wherever it changes."""
-    text, shown = LogDecoder(), None
+    """Yield the current log; with one step alone, without headings."""
+    text = LogText()
     while True:
-        _, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
-        for piece in pieces:
-            after = piece.id
-            if step is None and (piece.step, piece.attempt) != shown:
-                shown = (piece.step, piece.attempt)
-                yield heading(piece.step, piece.attempt)
-            yield text.of(piece)
-        if len(pieces) < _PIECES:
+        _, pieces = runs.output(run_id, after=after, step=step, limit=PIECES)
+        if pieces:
+            after = pieces[-1].id
+            yield "".join(map(text.decode, pieces)) if step else text.render(pieces)
+        if len(pieces) < PIECES:
             return
-
-
-def heading(step: str, attempt: int) -> str:
-    """Return the line before a step's output."""
-    return f"==> {step}, attempt {attempt} <==\n"
-
-
-class LogDecoder:
-    """A decoder of log pieces, which may split a character."""
-
-    def __init__(self) -> None:
-        self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
-
-    def of(self, piece: OutputRow) -> str:
-        """Decode a piece; replace invalid UTF-8."""
-        key = (piece.step, piece.attempt)
-        if key not in self._decoders:
-            self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
-        return self._decoders[key].decode(piece.data)
-
-    def event(self, piece: OutputRow) -> Event:
-        """Return a piece as an event."""
-        said = {"step": piece.step, "attempt": piece.attempt, "text": self.of(piece)}
-        return Event("output", said, piece.id)
-
-
-def _state_of(run: RunRow) -> dict[str, Any]:
-    return {
-        "state": run.state,
-        "doing": run.doing,
-        "progress": run.progress,
-        "reason": run.reason,
-        "attempts": run.attempts,
-        "host": run.on_host,
-    }
-
-
-PIECES = 64
-MAX_CHARACTERS = 200_000
-"""Maximum number of characters shown at once."""
-_ESCAPE = re.compile(
-    "\x1b(?:"
-    r"\[[0-?]*[ -/]*[@-~]"  # colours, the cursor: ECMA-48, control sequences
-    "|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links, device control
-    r"|(?!\[)[ -/]*[0-~])"
-)
-_REPLACED = "\ufffd"
 
 
 class LogPart(Struct, frozen=True):
@@ -175,12 +171,7 @@ class LogPart(Struct, frozen=True):
 
 
 def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
-    """Refuse to read a removed log, or the log of an unknown step.
-
-    Raises:
-        NotFound: the run does not exist, or has ended without the step.
-        Gone: its log was removed; says when, by whom, and where that is written down.
-    """
+    """Refuse to read a removed log, or the log of an unknown step."""
     run = runs.get(run_id)
     if pruned := runs.pruned_log(run_id):
         when = clock.readable(pruned.at)
@@ -202,20 +193,16 @@ def clean_text(text: str) -> str:
     Escape sequences go, a carriage return ends a line, and every other character that is not
     printed (bells, NUL, marks that turn the direction of writing) is shown as replaced.
     """
-    plain = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    if plain.isprintable():
-        return plain
-    return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in plain)
+    cleaned = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    if cleaned.isprintable():
+        return cleaned
+    return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in cleaned)
 
 
 def read_end(runs: Runs, run_id: str) -> LogPart:
-    """Return the end of the log, up to the display limit.
-
-    Raises:
-        NotFound: the run does not exist.
-    """
+    """Return the end of the log, up to the display limit."""
     run, pieces = runs.last_output(run_id, limit=PIECES)
-    text = clean_text("".join(_text_of(pieces, None, LogDecoder())))
+    text = clean_text(LogText().render(pieces))
     after = pieces[-1].id if pieces else 0
     cut = len(pieces) == PIECES or len(text) > MAX_CHARACTERS
     pruned = None if pieces or not run.has_ended else runs.pruned_log(run_id)
@@ -227,34 +214,16 @@ def read_after(runs: Runs, run_id: str, after: int) -> LogPart:
 
     The piece itself is read once more: a character may begin at its end, and its step needs no
     second heading.
-
-    Raises:
-        NotFound: the run does not exist.
     """
     run, pieces = runs.output(run_id, after=max(0, after - 1), limit=PIECES)
-    decoding, shown = LogDecoder(), None
     ended = run.has_ended and len(pieces) < PIECES
+    text = LogText()
     if pieces and pieces[0].id == after:
         known, *pieces = pieces
-        decoding.of(known)
-        shown = (known.step, known.attempt)
-    text = clean_text("".join(_text_of(pieces, shown, decoding)))
-    return LogPart(text, pieces[-1].id if pieces else after, ended)
-
-
-def _text_of(
-    pieces: Iterable[OutputRow], shown: tuple[str, int] | None, decoding: LogDecoder
-) -> Iterable[str]:
-    for piece in pieces:
-        if (piece.step, piece.attempt) != shown:
-            shown = (piece.step, piece.attempt)
-            yield heading(*shown)
-        yield decoding.of(piece)
-
-
-STREAM_MEDIA = "text/event-stream"
-MAX_STREAM_SECONDS = 240.0
-"""Shorter than the server's time limit of an answer."""
+        text = LogText((known.step, known.attempt))
+        text.decode(known)
+    last = pieces[-1].id if pieces else after
+    return LogPart(clean_text(text.render(pieces)), last, ended)
 
 
 class LogListeners:
@@ -272,11 +241,7 @@ class LogListeners:
         """Set when the server stops: streams end, and clients continue at another server."""
 
     def enter(self) -> None:
-        """Add a listener.
-
-        Raises:
-            Unavailable: too many listeners.
-        """
+        """Add a listener."""
         with self._lock:
             if self._count >= self._most:
                 hint = "read it without follow, or retry later; serve --threads allows more"
@@ -292,12 +257,7 @@ class LogListeners:
 
 
 class LogStream:
-    """The events of one listener as bytes; the server closes it when the client is gone.
-
-    Args:
-        events: to send.
-        listeners: the listeners that count this stream.
-    """
+    """The events of one listener as bytes; the server closes it when the client is gone."""
 
     def __init__(self, events: Iterator[Event], listeners: LogListeners) -> None:
         self._events = events

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from sqlalchemy import Float, ForeignKey, Index, Integer, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from compatgate.canary.run import ENDED
 from compatgate.kit.clock import readable
 from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
+from compatgate.service.runs.schemas import HostBody, RunBody
 
 
 class Host(Base):
@@ -142,86 +145,39 @@ class QueueState(Struct, frozen=True):
     oldest_s: float = 0.0
 
 
-class RunRow(Struct, frozen=True):
-    """A run without its pairs, as `Run`; ``stack`` and ``against`` are plain data."""
+class RunRow(RunBody, frozen=True, kw_only=True):
+    """A run with the columns that only the queue needs."""
 
     seq: int
-    id: str
-    suite: str
-    state: str
-    stack: dict[str, Any]
-    target: str | None
-    pool: str | None
-    entry: str | None
-    image: str | None
-    gpu: str | None
-    driver: str | None
-    gpus: int
-    nodes: int
-    host: str | None
-    priority: int
-    purpose: str
-    attempts: int
-    max_attempts: int
-    doing: str
-    progress: float | None
-    reason: str
-    asked_by: str
-    worker: str | None
-    on_host: str | None
-    not_before: datetime | None
     lease_until: datetime | None
     cancel_by: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    against: dict[str, Any] | None = None
 
     @property
     def has_ended(self) -> bool:
         """Return whether the run is finished."""
-        return self.state != "queued" and self.state not in ACTIVE
+        return self.state in ENDED
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data without the queue's own columns."""
+        """Return plain data as REST carries it."""
         body = to_plain(self)
         for name in ("seq", "lease_until", "cancel_by"):
             del body[name]
-        body["cancelling"] = self.cancel_by is not None and not self.has_ended
-        body["source"] = self.source
-        return body
-
-    @property
-    def source(self) -> str | None:
-        """Return format and source of an imported run, ``dcgm@acceptance``; None: not imported."""
-        return self.suite if self.purpose == "import" else None
+        return {**body, "against": msgspec.to_builtins(self.against)}
 
 
-class HostRow(Struct, frozen=True):
-    """A staging host.
+_NEW_RUN: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__) | {
+    "seq": 0, "nodes": 1, "priority": 0, "attempts": 0, "doing": "", "reason": "",
+    "cancelling": False,
+}  # fmt: skip
 
-    Attributes:
-        quiet: plain data, as the worker declared it.
-        busy: slots that runs have now.
-        suites: names of suites that its worker has.
-        away_since: when it did not answer first; None: it answers, as far as its worker knows.
-        away_why: why, and what to do.
-    """
 
-    name: str
-    worker: str
-    executor: str
-    gpu: str | None
-    driver: str | None
-    slots: int
-    health: str
-    quiet: list[dict[str, Any]]
-    registered_at: datetime
-    seen_at: datetime
-    busy: int = 0
-    away_since: datetime | None = None
-    away_why: str | None = None
-    suites: list[str] = []
+def new_run(**stated: Any) -> RunRow:
+    """Return a run that is not stored yet; the database numbers it."""
+    return RunRow(**{**_NEW_RUN, **stated})
+
+
+class HostRow(HostBody, frozen=True, kw_only=True):
+    """A staging host."""
 
     @property
     def away(self) -> str:
@@ -232,7 +188,7 @@ class HostRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return to_plain(self)
+        return {**to_plain(self), "quiet": msgspec.to_builtins(self.quiet)}
 
 
 class StepRow(Struct, frozen=True):

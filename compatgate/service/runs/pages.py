@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -15,16 +14,15 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.runs import logs
@@ -33,9 +31,10 @@ from compatgate.service.runs.comparison import (
     MetricChange,
     compare_parts,
     compare_runs,
-    draw_overlays,
     envs_of,
+    overlay_metrics,
 )
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.inspection import (
     format_change,
     has_many_metrics,
@@ -43,10 +42,10 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
-from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
-from compatgate.service.runs.schemas import StateFilter
+from compatgate.service.runs.pair_view import view_pairs
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import PRIORITIES, Submission
+from compatgate.service.runs.submission import PRIORITIES
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
@@ -70,35 +69,24 @@ _NO_RUNS = EmptyNotice(
 _NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class RunsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of runs."""
-
-    state: StateFilter | None = None
-    suite: Filter | None = None
-    target: Filter | None = None
-    entry: Filter | None = None
-    host: Filter | None = None
-    asked_by: Filter | None = None
-    purpose: Purpose | None = None
-    since: Since | None = None
-    until: Until | None = None
+RunsQuery = make_page_query(RunFilters)
 
 
 @page("/runs", nav="runs", query=RunsQuery)
-def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
+def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     query = ask.query
-    found = list_rows(ask.gate.runs.list, query)
-    rows = [_run_row(run) for run in found.items]
-    table = make_list_table("runs", _RUN_COLUMNS, rows, found, query, _NO_RUNS, unfit=_NO_MATCHES)
+    result = list_rows(ask.gate.runs.list, query)
+    rows = [_run_row(run) for run in result.items]
+    table = make_list_table("runs", _RUN_COLUMNS, rows, result, query, _NO_RUNS, unfit=_NO_MATCHES)
     context = {
         "filters": _filters(ask),
-        "active": not all(run.has_ended for run in found.items),
+        "active": not all(run.has_ended for run in result.items),
     }
     return HtmlPage("runs.html", "Runs", context, table)
 
 
-def _filters(ask: PageRequest[RunsQuery]) -> list[tuple[str, str, Any, list[str] | None]]:
+def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str] | None]]:
     query = ask.query
     return [
         ("state", "State", query.state, list(STATES)),
@@ -118,7 +106,11 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
     return (
         Cell(run.id, link("runs", run.id)),
         Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
-        Cell(run.suite, None if run.source else link("suites") + f"#{run.suite}", note=_told(run)),
+        Cell(
+            run.suite,
+            None if run.source else link("suites") + f"#{run.suite}",
+            note="imported" if run.source else "",
+        ),
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
         Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "requested"),
@@ -126,10 +118,6 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
         run_seconds(run),
     )
-
-
-def _told(run: RunRow) -> str:
-    return "imported" if run.source else ""
 
 
 def run_note(run: RunRow) -> str:
@@ -146,29 +134,23 @@ def run_seconds(run: RunRow) -> float | None:
     return round((run.finished_at - run.started_at).total_seconds(), 1)
 
 
-class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The values of the form."""
-
-    suite: str = ""
-    target: str = ""
-    pool: str = ""
-    stack: str = ""
-    image: str = ""
-    entry: str = ""
-    host: str = ""
-    priority: str = ""
-    against: str = ""
+RunForm = msgspec.defstruct(
+    "RunForm",
+    [(name, str, "") for name in RunRequest.__struct_fields__],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The form's values as text."""
 
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
-def show_run_form(ask: PageRequest[RunForm]) -> HtmlPage:
+def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for new runs."""
     return _form(ask, ask.query)
 
 
-def _form(
-    ask: PageRequest[Any], wanted: RunForm, problem: CompatgateError | None = None
-) -> HtmlPage:
+def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = None) -> HtmlPage:
     snapshot, catalogue = ask.gate.snapshot(), ask.gate.runs.catalogue()
     suites = [
         (name, catalogue.suites[name].description, catalogue.gpus_of(name))
@@ -191,31 +173,25 @@ def _form(
 @page("/runs/new", scope="operate", method="POST", nav="runs")
 def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Queue the runs."""
-    given = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
+    values = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
     try:
-        made = ask.gate.runs.submit(_submission(given), by=ask.principal.name)
+        made = ask.gate.runs.submit(_read_form(values), by=ask.principal.name)
     except CompatgateError as error:
         if error.status >= 500:
             raise
-        return _form(ask, RunForm(**given), error)
+        return _form(ask, RunForm(**values), error)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
 
 
-def _submission(given: dict[str, str]) -> Submission:
+def _read_form(given: dict[str, str]) -> RunRequest:
     if not given["suite"]:
         raise BadInput("choose a suite", field="suite")
-    fields = dict(_texts(given))
+    asked: dict[str, Any] = {name: text for name, text in given.items() if text}
     if given["stack"]:
-        fields["stack"] = parse_stack_text(given["stack"])
-    return Submission(**fields, priority=_priority(given["priority"]))
-
-
-def _texts(given: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    for name in ("suite", "target", "pool", "image", "entry", "host", "against"):
-        if given[name]:
-            yield name, given[name]
+        asked["stack"] = parse_stack_text(given["stack"])
+    return RunRequest(**{**asked, "priority": _priority(given["priority"])})
 
 
 def _priority(text: str) -> int:
@@ -247,7 +223,6 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "attribution": _attribution(detail),
         "long": long,
         "pairs": view_pairs(detail),
-        "g": describe_geometry(),
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
@@ -263,14 +238,14 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
 
 def _attribution(detail: RunDetail) -> Attribution | None:
     """Return the source of an imported run."""
-    found = (step.body.get("imported") for step in detail.steps)
-    return msgspec.convert(next((one for one in found if one), None), Attribution | None)
+    result = (step.body.get("imported") for step in detail.steps)
+    return msgspec.convert(next((one for one in result if one), None), Attribution | None)
 
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
     """Return runs to compare with: of the same suite on the same GPU."""
-    found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
-    return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
+    result = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
+    return [one for one in result if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
 
 
 def _stated_stack(stack: dict[str, Any]) -> str:
@@ -291,7 +266,7 @@ def _repeat_link(run: RunRow) -> str:
         **asked,
         stack=_stated_stack(run.stack),
         priority=run.priority or None,
-        against=run.against["asked"] if run.against else None,
+        against=run.against.asked if run.against else None,
     )
 
 
@@ -393,21 +368,27 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
         except CompatgateError as error:
             context["problem"] = error
         else:
-            found = compare_runs(a, b, _specs(ask), ask.gate.facts.gpus)
-            context |= {"a": a, "b": b, "found": found, "overlays": draw_overlays(found.metrics)}
-            table = _metric_table(found, query.sort)
+            result = compare_runs(
+                a,
+                b,
+                {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()},
+                ask.gate.facts.gpus,
+            )
+            context |= {
+                "a": a,
+                "b": b,
+                "found": result,
+                "overlays": overlay_metrics(result.metrics),
+            }
+            table = _metric_table(result, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items
-    context |= {"query": query, "recent": recent, "swapped": _swap_link(query)}
+    context |= {
+        "query": query,
+        "recent": recent,
+        "swapped": link("runs", "compare", a=query.b, b=query.a),
+    }
     return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
-
-
-def _swap_link(query: RunPairQuery) -> str:
-    return link("runs", "compare", a=query.b, b=query.a)
-
-
-def _specs(ask: PageRequest[Any]) -> dict[str, Any]:
-    return {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()}
 
 
 def _metric_table(found: Comparison, sort: str | None) -> Table:

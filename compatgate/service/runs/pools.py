@@ -21,6 +21,7 @@ from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.discards import Discard
 from compatgate.service.runs.evidence import EvidenceRow
+from compatgate.service.runs.filters import EvidenceFilters
 
 ACTION = "run.discarded"
 """Action of the audit link about a discarded run."""
@@ -99,7 +100,7 @@ def discard_json(found: Discard | None) -> dict[str, Any] | None:
 
 def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
     """Return the evidence of a run with its pool; None: the run is not evidence."""
-    rows = evidence.list_evidence(session, run=run_id, limit=1).items
+    rows = evidence.list_evidence(session, EvidenceFilters(run=run_id, limit=1)).items
     if not rows:
         return None
     row = rows[0]
@@ -113,8 +114,9 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     """Yield the runs that are pooled with one; none for a run without a binding."""
     if row.bound is None:
         return
-    found = evidence.list_evidence(session, suite=row.suite, sku=row.sku, content=row.content)
-    for one in found.items[:MAX_POOLED]:
+    same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
+    result = evidence.list_evidence(session, same)
+    for one in result.items[:MAX_POOLED]:
         if _is_pooled(one, row):
             yield one
 
@@ -134,11 +136,6 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     """Discard a judged run, in a writing session: it counts for nothing from now on.
 
     Warnings that it opened are closed. An entry that it revoked stays revoked.
-
-    Raises:
-        NotFound: the run does not exist.
-        BadInput: the reason is empty or too long.
-        Conflict: the run is not evidence, or is discarded already.
     """
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
@@ -147,16 +144,16 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
             "must be one line of text, neither empty nor too long", field="reason", hint=hint
         )
     runs.find_run(session, run_id)
-    found = find_run_evidence(session, run_id)
-    if found is None:
+    result = find_run_evidence(session, run_id)
+    if result is None:
         what = f"the run {run_id} is not evidence, so it counts for nothing"
         raise Conflict(what, field="run", value=run_id)
-    if found.discarded is not None:
-        what = f"{found.discarded.discarded_by} has discarded the run {run_id} already"
+    if result.discarded is not None:
+        what = f"{result.discarded.discarded_by} has discarded the run {run_id} already"
         raise Conflict(what, field="run", value=run_id)
     made = Discard(run_id, by, reason, at)
     number = discards.add_discard(session, made)
-    opened = evidence.open_warnings(session, suite=found.row.suite, sku=found.row.sku)
+    opened = evidence.open_warnings(session, suite=result.row.suite, sku=result.row.sku)
     closed = [warning for warning in opened if warning.run == run_id]
     evidence.close_warnings(session, [w.id for w in closed], f"discarded by {by}", at)
     detail = {
@@ -198,12 +195,12 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
     names = snapshot.targets if every else [t for t in entry.targets if t in snapshot.targets]
     places = find_places(entry, [snapshot.targets[target] for target in names])
     pools = {(p.gpu.sku, p.driver): p for _, p in places if p.gpu is not None}
-    found: dict[tuple[str, str, str, str], list[Evidence]] = {}
+    results: dict[tuple[str, str, str, str], list[Evidence]] = {}
     for run in snapshot.matrix.evidence:
         pool = pools.get((run.sku, run.driver))
         if pool is not None and run.outcome != "inconclusive" and is_run_of_entry(run, entry, pool):
             key = (run.suite, run.sku, run.driver.text, run.content or "")
-            found.setdefault(key, []).append(run)
+            results.setdefault(key, []).append(run)
     return [
         EntryPool(
             suite,
@@ -213,7 +210,7 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
             content in entry.blessed_contents,
             tuple(sorted(pooled, key=lambda run: run.finished, reverse=True)),
         )
-        for (suite, sku, driver, content), pooled in sorted(found.items())
+        for (suite, sku, driver, content), pooled in sorted(results.items())
     ]
 
 

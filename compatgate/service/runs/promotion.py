@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -49,14 +49,7 @@ from compatgate.service.runs.evidence import WarningRow
 
 
 def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
-    """Store evidence, and change the matrix as policies say; return the audit details.
-
-    Args:
-        session: a writing one.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
-    """
+    """Store evidence, and change the matrix as policies say; return the audit details."""
     row = store.add_evidence(session, run, at)
     bound = store.binding_fingerprint(row)
     return {
@@ -77,9 +70,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
 
     Args:
         session: a writing one, in which ``run`` is stored already.
-        run: that was judged.
-        facts: to resolve GPUs with.
-        at: now.
 
     Returns:
         Names of the entries concerned, by what was done to them.
@@ -107,7 +97,10 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         if status is not None:
             done.setdefault(status, []).append(entry.name)
             spec = replace(
-                document.spec, status=status, reason=why, blessed_by=_blessed_by(progress)
+                document.spec,
+                status=status,
+                reason=why,
+                blessed_by=BlessedBySpec(progress.runs, progress.contents) if progress else UNSET,
             )
             edits.append(Edit(document, replace(document, spec=spec)))
     if edits:
@@ -131,17 +124,12 @@ def _blessing(
     """Return the progress of a candidate that the gate blesses now; else None."""
     if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
         return None
-    found = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
-    return found if found.state == "ready" and found.automatic else None
+    result = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
+    return result if result.state == "ready" and result.automatic else None
 
 
 def _list(progress: CandidateProgress) -> str:
     return ", ".join(progress.runs)
-
-
-def _blessed_by(progress: CandidateProgress | None) -> BlessedBySpec | UnsetType:
-    """Return the evidence by which the gate blesses an entry; unset: it does not."""
-    return BlessedBySpec(progress.runs, progress.contents) if progress else UNSET
 
 
 def _run_text(run: Evidence) -> str:
@@ -166,13 +154,13 @@ def _open_warning(
 def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
     """Close the warnings that a passed run disproves; return the names of their entries."""
     session = matrix.session
-    found = list(store.open_warnings(session, suite=run.suite, sku=run.sku))
-    if not found:
+    result = list(store.open_warnings(session, suite=run.suite, sku=run.sku))
+    if not result:
         return []
     failed = {e.id: e for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku])}
     drivers = matrix.drivers(run.sku)
     age = matrix.longest_age()
-    ended = [w for w in found if disproves(run, failed[w.run], drivers, age)]
+    ended = [w for w in result if disproves(run, failed[w.run], drivers, age)]
     store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
 
@@ -280,16 +268,18 @@ class EntryRemarks(Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """Return the remarks as lines of text."""
-        found = [f"warning since {w.opened_at:%Y-%m-%d}: {w.message}" for w in self.warnings]
+        results = [f"warning since {w.opened_at:%Y-%m-%d}: {w.message}" for w in self.warnings]
         if (about := self.promotion) is None:
-            return found
+            return results
         if about.state == "ready":
-            return [*found, f"ready for approval: {', '.join(about.runs)} passed"]
+            return [*results, f"ready for approval: {', '.join(about.runs)} passed"]
         for need in about.needs:
             where = f"suite {need.suite} for {need.target} on {need.sku}, driver {need.driver}"
             lack = f"run {need.failed} failed: " if need.failed else "not passed yet: "
-            found.append(f"{lack}{where}")
-        return found or ["not promoted: no pool of its targets has a GPU and driver that it is for"]
+            results.append(f"{lack}{where}")
+        return results or [
+            "not promoted: no pool of its targets has a GPU and driver that it is for"
+        ]
 
 
 def entry_remarks(
@@ -297,13 +287,13 @@ def entry_remarks(
 ) -> dict[str, EntryRemarks]:
     """Return the remarks on entries, by name."""
     wanted = list(names)
-    said: dict[str, list[WarningRow]] = {}
+    warnings: dict[str, list[WarningRow]] = {}
     with database.reading() as session:
         for warning in store.open_warnings(session, entries=wanted):
-            said.setdefault(warning.entry, []).append(warning)
+            warnings.setdefault(warning.entry, []).append(warning)
     runs = index_runs(snapshot.matrix.evidence)
     return {
-        name: EntryRemarks(tuple(said.get(name, ())), _promotion_state(snapshot, name, runs))
+        name: EntryRemarks(tuple(warnings.get(name, ())), _promotion_state(snapshot, name, runs))
         for name in wanted
     }
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
-from compatgate.service.baselines.repository import Baseline
+from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.runs.evidence import EntryWarning, EvidenceRecord
 from compatgate.service.runs.models import ACTIVE, Host, PrunedLog, Run, RunOutput, RunStep, Slot
 from compatgate.service.runs.repository import NO_STEP
@@ -69,8 +69,7 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
 def _baseline_runs(session: Session) -> set[str]:
     """Return the runs that any version of a baseline used or discarded."""
     found: set[str] = set()
-    for body in session.execute(select(Baseline.body)).scalars():
-        known = msgspec.json.decode(body)
+    for known in session.execute(select(BaselineRow.body)).scalars():
         found.update(
             str(each["run"]).partition(":")[0]
             for name in ("runs", "discarded")
@@ -188,15 +187,6 @@ def prune_database(
 
     Evidence, decisions, verdicts, the audit chain, the matrix, baselines and runs themselves are
     never touched. An interrupted call has removed a part, which the chain records.
-
-    Args:
-        database: with the schema.
-        ages: minimum ages.
-        by: author, for the audit log.
-        dry_run: change nothing, and say what would be removed.
-
-    Raises:
-        Unavailable: the database does not answer.
     """
     removing = _Pruner(database, by, clock.now(), dry_run=dry_run)
     return PruneReport(

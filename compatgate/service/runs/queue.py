@@ -32,7 +32,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 from compatgate.service.runs import leases
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import LeaseClaim, Offer, could_take, driver_key
+from compatgate.service.runs.leases import LeaseClaim, Offer, could_take
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.promotion import store_evidence
 
@@ -46,16 +46,11 @@ def note_run(
 
 def to_run(row: RunRow) -> Run:
     """Convert a stored run to the engine's form."""
-    values = msgspec.structs.asdict(row)
-    return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
+    return msgspec.convert(row, Run, from_attributes=True)
 
 
 def host_values(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
-    """Return the stored values of hosts; endpoints and credentials are not stored.
-
-    Raises:
-        BadInput: an invalid GPU, driver or number of slots.
-    """
+    """Return the stored values of hosts; endpoints and credentials are not stored."""
     return [_host_value(worker, host, gpus) for host in hosts]
 
 
@@ -90,7 +85,7 @@ def make_offer(stored: Any) -> Offer:
     return Offer(
         host["name"],
         host["gpu"],
-        driver_key(host["driver"]),
+        runs.driver_key(host["driver"]),
         host["slots"],
         spans=host["executor"] in CLUSTERS,
     )
@@ -116,7 +111,6 @@ def choose_run(
 
     Args:
         offers: hosts that may take runs.
-        taken: their slots that runs have.
         next_for: the first run that any of some hosts could ever run, but for some runs.
     """
     open_, passed = list(offers), list[str]()
@@ -155,8 +149,6 @@ class DatabaseQueue:
     """`compatgate.canary.engine.interface.Queue` on a database; any number of workers share it.
 
     Args:
-        database: with the schema.
-        facts: to resolve the hosts' GPUs with.
         on_change: called after the matrix or the evidence may have changed.
         settings: how long leases hold, and how long runs pause; workers that share a queue may
             differ.
@@ -179,11 +171,7 @@ class DatabaseQueue:
         self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
 
     def register(self, worker: str, served: Sequence[Host]) -> None:
-        """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat.
-
-        Raises:
-            BadInput: a host with an invalid GPU, driver, number of slots or maintenance window.
-        """
+        """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat."""
         now = clock.now()
         hosts = host_values(worker, served, self._facts.gpus)
         declared = [{**host, "suites": self._suites} for host in hosts]
@@ -250,8 +238,8 @@ class DatabaseQueue:
         if is_abandoned:
             detail["abandoned_by"] = run.worker
         note_run(session, now, worker, "leased", run.id, detail)
-        given = to_run(runs.find_run(session, run.id))
-        return Lease(given, worker, host, slots, attempt, is_abandoned)
+        leased = to_run(runs.find_run(session, run.id))
+        return Lease(leased, worker, host, slots, attempt, is_abandoned)
 
     def renew(self, lease: Lease) -> Order:
         """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
@@ -275,8 +263,8 @@ class DatabaseQueue:
     def say(self, lease: Lease, doing: str, progress: float | None) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            told = {"doing": _storable_text(doing), "progress": progress}
-            if not leases.update_run(session, _lease_claim(lease), **told):
+            values = {"doing": _storable_text(doing), "progress": progress}
+            if not leases.update_run(session, _lease_claim(lease), **values):
                 raise LeaseLost(lease.run.id)
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
@@ -296,8 +284,8 @@ class DatabaseQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """Return the last result of each step on this host; see `Queue`."""
         with self._mine(lease) as (session, _):
-            found = runs.list_steps(session, lease.run.id, host=lease.host)
-        return [msgspec.convert(step.body, StepResult) for step in found]
+            result = runs.list_steps(session, lease.run.id, host=lease.host)
+        return [msgspec.convert(step.body, StepResult) for step in result]
 
     def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
         """See `Queue`."""
@@ -315,11 +303,11 @@ class DatabaseQueue:
         """See `Queue`."""
         run = lease.run
         with self._database.reading() as session:
-            found = runs.list_earlier_pairs(
+            result = runs.list_earlier_pairs(
                 session, suite=run.suite, gpu=run.gpu, limit=_MAX_SESSIONS
             )
         states = []
-        for body in found:
+        for body in result:
             with suppress(msgspec.ValidationError):  # written by another version
                 states.append(msgspec.convert(body, PairsState))
         return states
@@ -368,11 +356,7 @@ class DatabaseQueue:
 
     @contextmanager
     def _mine(self, lease: Lease, *, writing: bool = False) -> Iterator[tuple[Session, RunRow]]:
-        """Open a transaction in which the lease is the run's last.
-
-        Raises:
-            LeaseLost: the lease is outdated; nothing was changed.
-        """
+        """Open a transaction in which the lease is the run's last."""
         opened = self._database.writing() if writing else self._database.working()
         with opened as session:
             run = leases.lock_run(session, _lease_claim(lease))
@@ -392,10 +376,12 @@ def _storable_text(text: str) -> str:
 
 def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evidence:
     """Return evidence bound to what its pairs found as well."""
-    found = runs.find_pairs(session, run.id)
-    if found is None or evidence.bound is None:
+    result = runs.find_pairs(session, run.id)
+    if result is None or evidence.bound is None:
         return evidence
-    compared = summarize_pairs(msgspec.convert(found, PairsState), (run.against or {}).get("entry"))
+    compared = summarize_pairs(
+        msgspec.convert(result, PairsState), run.against.entry if run.against else None
+    )
     return replace(evidence, bound=replace(evidence.bound, compared=compared))
 
 

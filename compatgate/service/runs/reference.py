@@ -14,7 +14,6 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from compatgate.canary.run import Against
 from compatgate.core.components import FRAMEWORKS
 from compatgate.core.matrix import ANY_TARGET, Entry
 from compatgate.core.request import Pool
@@ -27,6 +26,7 @@ from compatgate.service.gate.decision_counts import list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.runs.evidence import EvidenceRecord
 from compatgate.service.runs.models import Run, RunRow, RunStep
+from compatgate.service.runs.schemas import AgainstBody
 
 AUTO, NONE = "auto", "none"
 _RECENT = timedelta(days=180)
@@ -43,21 +43,12 @@ class Found(Struct, frozen=True):
 
 def find_against(
     session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
-) -> Against | None:
+) -> AgainstBody | None:
     """Return what a run is compared with; None if no comparison was asked for.
 
     Args:
-        session: to read from.
         asked: ``auto``, ``none``, an entry or an image; None: ``auto`` for an image under test on a
             target, else ``none``.
-        run: to be queued.
-        snapshot: has the entries and targets.
-        now: decisions of half a year before count.
-
-    Raises:
-        BadInput: there is no image under test; the named entry is not for the target, or no image
-            is known of it.
-        NotFound: the entry does not exist.
     """
     if asked is None:
         asked = AUTO if run.image and run.target else NONE
@@ -72,7 +63,7 @@ def find_against(
         return _find_automatically(session, run, snapshot, now)
     if asked in snapshot.entries:
         return _find_of_entry(session, run, snapshot.entries[asked], snapshot, now)
-    return Against(asked, _check_image(asked, snapshot))
+    return AgainstBody(asked, _check_image(asked, snapshot), None, "")
 
 
 def _check_image(asked: str, snapshot: Snapshot) -> str:
@@ -90,13 +81,13 @@ def _check_image(asked: str, snapshot: Snapshot) -> str:
 
 def _find_of_entry(
     session: Session, run: RunRow, entry: Entry, snapshot: Snapshot, now: datetime
-) -> Against:
+) -> AgainstBody:
     if run.target and not {run.target, ANY_TARGET} & set(entry.targets):
         what = f"the entry {entry.name!r} is not for the target {run.target}"
         raise BadInput(what, field="against", value=entry.name, hint="name a reference image")
     pools = _pools(run, snapshot)
-    if found := _find_image(session, run, entry, pools, now):
-        return Against(entry.name, found.image, entry.name, found.reason)
+    if result := _find_image(session, run, entry, pools, now):
+        return AgainstBody(entry.name, result.image, entry.name, result.reason)
     raise BadInput(
         f"the entry {entry.name!r} has no known image: none of its runs passed, and it allowed no "
         "image in a decision",
@@ -108,18 +99,18 @@ def _find_of_entry(
 
 def _find_automatically(
     session: Session, run: RunRow, snapshot: Snapshot, now: datetime
-) -> Against:
+) -> AgainstBody:
     pools = _pools(run, snapshot)
     entry, why = _find_replaced(run, snapshot, pools)
     if entry is None:
-        return Against(AUTO, reason=why)
-    found = _find_image(session, run, entry, pools, now)
-    if found is None:
-        return Against(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
-    if found.image == run.image:
+        return AgainstBody(AUTO, None, None, why)
+    result = _find_image(session, run, entry, pools, now)
+    if result is None:
+        return AgainstBody(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
+    if result.image == run.image:
         why = f"the image is that of the entry {entry.name}: nothing to compare"
-        return Against(AUTO, None, entry.name, why)
-    return Against(AUTO, found.image, entry.name, found.reason)
+        return AgainstBody(AUTO, None, entry.name, why)
+    return AgainstBody(AUTO, result.image, entry.name, result.reason)
 
 
 def _pools(run: RunRow, snapshot: Snapshot) -> Sequence[Pool]:
@@ -153,8 +144,8 @@ def _find_replaced(
         several = f"{len(blessed)} entries are blessed on {run.target} ({names})"
         return None, f"{several}: state the stack"
     stack = parse_stack(run.stack)
-    ours = FRAMEWORKS.intersection(stack.components)
-    alike = [entry for entry in blessed if FRAMEWORKS.intersection(entry.components) <= ours]
+    frameworks = FRAMEWORKS.intersection(stack.components)
+    alike = [entry for entry in blessed if FRAMEWORKS.intersection(entry.components) <= frameworks]
     if not alike:
         return None, f"no entry for the same framework is blessed on {run.target}"
 

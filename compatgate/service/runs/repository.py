@@ -12,9 +12,11 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
 from compatgate.canary.run import Report
-from compatgate.errors import NotFound
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.filters import RunFilters
 from compatgate.service.runs.models import (
     ACTIVE,
     OutputRow,
@@ -27,13 +29,25 @@ from compatgate.service.runs.models import (
     RunStep,
     StepRow,
 )
+from compatgate.service.runs.schemas import AgainstBody
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
-_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
+_DERIVED = ("cancelling", "source")
+_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__ if name not in _DERIVED]
+_FILTERED: dict[str, Any] = {
+    "target": Run.target,
+    "suite": Run.suite,
+    "entry": Run.entry,
+    "host": Run.on_host,
+    "asked_by": Run.asked_by,
+    "purpose": Run.purpose,
+}
+"""Filters of the list by the column that equals them."""
 _CHUNK = 500
 NO_STEP = ""
 """Step name of the note that replaces a removed log."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_against = msgspec.json.Decoder(AgainstBody).decode
 
 
 def select_runs() -> Any:
@@ -42,24 +56,44 @@ def select_runs() -> Any:
 
 
 def to_row(found: Any) -> RunRow:
-    """Return a row of `columns`."""
+    """Return a row of `select_runs`."""
     values = dict(found._mapping)
-    against = msgspec.json.decode(values["against"]) if values["against"] else None
-    return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"]), "against": against})
+    open_ = values["state"] == "queued" or values["state"] in ACTIVE
+    return RunRow(
+        **{
+            **values,
+            "stack": msgspec.json.decode(values["stack"]),
+            "against": _decode_against(values["against"]) if values["against"] else None,
+            "cancelling": values["cancel_by"] is not None and open_,
+            "source": values["suite"] if values["purpose"] == "import" else None,
+        }
+    )
 
 
-def add_runs(session: Session, values: Sequence[dict[str, Any]]) -> None:
-    """Store new runs, in this order; ``stack`` and ``against`` are plain data."""
-    session.execute(insert(Run), [_encode_run(each) for each in values])
+def add_runs(session: Session, rows: Sequence[RunRow]) -> None:
+    """Store new runs, in this order; the database numbers them."""
+    session.execute(insert(Run), [_to_columns(row) for row in rows])
 
 
-def _encode_run(values: dict[str, Any]) -> dict[str, Any]:
-    against = values.get("against")
+def _to_columns(row: RunRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(row)
+    for name in ("seq", *_DERIVED):
+        del values[name]
     encoded = {
-        "stack": _encode(values["stack"]).decode(),
-        "against": _encode(against).decode() if against else None,
+        "stack": _encode(row.stack).decode(),
+        "against": _encode(row.against).decode() if row.against else None,
     }
-    return {**values, **encoded}
+    return {**values, **encoded, "driver_key": driver_key(row.driver)}
+
+
+def driver_key(driver: str | None) -> str | None:
+    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
+    if driver is None:
+        return None
+    try:
+        return ".".join(map(str, parse_version("driver", driver).key[0]))
+    except BadInput:
+        return driver
 
 
 def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
@@ -83,25 +117,19 @@ def list_earlier_pairs(
 
 
 def find_run(session: Session, run_id: str) -> RunRow:
-    """Return a run by its id.
-
-    Raises:
-        NotFound: there is none.
-    """
-    found = session.execute(select_runs().where(Run.id == run_id)).first()
-    if found is None:
+    """Return a run by its id."""
+    result = session.execute(select_runs().where(Run.id == run_id)).first()
+    if result is None:
         hint = "compatgate canary list shows every run"
         raise NotFound(f"run {run_id!r} does not exist", field="run", value=run_id, hint=hint)
-    return to_row(found)
+    return to_row(result)
 
 
 def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
     """Return the ids of runs that begin with a text, in order.
 
     Args:
-        session: to read from.
         beginning: ``run_`` and lower-case letters and digits.
-        limit: most ids.
     """
     within = Run.id.startswith(beginning, autoescape=True)
     query = select(Run.id).where(within).order_by(Run.id).limit(limit)
@@ -110,19 +138,19 @@ def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
 
 def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
     """Return the existing runs of these ids."""
-    found: dict[str, RunRow] = {}
+    results: dict[str, RunRow] = {}
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
         for each in session.execute(select_runs().where(Run.id.in_(some))):
-            found[each.id] = to_row(each)
-    return found
+            results[each.id] = to_row(each)
+    return results
 
 
 def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
     """Return the runs of a purpose that were submitted since a time, or have not ended."""
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
     query = select_runs().where(Run.purpose == purpose, recent).order_by(Run.seq)
-    return [to_row(found) for found in session.execute(query)]
+    return [to_row(result) for result in session.execute(query)]
 
 
 def list_run_questions(
@@ -131,7 +159,6 @@ def list_run_questions(
     """Return the runs of stacks for some targets, newest first.
 
     Args:
-        session: to read from.
         targets: their names; None: all targets.
         since: asked for no earlier.
         most: most runs, the newest.
@@ -139,67 +166,32 @@ def list_run_questions(
     query = select_runs().where(Run.created_at >= since)
     of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
     return [
-        to_row(found)
-        for found in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
+        to_row(result)
+        for result in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
     ]
 
 
 def list_runs(
-    session: Session,
-    *,
-    state: str | None = None,
-    target: str | None = None,
-    suite: str | None = None,
-    entry: str | None = None,
-    host: str | None = None,
-    asked_by: str | None = None,
-    purpose: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    within: TargetPatterns | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, asked: RunFilters, *, within: TargetPatterns | None = None
 ) -> Page[RunRow]:
-    """Return runs, newest first.
-
-    Args:
-        session: to read from.
-        state: one of them, or ``active``, or ``ended``.
-        target: that the run was asked for.
-        suite: that is run.
-        entry: that it is about.
-        host: where it runs, or ran last.
-        asked_by: who asked for it.
-        purpose: ``request`` or ``verification``.
-        since: asked for no earlier.
-        until: asked for no later.
-        within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: at most so many.
-    """
+    """Return runs, newest first; ``within`` is the caller's limit to targets, None: no limit."""
     query = select_runs()
-    if state == "active":
+    if asked.state == "active":
         query = query.where(Run.state.in_(ACTIVE))
-    elif state == "ended":
+    elif asked.state == "ended":
         query = query.where(Run.state.not_in(("queued", *ACTIVE)))
-    elif state:
-        query = query.where(Run.state == state)
-    wanted = (
-        (Run.target, target),
-        (Run.suite, suite),
-        (Run.entry, entry),
-        (Run.on_host, host),
-        (Run.asked_by, asked_by),
-        (Run.purpose, purpose),
-    )
-    for column, value in wanted:
-        if value:
+    elif asked.state:
+        query = query.where(Run.state == asked.state)
+    for name, column in _FILTERED.items():
+        if value := getattr(asked, name):
             query = query.where(column == value)
-    query = query.where(Run.created_at >= since) if since else query
-    query = query.where(Run.created_at <= until) if until else query
+    query = query.where(Run.created_at >= asked.since) if asked.since else query
+    query = query.where(Run.created_at <= asked.until) if asked.until else query
     if within is not None:
         query = query.where(in_limit(session, Run.target, within))
-    return page(session, query, Run.seq, to_row, cursor=cursor, limit=limit, descending=True)
+    return page(
+        session, query, Run.seq, to_row, cursor=asked.cursor, limit=asked.limit, descending=True
+    )
 
 
 def record_step(session: Session, run_id: str, step: StepRow) -> None:
@@ -229,17 +221,15 @@ def list_steps(session: Session, run_id: str, *, host: str | None = None) -> lis
     """Return the last result of each step, in the order in which they were first recorded.
 
     Args:
-        session: to read from.
-        run_id: of the run.
         host: only what ran there.
     """
     query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
     query = query.where(RunStep.run == run_id)
     query = query.where(RunStep.host == host) if host else query
-    found: dict[str, StepRow] = {}
+    results: dict[str, StepRow] = {}
     for attempt, name, where, body in session.execute(query.order_by(RunStep.position)):
-        found[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
-    return list(found.values())
+        results[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
+    return list(results.values())
 
 
 def append_output(
@@ -253,8 +243,8 @@ def append_output(
 def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
     """Return the note on a run's removed log; None: the log was not removed."""
     query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
-    found = session.execute(query.limit(1)).scalar()
-    return None if found is None else msgspec.json.decode(found, type=PrunedLog)
+    result = session.execute(query.limit(1)).scalar()
+    return None if result is None else msgspec.json.decode(result, type=PrunedLog)
 
 
 def read_output(
@@ -268,17 +258,14 @@ def read_output(
     """Return the pieces of a run's log after a piece, in order.
 
     Args:
-        session: to read from.
-        run_id: of the run.
         after: id of the last piece known; 0: from the beginning.
         step: only this step's.
-        limit: maximum number of pieces.
     """
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
     query = query.where(RunOutput.step == step) if step else query
     return [
-        OutputRow(*found) for found in session.execute(query.order_by(RunOutput.id).limit(limit))
+        OutputRow(*result) for result in session.execute(query.order_by(RunOutput.id).limit(limit))
     ]
 
 
@@ -293,7 +280,7 @@ def read_last_output(session: Session, run_id: str, *, limit: int) -> list[Outpu
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     query = query.order_by(RunOutput.id.desc()).limit(limit)
-    return [OutputRow(*found) for found in session.execute(query)][::-1]
+    return [OutputRow(*result) for result in session.execute(query)][::-1]
 
 
 def read_queue(session: Session, now: datetime) -> QueueState:
@@ -314,11 +301,7 @@ def list_past_steps(
     """Return the results of a step in ended runs of a suite on a SKU, newest run first.
 
     Args:
-        session: to read from.
-        suite: of the runs.
         gpu: SKU that they asked for; None: those that asked for none.
-        step: by name.
-        limit: maximum number of results.
     """
     query = (
         select(Run.id, Run.state, Run.finished_at, RunStep.body)
@@ -328,11 +311,11 @@ def list_past_steps(
         .order_by(Run.seq.desc(), RunStep.attempt.desc())
         .limit(limit)
     )
-    found: dict[str, PastStep] = {}
+    results: dict[str, PastStep] = {}
     for run, state, at, body in session.execute(query):
         if at is not None:
-            found.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
-    return list(found.values())
+            results.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+    return list(results.values())
 
 
 DEFAULT_RUNS = 200
@@ -352,14 +335,7 @@ _decode_ended_step = msgspec.json.Decoder(_EndedStep).decode
 
 
 def find_step_in_time(session: Session, *, host: str, step: str, digest: str) -> str:
-    """Return the last run in which a step ended well and by itself on a host; "" without one.
-
-    Args:
-        session: to read from.
-        host: where it ran.
-        step: its name.
-        digest: of its workload's content.
-    """
+    """Return the last run in which a step ended well and by itself on a host; "" without one."""
     query = (
         select(RunStep.run, RunStep.body)
         .join(Run, Run.id == RunStep.run)
@@ -367,8 +343,8 @@ def find_step_in_time(session: Session, *, host: str, step: str, digest: str) ->
         .order_by(Run.seq.desc())
     )
     for run, body in session.execute(query.execution_options(yield_per=50)):
-        found = _decode_ended_step(body)
-        if found.exit_code == 0 and found.origin and found.origin.digest == digest:
+        result = _decode_ended_step(body)
+        if result.exit_code == 0 and result.origin and result.origin.digest == digest:
             return str(run)
     return ""
 
@@ -410,10 +386,8 @@ def list_measured_steps(
     values.
 
     Args:
-        session: to read from.
         workload: of the steps; None: any.
         gpu: SKU that the runs asked for; None: any.
-        runs: maximum number of runs.
         within: limit of the caller to targets; None: no limit.
     """
     newest = select(Run.seq).where(Run.state.in_(_MEASURED))
@@ -436,7 +410,7 @@ def list_measured_steps(
         .where(Run.seq.in_(newest), of_workload)
         .order_by(Run.seq.desc(), RunStep.attempt.desc(), RunStep.position)
     )  # fmt: skip
-    found: dict[tuple[str, str], MeasuredStep] = {}
+    results: dict[tuple[str, str], MeasuredStep] = {}
     for run, state, at, sku, image, host, name, text in session.execute(query):
         body = _decode(text)
         if at is None or body.report is None or body.report.problems or body.block is not None:
@@ -444,10 +418,10 @@ def list_measured_steps(
         if workload is None or body.workload == workload:
             digest = body.origin.digest if body.origin else ""
             used = body.image or image
-            said = body.judgement.metrics if body.judgement else ()
+            judged = body.judgement.metrics if body.judgement else ()
             step = MeasuredStep(
                 run, state, at, sku or "", host, used, name, body.workload, digest, body.report,
-                {metric.name: metric.outcome for metric in said},
+                {metric.name: metric.outcome for metric in judged},
             )  # fmt: skip
-            found.setdefault((run, name), step)
-    return list(found.values())
+            results.setdefault((run, name), step)
+    return list(results.values())

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.canary.history import MetricChange
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.run import ImportTrust, Purpose, State
+from compatgate.canary.pairs import PairMedians
+from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
+from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.service.gate.schemas import StackBody, Text
 from compatgate.service.runs.evidence_schemas import RunEvidenceBody
-
-StateFilter = State | Literal["active", "ended"]
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,18 +44,8 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
+class AgainstBody(Against, frozen=True, forbid_unknown_fields=True):
     """The reference of a run."""
-
-    asked: Annotated[str, Meta(description="requested reference: auto, an entry or an image")]
-    image: Annotated[
-        str | None,
-        Meta(description="reference image; null: none found, and the candidate is judged alone"),
-    ]
-    entry: Annotated[str | None, Meta(description="entry that the reference image represents")]
-    reason: Annotated[
-        str, Meta(description="origin of the reference image, or the reason why none was found")
-    ]
 
 
 SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
@@ -144,36 +135,6 @@ class PeakShare(Struct, frozen=True):
     words: str
 
 
-class OriginBody(Struct, frozen=True):
-    """The origin of a step's values."""
-
-    digest: Annotated[
-        str, Meta(description="digest of the workload's content at the time of the run")
-    ]
-    sku: Annotated[str, Meta(description="SKU of the host; cpu for a host without GPUs")]
-    executor: str
-    development: Annotated[bool, Meta(description="true: the run was outside a container")]
-
-
-class AttributionBody(Struct, frozen=True):
-    """The source of an imported result, which no worker of this gate measured."""
-
-    format: str
-    source: Annotated[str, Meta(description="name of the measuring party")]
-    tool: str
-    file: str
-    sha256: Annotated[str, Meta(description="SHA-256 of the report")]
-    by: Annotated[str, Meta(description="person or token that imported the report")]
-    measured_at: datetime
-    imported_at: datetime
-    trust: Annotated[
-        ImportTrust, Meta(description="source of driver and GPU: the report or the importer")
-    ]
-    stated: Annotated[
-        list[str], Meta(description="values that the importer stated because the report lacks them")
-    ]
-
-
 class StepBody(Struct, frozen=True):
     """The result of one workload with one seed."""
 
@@ -198,19 +159,15 @@ class StepBody(Struct, frozen=True):
         list[PeakShare], Meta(description="metrics as shares of the GPU's published peaks")
     ] = []
     origin: Annotated[
-        OriginBody | None, Meta(description="null: recorded before origins were stored")
+        Origin | None, Meta(description="null: recorded before origins were stored")
     ] = None
     imported: Annotated[
-        AttributionBody | None, Meta(description="source; null: a worker measured it")
+        Attribution | None, Meta(description="source; null: a worker measured it")
     ] = None
 
 
-class BlockPositionBody(Struct, frozen=True, forbid_unknown_fields=True):
+class BlockPositionBody(BlockPosition, frozen=True, forbid_unknown_fields=True):
     """The position of a block: A is the reference, B the candidate."""
-
-    arm: Literal["A", "B"]
-    pair: int
-    session: Annotated[int, Meta(description="number of the attempt")]
 
 
 class BlockBody(Struct, frozen=True):
@@ -230,20 +187,12 @@ class BlockBody(Struct, frozen=True):
     host: str
 
 
-class PairMediansBody(Struct, frozen=True):
-    """The medians of one pair's samples."""
-
-    pair: int
-    reference: float
-    candidate: float
-
-
 class MetricPairsBody(Struct, frozen=True):
     """The complete pairs of a metric."""
 
     workload: Annotated[str, Meta(description="workload name and content digest")]
     unit: str
-    medians: list[PairMediansBody]
+    medians: list[PairMedians]
     ratios: Annotated[
         list[float],
         Meta(description="logarithm of the ratio candidate to reference, one value per pair"),
@@ -381,21 +330,8 @@ class MetricBody(Struct, frozen=True):
     )
 
 
-class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
+class KeptBody(StoredSample, frozen=True, forbid_unknown_fields=True):
     """A sample file of a workload."""
-
-    file: str
-    sku: str
-    family: Annotated[str, Meta(description="stack family")]
-    driver: str | None
-    versions: dict[str, str]
-    measured_at: Annotated[str, Meta(description="time of the measurement, UTC")]
-    seed: int
-    development: Annotated[bool, Meta(description="true: the run was outside a container")]
-    current: Annotated[
-        bool, Meta(description="true: the sample belongs to the current version of the workload")
-    ]
-    note: str
 
 
 class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -424,9 +360,13 @@ RUN: dict[str, Any] = {
     "priority": 5,
 }
 IMPORT: dict[str, Any] = {
-    "content": '{"node": "n1", "nccl-bw/return_code": 0, "nccl-bw/allreduce_8388608_busbw": 89.5}',
+    "content": (
+        '{"type": "env", "host": "n1"}\n'
+        '{"type": "metric", "name": "busbw-8388608", "unit": "GB/s", "value": 89.5}\n'
+        '{"type": "check", "name": "finished", "ok": true}\n'
+    ),
     "source": "acceptance-lab",
-    "format": "superbench",
+    "format": "jsonl",
     "sku": "A100-SXM4-80GB",
     "driver": "535.183.01",
     "stack": {"nccl": "2.21.5"},
@@ -447,36 +387,6 @@ class PointBody(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-class PartChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part that differs between the last run before a change and the first after it."""
-
-    part: str
-    before: str
-    after: str
-
-
-class MetricChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of a metric's level."""
-
-    run: Annotated[str, Meta(description="the first run after the change")]
-    at: datetime
-    before: Annotated[float, Meta(description="median before the change, in the metric's unit")]
-    after: float
-    change: Annotated[float, Meta(description="relative change; 0.05 is 5 % more")]
-    runs_before: int
-    runs_after: int
-    chance: Annotated[
-        float, Meta(description="probability of this change in a history without a real change")
-    ]
-    worse: bool
-    beyond: Annotated[bool, Meta(description="true: the change exceeds the metric's tolerance")]
-    stands: Annotated[bool, Meta(description="true: no later change reversed this one")]
-    parts: Annotated[
-        list[PartChangeBody],
-        Meta(description="parts that changed at the same run; possible causes"),
-    ]
-
-
 class MetricHistoryBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric of a step on a GPU over runs, oldest first, across stacks and drivers."""
 
@@ -488,4 +398,4 @@ class MetricHistoryBody(Struct, frozen=True, forbid_unknown_fields=True):
     better: Literal["lower", "higher", "either"]
     tolerance: float
     points: list[PointBody]
-    changes: list[MetricChangeBody]
+    changes: list[MetricChange]

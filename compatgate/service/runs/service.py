@@ -40,8 +40,9 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
-from compatgate.service.runs.imports import Import, import_report
-from compatgate.service.runs.leases import could_take, driver_key
+from compatgate.service.runs.filters import EvidenceFilters, RunFilters
+from compatgate.service.runs.imports import import_report
+from compatgate.service.runs.leases import could_take
 from compatgate.service.runs.models import (
     HostRow,
     OutputRow,
@@ -62,23 +63,21 @@ from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.repository import list_measured_steps
+from compatgate.service.runs.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.submission import (
-    Submission,
     blessed_evidence,
     last_verifications,
     plan_runs,
     verification_candidates,
     verification_key,
 )
+from compatgate.service.tokens.principal import TargetPatterns
 
 
 def load_library() -> Library:
     """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
 
     Each value of the variable is read once in a process.
-
-    Raises:
-        ManyProblems: every error in every file.
     """
     return _load_library(os.environ.get(ENVIRONMENT, ""))
 
@@ -117,13 +116,13 @@ def peak_shares(
         workloads = catalogue().workloads
     except CompatgateError:
         return {}
-    found = {}
+    results = {}
     for name, step in reports.items():
         workload = workloads.get(step.body["workload"])
         report = msgspec.convert(step.body["report"], Report)
         if workload is not None:
-            found[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
-    return {name: some for name, some in found.items() if some}
+            results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+    return {name: some for name, some in results.items() if some}
 
 
 def _saw_a_gpu(step: StepRow) -> bool:
@@ -165,10 +164,10 @@ class RunDetail(Struct, frozen=True):
 
 def _outline(block: StepRow) -> dict[str, Any]:
     """Return a block without its report; its log has the values."""
-    shown = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
+    members = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
     times = ("started_at", "finished_at")
-    found = {name: block.body.get(name) for name in (*shown, *times)}
-    return {**found, "attempt": block.attempt, "host": block.host}
+    results = {name: block.body.get(name) for name in (*members, *times)}
+    return {**results, "attempt": block.attempt, "host": block.host}
 
 
 def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
@@ -211,11 +210,7 @@ class Runs:
         return define_suites(self.catalogue)
 
     def find_unknown_suites(self, session: Session, names: Collection[str]) -> dict[str, str]:
-        """Return the suites that neither the gate's folders nor a worker's have, each with a hint.
-
-        Raises:
-            CompatgateError: the folders cannot be read.
-        """
+        """Return the suites that no folder of the gate and no worker has, each with a hint."""
         return leases.find_unknown_suites(session, names, self.catalogue)
 
     def open_queue(
@@ -224,18 +219,11 @@ class Runs:
         """Return the queue for a worker, with the worker's settings and the names of its suites."""
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
 
-    def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+    def submit(self, asked: RunRequest, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.
 
         Args:
-            asked: the submission.
-            by: who asks.
             purpose: ``request`` or ``verification``.
-
-        Raises:
-            BadInput: names the field; the image may not be under test; or no registered host could
-                ever run it.
-            NotFound: the suite, target, pool, entry or host does not exist.
         """
         self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
@@ -247,11 +235,11 @@ class Runs:
             )
             made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
         with self._database.writing() as session:
-            runs.add_runs(session, [_columns(run) for run in made])
+            runs.add_runs(session, made)
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
-                if run.against and run.against["image"]:
-                    detail["against"] = run.against["image"]
+                if run.against and run.against.image:
+                    detail["against"] = run.against.image
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
             return tuple(runs.find_run(session, run.id) for run in made)
 
@@ -268,28 +256,22 @@ class Runs:
             if against.asked != AUTO:
                 raise
             against = replace(against, image=None, reason=error.problem)
-        return replace(run, against=msgspec.to_builtins(against))
+        return replace(run, against=against)
 
-    def import_report(self, asked: Import, *, by: str) -> tuple[RunRow, ...]:
-        """Store the report of another tool as runs that have ended.
-
-        Raises:
-            BadInput: names the file and the field; nothing was stored.
-            NotFound: the target or pool does not exist.
-            Conflict: the report was imported before.
-        """
+    def import_report(self, asked: ImportRequest, *, by: str) -> tuple[RunRow, ...]:
+        """Store the report of another tool as runs that have ended."""
         snapshot = self._snapshots.refresh()
         with self._database.writing() as session:
             made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
-            found = tuple(runs.find_run(session, run_id) for run_id in made)
+            result = tuple(runs.find_run(session, run_id) for run_id in made)
         self._snapshots.expire()
-        return found
+        return result
 
-    def list(self, **filters: Any) -> Page[RunRow]:
-        """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
+    def list(self, *, within: TargetPatterns | None = None, **filters: Any) -> Page[RunRow]:
+        """Return runs, newest first; ``within`` limits them to targets."""
         with self._database.reading() as session:
-            found = runs.list_runs(session, **filters)
-            return replace(found, items=self._name_away(session, found.items))
+            result = runs.list_runs(session, RunFilters(**filters), within=within)
+            return replace(result, items=self._name_away(session, result.items))
 
     def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
         """Return the ids of runs that begin with a text."""
@@ -297,11 +279,7 @@ class Runs:
             return tuple(runs.find_run_ids(session, beginning, limit=limit))
 
     def get(self, run_id: str) -> RunRow:
-        """Return a run.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a run."""
         with self._database.reading() as session:
             return self._find(session, run_id)
 
@@ -322,11 +300,7 @@ class Runs:
             return [host for host in leases.load_hosts(session) if host.away_since]
 
     def show(self, run_id: str) -> RunDetail:
-        """Return a run with its steps.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a run with its steps."""
         with self._database.reading() as session:
             run, every = self._find(session, run_id), runs.list_steps(session, run_id)
             pairs = runs.find_pairs(session, run_id)
@@ -339,21 +313,13 @@ class Runs:
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
     ) -> tuple[RunRow, Sequence[OutputRow]]:
-        """Return a run, and pieces of its log after one; both as of one moment.
-
-        Raises:
-            NotFound: the run does not exist.
-        """
+        """Return a run, and pieces of its log after one; both as of one moment."""
         with self._database.reading() as session:
-            found = self._find(session, run_id)
-            return found, runs.read_output(session, run_id, after=after, step=step, limit=limit)
+            result = self._find(session, run_id)
+            return result, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
-        """Return a run, and the last pieces of its log; both as of one moment.
-
-        Raises:
-            NotFound: the run does not exist.
-        """
+        """Return a run, and the last pieces of its log; both as of one moment."""
         with self._database.reading() as session:
             return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
 
@@ -379,10 +345,6 @@ class Runs:
         """End a run: at once where it waits, else when its worker next says that it lives.
 
         A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
-
-        Raises:
-            NotFound: the run does not exist.
-            Conflict: it has ended.
         """
         now = clock.now()
         with self._database.writing() as session:
@@ -403,12 +365,7 @@ class Runs:
             return runs.find_run(session, run_id)
 
     def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
-        """Requeue a run, for the current state of its target.
-
-        Raises:
-            NotFound: the run does not exist, or its suite, target or pool no longer does.
-            Conflict: it has not ended yet, or was imported.
-        """
+        """Requeue a run, for the current state of its target."""
         run = self.get(run_id)
         if not run.has_ended:
             raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
@@ -416,7 +373,7 @@ class Runs:
             hint = "run the tool again and import its report, or run a suite"
             what = f"{run_id} was imported from {run.suite}"
             raise Conflict(what, field="run", value=run_id, hint=hint)
-        asked = Submission(
+        asked = RunRequest(
             suite=run.suite,
             target=run.target,
             pool=run.pool,
@@ -425,18 +382,12 @@ class Runs:
             entry=run.entry,
             host=run.host,
             priority=run.priority,
-            against=run.against["asked"] if run.against and purpose == "request" else NONE,
+            against=run.against.asked if run.against and purpose == "request" else NONE,
         )
         return self.submit(asked, by=by, purpose=purpose)
 
     def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
-        """Discard a judged run: neither its pass nor its failure counts from now on.
-
-        Raises:
-            NotFound: the run does not exist.
-            BadInput: the reason is empty or too long.
-            Conflict: the run is not evidence, or is discarded already.
-        """
+        """Discard a judged run: neither its pass nor its failure counts from now on."""
         with self._database.writing() as session:
             discard_run(session, run_id, by=by, reason=reason, at=clock.now())
         self._snapshots.expire()
@@ -449,26 +400,25 @@ class Runs:
     def ended(self, run_ids: Collection[str]) -> set[str]:
         """Return the known runs of some ids that have ended."""
         with self._database.reading() as session:
-            found = runs.find_runs(session, sorted(run_ids))
-        return {name for name, run in found.items() if run.has_ended}
+            result = runs.find_runs(session, sorted(run_ids))
+        return {name for name, run in result.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
         """Requeue the runs that blessed entries depend on, where verification is due.
 
         Args:
-            by: who asks, the worker.
             every_s: seconds after which a blessed stack is to have been run again.
         """
-        found = list(blessed_evidence(self._snapshots.refresh()))
+        result = list(blessed_evidence(self._snapshots.refresh()))
         now = clock.now()
         with self._database.reading() as session:
-            rested_on = runs.find_runs(session, [run.id for _, run in found])
+            rested_on = runs.find_runs(session, [run.id for _, run in result])
             since = now - timedelta(seconds=every_s)
             tried = runs.list_by_purpose(session, "verification", since)
         queued: Sequence[RunRow] = ()
         asked: set[bytes] = set()
         for item in select_due(
-            verification_candidates(found, rested_on, last_verifications(tried)),
+            verification_candidates(result, rested_on, last_verifications(tried)),
             int(now.timestamp()),
             every_s=every_s,
         ):
@@ -492,17 +442,12 @@ class Runs:
 
         Args:
             metric: None: all.
-            filters: of `list_measured_steps`.
         """
-        found = follow_metrics(*self._measured(filters))
-        return [one for one in found if metric in (None, one.metric)]
+        result = follow_metrics(*self._measured(filters))
+        return [one for one in result if metric in (None, one.metric)]
 
     def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
-        """Return the values of each metric, newest first, without looking for changes.
-
-        Args:
-            filters: of `list_measured_steps`.
-        """
+        """Return the values of each metric, newest first, without looking for changes."""
         return collect_points(*self._measured(filters))
 
     def _measured(self, filters: dict[str, Any]) -> tuple[Sequence[MeasuredStep], Specs]:
@@ -532,10 +477,4 @@ class Runs:
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Return evidence, newest first; filters as `list_evidence` of the evidence module."""
         with self._database.reading() as session:
-            return evidence.list_evidence(session, **filters)
-
-
-def _columns(run: RunRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(run)
-    del values["seq"]
-    return {**values, "driver_key": driver_key(run.driver)}
+            return evidence.list_evidence(session, EvidenceFilters(**filters))

@@ -15,17 +15,17 @@ from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
+from compatgate.service.runs.filters import HostFilters
 from compatgate.service.runs.models import HostRow
 from compatgate.service.runs.trend_charts import TREND, Trends, read_trends
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -43,14 +43,13 @@ class HostState(Struct, frozen=True):
 
 def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
-    return msgspec.convert(host.quiet, list[MaintenanceWindow])
+    return [MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in host.quiet]
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:
     """Return the state of a host.
 
     Args:
-        host: with the slots that runs have.
         now: aware.
     """
     if host.away:
@@ -99,22 +98,19 @@ _NO_HOSTS = EmptyNotice(
 _NO_MATCHES = EmptyNotice("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
-class HostsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of hosts."""
-
-    gpu: Filter | None = None
+HostsQuery = make_page_query(HostFilters)
 
 
 @page("/hosts", nav="hosts", query=HostsQuery)
-def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
+def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
-    found = list_rows(ask.gate.runs.hosts, query)
+    result = list_rows(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
     trends = read_trends(ask.gate.runs, ask.principal.targets)
-    rows = [_host_row(host, now, trends) for host in found.items]
+    rows = [_host_row(host, now, trends) for host in result.items]
     table = make_list_table(
-        "hosts", _HOST_COLUMNS, rows, found, query, _NO_HOSTS, unfit=_NO_MATCHES
+        "hosts", _HOST_COLUMNS, rows, result, query, _NO_HOSTS, unfit=_NO_MATCHES
     )
     return HtmlPage(
         "hosts.html", "Staging hosts", {"filters": [("gpu", "GPU", query.gpu, skus)]}, table
@@ -170,16 +166,16 @@ _WRITE = EmptyNotice(
 @page("/suites", nav="suites", query=TableQuery)
 def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every suite with its workloads."""
-    found = ask.gate.runs.catalogue()
+    result = ask.gate.runs.catalogue()
     rows = [
         (
             Cell(suite.name, link("runs", suite=suite.name), title="its runs"),
             suite.description,
-            found.gpus_of(suite.name),
+            result.gpus_of(suite.name),
             len(suite.workloads),
             ", ".join(suite.workloads),
         )
-        for suite in found.suites.values()
+        for suite in result.suites.values()
     ]
     columns = (
         Column("name", "Suite", "name"),
@@ -189,16 +185,18 @@ def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
         Column("workloads", "Names"),
     )
     table = make_table("suites", columns, rows, _WRITE, sort=ask.query.sort, label="suites")
-    suites = [(suite, found.of_suite(suite.name)) for suite in found.suites.values()]
+    suites = [(suite, result.of_suite(suite.name)) for suite in result.suites.values()]
     return HtmlPage("suites.html", "Suites", {"suites": suites}, table)
 
 
 @page("/workloads", nav="workloads", query=TableQuery)
 def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every workload."""
-    found = ask.gate.runs.catalogue()
+    result = ask.gate.runs.catalogue()
     trends = read_trends(ask.gate.runs, ask.principal.targets)
-    rows = [_workload_row(found, found.workloads[name], trends) for name in sorted(found.workloads)]
+    rows = [
+        _workload_row(result, result.workloads[name], trends) for name in sorted(result.workloads)
+    ]
     table = make_table(
         "workloads", _WORKLOAD_COLUMNS, rows, _WRITE, sort=ask.query.sort, label="workloads"
     )
@@ -227,8 +225,8 @@ def _suites(found: Library, name: str) -> list[str]:
 @page("/workloads/<name>", nav="workloads", query=TableQuery)
 def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a workload: its metrics, checks, command and samples."""
-    found = ask.gate.runs.catalogue()
-    workload = found.workload(ask.args["name"])
+    result = ask.gate.runs.catalogue()
+    workload = result.workload(ask.args["name"])
     rows = [
         (
             name,
@@ -252,7 +250,7 @@ def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     content = f"{workload.name}@{workload.digest.removeprefix('sha256:')[:12]}"
     context = {
         "workload": workload,
-        "suites": _suites(found, workload.name),
+        "suites": _suites(result, workload.name),
         "content": content,
         "samples": list_samples(workload),
     }

@@ -30,9 +30,11 @@ from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.runs.leases import could_take, driver_key
-from compatgate.service.runs.models import HostRow, RunRow
+from compatgate.service.runs.leases import could_take
+from compatgate.service.runs.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue import make_offer
+from compatgate.service.runs.repository import driver_key
+from compatgate.service.runs.schemas import RunRequest
 
 
 class Destination(Struct, frozen=True):
@@ -55,16 +57,8 @@ def find_destinations(
     """Return the destinations of a submission.
 
     Args:
-        target: whose pools, or one of them, runs are for.
         pool: of the target; None: all.
         host: to run on; None: any.
-        snapshot: has the targets.
-        hosts: that workers have registered.
-        needs_gpu: whether a workload takes one; else one place will do.
-
-    Raises:
-        BadInput: it names neither target nor host, or a pool of no target.
-        NotFound: the target, pool or host does not exist.
     """
     named = _host(host, hosts)
     if target is None:
@@ -74,7 +68,7 @@ def find_destinations(
             hint = "a target that is stored, or the host to run on"
             raise BadInput("name a target or a host", field="target", hint=hint)
         return [Destination(None, named.gpu if needs_gpu else None, None)]
-    pools = _pools(target, pool, snapshot)
+    pools = find_pools(target, pool, snapshot)
     if not needs_gpu:
         return [Destination(pool, None, None)]
     if named is not None and pool is None:
@@ -90,24 +84,25 @@ def find_destinations(
 def _host(name: str | None, hosts: Sequence[HostRow]) -> HostRow | None:
     if name is None:
         return None
-    found = {host.name: host for host in hosts}
-    if name not in found:
-        hint = suggest_name(name, found) if found else NO_HOSTS_HINT
+    results = {host.name: host for host in hosts}
+    if name not in results:
+        hint = suggest_name(name, results) if results else NO_HOSTS_HINT
         what = f"no worker has registered the host {name!r}"
         raise NotFound(what, field="host", value=name, hint=hint)
-    return found[name]
+    return results[name]
 
 
-def _pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
+def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
+    """Return the pools of a target, or the named one."""
     pools = list(snapshot.target(target).pools)
     if name is None:
         return pools
-    found = [pool for pool in pools if pool.name == name]
-    if not found:
+    results = [pool for pool in pools if pool.name == name]
+    if not results:
         hint = suggest_name(name, [pool.name for pool in pools])
         what = f"the target {target!r} has no pool {name!r}"
         raise NotFound(what, field="pool", value=name, hint=hint)
-    return found
+    return results
 
 
 NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
@@ -115,16 +110,7 @@ _NAMED = 8
 
 
 def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
-    """Return the run if a host could run it; a missing driver is noted in the run.
-
-    Args:
-        run: to be queued.
-        hosts: that workers have registered.
-        imageless: workloads of its suite that bring no image of their own.
-
-    Raises:
-        BadInput: no host could take the run, or no host has an image for all its workloads.
-    """
+    """Return the run if a host could run it; a missing driver is noted in the run."""
     able = [host for host in hosts if could_take(replace(run, driver=None), make_offer(host))]
     if not able:
         raise _no_host(run, hosts)
@@ -139,10 +125,10 @@ def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -
 def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
     """Return the error for workloads that have no image on any suitable host."""
     several = len(workloads) > 1
-    shown = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
+    names = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
     where = ", ".join(host.name for host in hosts[:_NAMED])
     return BadInput(
-        f"no image for the workload{'s' if several else ''} {shown} on {where}: "
+        f"no image for the workload{'s' if several else ''} {names} on {where}: "
         f"{'they run' if several else 'it runs'} in the image under test",
         field="image",
         hint="name the image under test",
@@ -177,34 +163,9 @@ def _describe_host(host: HostRow) -> str:
 
 
 PRIORITIES = 1000
+PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
 MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
-
-
-class Submission(Struct, frozen=True, forbid_unknown_fields=True):
-    """A user's request for runs.
-
-    Attributes:
-        target: to run for; may be left out where a host is named.
-        pool: of the target; None: each SKU and driver that it has.
-        stack: under test, in the form of a gate request.
-        image: under test.
-        entry: of the matrix, that the runs are about.
-        host: to run on; None: any that fits.
-        priority: higher runs first; 0 is ordinary.
-        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
-            would replace; ``none``; None: ``auto`` for an image on a target.
-    """
-
-    suite: str
-    target: str | None = None
-    pool: str | None = None
-    stack: dict[str, Any] | None = None
-    image: str | None = None
-    entry: str | None = None
-    host: str | None = None
-    priority: int = 0
-    against: str | None = None
 
 
 class SuiteNeeds(Struct, frozen=True):
@@ -221,7 +182,7 @@ class SuiteNeeds(Struct, frozen=True):
 
 
 def plan_runs(
-    asked: Submission,
+    asked: RunRequest,
     catalogue: Library,
     snapshot: Snapshot,
     hosts: Sequence[HostRow],
@@ -231,20 +192,36 @@ def plan_runs(
     at: datetime,
     purpose: str = "request",
 ) -> list[RunRow]:
-    """Plan the runs of a submission, each of which a host could run.
-
-    Raises:
-        BadInput: names the field; or a GPU cannot do what a workload, the stack or the entry needs;
-            or no host that is registered could ever run it.
-        NotFound: the suite, target, pool, entry or host does not exist.
-    """
+    """Plan the runs of a submission, each of which a host could run."""
     needs = _needs(asked.suite, catalogue)
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
-    found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
-    _refuse_unfit(found, _needs_of_gpus(asked, catalogue, snapshot), facts)
-    made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
+    result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    _refuse_unfit(result, _needs_of_gpus(asked, catalogue, snapshot), facts)
+    made = [
+        new_run(
+            id=f"run_{secrets.token_hex(8)}",
+            suite=asked.suite,
+            state="queued",
+            stack=stack,
+            target=asked.target,
+            pool=place.pool,
+            entry=asked.entry,
+            image=asked.image,
+            gpu=place.gpu,
+            driver=place.driver,
+            gpus=max(1, needs.gpus),
+            nodes=needs.nodes,
+            host=asked.host,
+            priority=asked.priority,
+            purpose=purpose,
+            max_attempts=MAX_ATTEMPTS,
+            asked_by=by,
+            created_at=at,
+        )
+        for place in result
+    ]
     return [check_run(run, hosts, needs.imageless) for run in made]
 
 
@@ -253,23 +230,20 @@ def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
     return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
 
 
-def _needs_of_gpus(asked: Submission, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
+def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
     """Return what is needed of each GPU, by who states it."""
-    found = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
+    results = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
     if asked.entry in snapshot.entries:
-        found[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
+        results[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
     if asked.stack:
-        found["the stack"] = parse_stack(asked.stack).needs
-    return {who: needs for who, needs in found.items() if needs}
+        results["the stack"] = parse_stack(asked.stack).needs
+    return {who: needs for who, needs in results.items() if needs}
 
 
 def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], facts: Facts) -> None:
     """Refuse a submission whose run would go where a GPU cannot do what is needed.
 
     A GPU of which that is not known is tried.
-
-    Raises:
-        BadInput: names who needs what, and the pools that will do.
     """
     reasons = {place: _find_reason(place, stated, facts) for place in places}
     refused = [(place, why) for place, why in reasons.items() if why]
@@ -293,7 +267,7 @@ def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) 
     return ""
 
 
-def _stack(asked: Submission) -> dict[str, Any]:
+def _stack(asked: RunRequest) -> dict[str, Any]:
     if asked.image is not None:
         try:
             parse_reference(asked.image)
@@ -312,58 +286,14 @@ def _stack(asked: Submission) -> dict[str, Any]:
         raise error.at("stack") from None
 
 
-def _check(asked: Submission, snapshot: Snapshot) -> None:
+def _check(asked: RunRequest, snapshot: Snapshot) -> None:
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
-        hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
-        raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
+        what = "out of range"
+        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
     if asked.entry is not None and asked.entry not in snapshot.entries:
         hint = suggest_name(asked.entry, snapshot.entries)
         what = f"entry {asked.entry!r} does not exist"
         raise NotFound(what, field="entry", value=asked.entry, hint=hint)
-
-
-def _queued(
-    asked: Submission,
-    needs: SuiteNeeds,
-    stack: dict[str, Any],
-    place: Destination,
-    by: str,
-    at: datetime,
-    purpose: str,
-) -> RunRow:
-    """Return a run that waits for its first attempt; the database numbers it."""
-    return RunRow(
-        seq=0,
-        id=f"run_{secrets.token_hex(8)}",
-        suite=asked.suite,
-        state="queued",
-        stack=stack,
-        target=asked.target,
-        pool=place.pool,
-        entry=asked.entry,
-        image=asked.image,
-        gpu=place.gpu,
-        driver=place.driver,
-        gpus=max(1, needs.gpus),
-        nodes=needs.nodes,
-        host=asked.host,
-        priority=asked.priority,
-        purpose=purpose,
-        attempts=0,
-        max_attempts=MAX_ATTEMPTS,
-        doing="",
-        progress=None,
-        reason="",
-        asked_by=by,
-        worker=None,
-        on_host=None,
-        not_before=None,
-        lease_until=None,
-        cancel_by=None,
-        created_at=at,
-        started_at=None,
-        finished_at=None,
-    )
 
 
 _encode_key = msgspec.json.Encoder(order="deterministic").encode
@@ -383,14 +313,14 @@ class LastVerification(Struct, frozen=True):
 
 def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
     """Return the last verification of each key, from verification runs in any order."""
-    found: dict[bytes, LastVerification] = {}
+    results: dict[bytes, LastVerification] = {}
     for run in runs:
         like = verification_key(run)
-        before = found.get(like)
+        before = results.get(like)
         at = int(run.created_at.timestamp())
         underway = not run.has_ended or (before is not None and before.underway)
-        found[like] = LastVerification(max(at, before.at) if before else at, underway)
-    return found
+        results[like] = LastVerification(max(at, before.at) if before else at, underway)
+    return results
 
 
 def verification_key(run: RunRow) -> bytes:
@@ -427,13 +357,7 @@ def verification_candidates(
     runs: Mapping[str, RunRow],
     again: Mapping[bytes, LastVerification],
 ) -> list[EntryVerification]:
-    """Return the candidates for `compatgate.canary.run.select_due`.
-
-    Args:
-        found: entries with their evidence, from `blessed`.
-        runs: the runs of the evidence, by id.
-        again: last verifications, from `last_verifications`.
-    """
+    """Return the candidates for `compatgate.canary.run.select_due`."""
     made = []
     for entry, evidence in found:
         run = runs.get(evidence.id)

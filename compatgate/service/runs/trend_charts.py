@@ -1,21 +1,18 @@
-"""Draw a metric over runs: a chart with baseline and tolerance, and a line for lists.
+"""Show metrics over runs: marks for the runs of a chart, and a line for lists.
 
-The tolerance is drawn around the baseline's median. The range of a run's own values is a plain
-line, because a wide range of a slow run is no sign that the run is well.
+A chart is drawn from the table under it, whose rows carry the marks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from compatgate.canary.history import MetricKey, MetricPoint
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.charts import Marker, draw_marker, draw_sparkline, fit_scale
+from compatgate.kit.ui.charts import draw_sparkline, find_shape
 from compatgate.kit.ui.tables import Cell, Column
 
 if TYPE_CHECKING:
@@ -23,126 +20,45 @@ if TYPE_CHECKING:
     from compatgate.service.runs.service import Runs
     from compatgate.service.tokens.principal import TargetPatterns
 
-
-WIDTH, HEIGHT = 640, 200
-LEFT, RIGHT, TOP, BOTTOM = 64, 632, 26, 172
 _PARTS = {"driver": ("D", "driver"), "cudnn": ("N", "cuDNN"), "image": ("I", "image")}
 """Letter and label of the parts whose change is marked."""
-
-
-class TrendRun(Struct, frozen=True):
-    """A run to draw; low and high hold nine of ten of its values.
-
-    Attributes:
-        parts: versions by component, with driver and image.
-    """
-
-    run: str
-    at: datetime
-    low: float
-    middle: float
-    high: float
-    outcome: str
-    parts: Mapping[str, str] = {}
-
-
-class Reference(Struct, frozen=True):
-    """The baseline's median, and the relative change that the judge tolerates."""
-
-    median: float
-    tolerance: float
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Return the least and the largest value within the tolerance."""
-        reach = abs(self.median) * self.tolerance
-        return self.median - reach, self.median + reach
-
-
-class Spot(Struct, frozen=True):
-    """A drawn run: its marker, and the line of its values."""
-
-    run: TrendRun
-    x: float
-    low: float
-    high: float
-    marker: Marker
-
-
-class PartMark(Struct, frozen=True):
-    """A line between two runs, where parts changed."""
-
-    x: float
-    letters: str
-    words: tuple[str, ...]
-
-
-class TrendChart(Struct, frozen=True):
-    """Runs from left to right, oldest first, evenly spaced.
-
-    Attributes:
-        band: top and bottom of the tolerance; None without a baseline.
-        middle: height of the baseline's median.
-        ticks: height and value of each labelled line.
-    """
-
-    spots: tuple[Spot, ...]
-    marks: tuple[PartMark, ...]
-    band: tuple[float, float] | None
-    middle: float | None
-    ticks: tuple[tuple[float, float], ...]
-    size: tuple[int, int] = (WIDTH, HEIGHT)
-    edges: tuple[int, int, int, int] = (LEFT, RIGHT, TOP, BOTTOM)
-
-
-def draw_trend(runs: Sequence[TrendRun], reference: Reference | None) -> TrendChart:
-    """Return the chart of at least one run, oldest first."""
-    limits = reference.limits if reference else ()
-    scale = fit_scale([*limits, *(v for run in runs for v in (run.low, run.high))], BOTTOM, TOP)
-    step = (RIGHT - LEFT) / len(runs)
-    spots = []
-    for place, run in enumerate(runs):
-        x = round(LEFT + (place + 0.5) * step, 1)
-        marker = draw_marker(run.outcome, x, scale.place(run.middle))
-        spots.append(Spot(run, x, scale.place(run.low), scale.place(run.high), marker))
-    low, high = limits or (None, None)
-    return TrendChart(
-        spots=tuple(spots),
-        marks=mark_parts([run.parts for run in runs], LEFT, step),
-        band=None if low is None or high is None else (scale.place(high), scale.place(low)),
-        middle=scale.place(reference.median) if reference else None,
-        ticks=scale.ticks,
-    )
-
-
-def mark_parts(
-    parts: Sequence[Mapping[str, str]], left: float, step: float
-) -> tuple[PartMark, ...]:
-    """Return a mark wherever driver, cuDNN or image differ between neighbours that state them.
-
-    Args:
-        parts: of each run, oldest first.
-        left: where the first run's room begins.
-        step: width of a run's room.
-    """
-    found = []
-    for place, (before, after) in enumerate(pairwise(parts), 1):
-        changed = [
-            name for name in _PARTS
-            if before.get(name) and after.get(name) and before[name] != after[name]
-        ]  # fmt: skip
-        if changed:
-            words = tuple(f"{_PARTS[name][1]} {before[name]} to {after[name]}" for name in changed)
-            letters = "".join(_PARTS[name][0] for name in changed)
-            found.append(PartMark(round(left + place * step, 1), letters, words))
-    return tuple(found)
-
-
 _RUNS = 80
 """Finished runs that a list reads."""
 VALUES = 20
 """Maximum number of values in a line."""
 TREND = Column("trend", "Last runs", "number")
+
+
+class RunMark(Struct, frozen=True):
+    """The marks of a run in a chart.
+
+    Attributes:
+        shape, tone: for the outcome of the metric, or of the run where it was not judged.
+        letters: driver, cuDNN or image differ from the run before that states them.
+        words: the changes behind the letters.
+    """
+
+    shape: str
+    tone: str
+    letters: str = ""
+    words: tuple[str, ...] = ()
+
+
+def mark_runs(outcomes: Sequence[str], parts: Sequence[Mapping[str, str]]) -> list[RunMark]:
+    """Return the marks of runs, given their outcomes and versions by part, oldest first."""
+    marks = []
+    before: Mapping[str, str] = {}
+    for outcome, present in zip(outcomes, parts, strict=True):
+        changed = [
+            name
+            for name in _PARTS
+            if before.get(name) and present.get(name) and before[name] != present[name]
+        ]
+        words = tuple(f"{_PARTS[name][1]} {before[name]} to {present[name]}" for name in changed)
+        letters = "".join(_PARTS[name][0] for name in changed)
+        marks.append(RunMark(*find_shape(outcome), letters, words))
+        before = present
+    return marks
 
 
 class Trends(Struct, frozen=True):
@@ -160,8 +76,6 @@ class Trends(Struct, frozen=True):
         """Return the line of a metric, of the step that has it first.
 
         Args:
-            workload: its name.
-            metric: its name.
             gpu: SKU; None: the one measured last.
         """
 
@@ -192,20 +106,18 @@ class Trends(Struct, frozen=True):
         what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
         line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
         href = link("workloads", workload, "history", gpu=gpu, metric=metric)
-        plain = "" if unit in ("", "1") else f" in {unit}"
-        return Cell(points[-1].value, href, note=f"{metric}{plain}", spark=line)
+        suffix = "" if unit in ("", "1") else f" in {unit}"
+        return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
 
 
 def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
     """Return the newest values of all metrics.
 
     Args:
-        runs: to read from.
-        within: limit of the caller to targets.
         workload: None: all.
     """
-    found = runs.points(workload=workload, runs=_RUNS, within=within)
-    newest = sorted(found.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
+    result = runs.points(workload=workload, runs=_RUNS, within=within)
+    newest = sorted(result.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
     units = {
         (name, metric): spec.unit
         for name, one in runs.catalogue().workloads.items()

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import convert
 
-from msgspec import Meta
-
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.kit.database.tables import Page
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.service.matrix.document_api import document_routes
+from compatgate.service.matrix.models import Pool
 from compatgate.service.matrix.schemas import TARGET, PoolRowBody, TargetBody, TargetChange
+from compatgate.service.targets.filters import PoolFilters, TargetFilters
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
-
-
-class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of targets."""
-
-    label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
-    owner: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="GPU of any pool, exactly as written")] | None = None
-    driver: Annotated[Filter, Meta(description="driver of any pool, exactly as written")] | None = (
-        None
-    )
-    search: Search | None = None
 
 
 @route(
@@ -65,16 +54,11 @@ def list_target_pools(call: Call[ListQuery]) -> Reply:
     """List the pools of a target."""
     call.principal.require_targets([call.args["name"]])
     name = call.gate.matrix.get("Target", call.args["name"]).name
-    found = call.gate.matrix.list_pools(target=name, **call.query.filters())
-    return page_reply(found, lambda row: row.to_json())
+    return _pools_reply(call.gate.matrix.list_pools(target=name, **call.query.filters()))
 
 
-class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of pools."""
-
-    target: Filter | None = None
-    gpu: Annotated[Filter, Meta(description="GPU, exactly as written")] | None = None
-    driver: Annotated[Filter, Meta(description="driver, exactly as written")] | None = None
+def _pools_reply(found: Page[Pool]) -> Reply:
+    return page_reply(found, lambda row: convert(row, PoolRowBody, from_attributes=True))
 
 
 @route(
@@ -88,5 +72,4 @@ class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_pools(call: Call[PoolFilters]) -> Reply:
     """List the pools of all targets by target and name."""
-    found = call.gate.matrix.list_pools(**call.filters())
-    return page_reply(found, lambda row: row.to_json())
+    return _pools_reply(call.gate.matrix.list_pools(**call.filters()))

@@ -74,12 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action.
-
-    Raises:
-        NotFound: the target does not exist.
-        Conflict: entries or waivers name the target to delete.
-    """
+    """Run an action."""
     if args.action == "what-if":
         from compatgate.service.comparison.commands import run_what_if
 
@@ -143,12 +138,12 @@ def _delete(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-FROM_HELP = "draft a target from AICR snapshots or recipes, GPU Operator objects or nodes"
+FROM_HELP = "draft a target from Kubernetes nodes and GPU Operator objects"
 _FROM_EXAMPLES = """\
 examples:
-  compatgate target from snapshot.yaml --name staging-h100 > target.yaml
+  compatgate target from nodes.yaml --name staging-h100 > target.yaml
   kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
-  compatgate target from recipe.yaml --name next --driver 595.91.07
+  compatgate target from clusterpolicy.yaml --name next --gpu L4 --driver 595.91.07
   compatgate matrix import target.yaml
 
 Values that no file states are left out and listed, with exit status 3: state them with options.
@@ -171,12 +166,7 @@ def add_from_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_from(args: argparse.Namespace) -> int:
-    """Print the drafted target, with notes as comments (JSON: on standard error).
-
-    Raises:
-        BadInput: a file is of no known kind, or names a GPU that the facts do not know.
-        Inconclusive: no file and no option names the GPU or the driver of a pool.
-    """
+    """Print the drafted target, with notes as comments (JSON: on standard error)."""
     from compatgate.catalog import load_facts
     from compatgate.discovery.integrations.drafts import draft_target, read_drafts
     from compatgate.discovery.node_labels import LARGEST

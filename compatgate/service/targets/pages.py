@@ -20,17 +20,16 @@ from compatgate.documents.specs import (
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter, Search
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.comparison.schemas import DAYS
@@ -45,6 +44,7 @@ from compatgate.service.matrix.pairs import (
 )
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.runs.evidence import Freshness, assess_freshness
+from compatgate.service.targets.filters import TargetFilters
 from compatgate.service.waivers.service import list_countdowns
 from compatgate.service.web.page import HtmlPage, PageRequest, choices, page
 
@@ -162,18 +162,11 @@ _EMPTY = EmptyNotice(
 )
 
 
-class TargetQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of targets."""
-
-    search: Search | None = None
-    label: Filter | None = None
-    owner: Filter | None = None
-    gpu: Filter | None = None
-    driver: Filter | None = None
+TargetQuery = make_page_query(TargetFilters)
 
 
 @page("/targets", nav="targets", query=TargetQuery)
-def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
+def show_targets(ask: PageRequest[Any]) -> HtmlPage:
     """Show targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     found = list_rows(ask.gate.matrix.list_targets, query)

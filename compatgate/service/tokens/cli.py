@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_format, add_limit
-from compatgate.kit.cli.output import format_json_time, print_json, print_list
+from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, print_answer, time_of
+from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.parser import server_of
-from compatgate.service.gate_client import (
-    Body,
-    Operations,
-    add_place,
-    ask,
-    ask_all,
-    open_gate,
-    run_action,
-)
+from compatgate.service.gate_client import Body, open_gate, run_row
 from compatgate.service.tokens.schemas import SCOPES
 
 if TYPE_CHECKING:
     import argparse
-
-    from compatgate.client import Client
 
 _EXAMPLES = """\
 examples:
@@ -35,132 +25,20 @@ examples:
 """
 _WHO = "command line"
 """Author of token changes in a local database, for the audit log."""
-_SCOPES = "\n".join(
-    [
-        "scopes:",
-        *(f"  {name:9} {allows}" for name, allows in SCOPES.items()),
-    ]
-)
+_SCOPES = "\n".join(["scopes:", *(f"  {name:9} {allows}" for name, allows in SCOPES.items())])
+_NAME = Option("name", metavar="NAME|ID", help="name of the token")
+_EXPIRES = Option("expires", metavar="DURATION")
+_SCOPE_HELP = f"separated by commas: {', '.join(SCOPES)}; see below"
+_TARGET_HELP = """\
+limit the token to this target; * matches any characters; may be repeated (default: every target)"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES + _SCOPES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="create a token; its secret is printed only once")
-    create.epilog = _SCOPES
-    create.add_argument("--name", required=True, help="name of the user or service, shown in logs")
-    create.add_argument(
-        "--scope",
-        required=True,
-        metavar="SCOPES",
-        help=f"separated by commas: {', '.join(SCOPES)}; see below",
-    )
-    create.add_argument(
-        "--expires", metavar="DURATION", help="lifetime, for example 90d or 12h (default: no end)"
-    )
-    create.add_argument(
-        "--target",
-        action="append",
-        default=None,
-        metavar="PATTERN",
-        help="limit the token to this target; * matches any characters; may be repeated (default:"
-        " every target)",
-    )
-    rotate = actions.add_parser("rotate", help="give a token a new secret, printed only once")
-    rotate.add_argument("name", metavar="NAME|ID", help="name of the token")
-    rotate.add_argument(
-        "--overlap",
-        metavar="DURATION",
-        help="keep the current secret valid for this time, at most 30d (default: revoke at once)",
-    )
-    rotate.add_argument(
-        "--expires", metavar="DURATION", help="new lifetime of the token (default: unchanged)"
-    )
-    shown = actions.add_parser("list", help="list tokens")
-    shown.add_argument("--all", action="store_true", help="include revoked and expired tokens")
-    add_limit(shown)
-    revoke = actions.add_parser("revoke", help="revoke a token immediately")
-    revoke.add_argument("name", metavar="NAME|ID", help="name of the token")
-    revoke.add_argument(
+def _add_last_admin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--last-admin",
         action="store_true",
         help="allow revoking the last admin token; only with --database",
     )
-    add_place(create, rotate, shown, revoke)
-    add_format(create, rotate, shown, revoke)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        BadInput: a malformed name, scope or duration.
-        Conflict: the name is taken.
-        NotFound: the token does not exist.
-        Conflict: the token is the last one with the scope admin.
-    """
-    if args.action == "revoke" and args.last_admin:
-        return _revoke_last(args)
-    actions = {"create": _create, "rotate": _rotate, "list": _list, "revoke": _revoke}
-    return run_action(args, actions, making=["create"], name=_WHO)
-
-
-def _create(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.documents.quantities import parse_duration
-    from compatgate.service.tokens.service import parse_scopes
-
-    scopes: Any = sorted(parse_scopes(args.scope))
-    if args.expires:
-        parse_duration(args.expires, field="--expires")
-    made = ask(
-        gate,
-        Operations.create_token,
-        args.name,
-        scopes,
-        expires=args.expires,
-        targets=args.target,
-    )
-    return _print_secret(args, made)
-
-
-def _rotate(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.documents.quantities import parse_duration
-
-    for option in ("overlap", "expires"):
-        if given := getattr(args, option):
-            parse_duration(given, field=f"--{option}")
-    operation = Operations.rotate_token
-    made = ask(gate, operation, args.name, overlap=args.overlap, expires=args.expires)
-    return _print_secret(args, made)
-
-
-def _print_secret(args: argparse.Namespace, made: Body) -> int:
-    if args.format == "json":
-        print_json({"secret": made["secret"], **made["token"]})
-    else:
-        print(made["secret"])
-    return 0
-
-
-def _list(args: argparse.Namespace, gate: Client) -> int:
-    active = None if args.all else True
-    found = ask_all(gate, args.limit, Operations.list_tokens, active=active)
-    rows = (
-        (
-            token["name"],
-            token["id"],
-            ",".join(token["scopes"]),
-            ",".join(token.get("targets") or ()) or "all",
-            format_json_time(token["created_at"]),
-            format_json_time(token["expires_at"]) or "never",
-            format_json_time(token["last_used_at"]) or "never",
-            _state(token),
-        )
-        for token in found
-    )
-    head = ("name", "id", "scopes", "targets", "created", "expires", "last used", "state")
-    return print_list(found, args.format, head, rows, empty="no tokens")
 
 
 def _state(token: Body) -> str:
@@ -169,11 +47,78 @@ def _state(token: Body) -> str:
     return f"active, {token['warning']}" if token.get("warning") else "active"
 
 
-def _revoke(args: argparse.Namespace, gate: Client) -> int:
-    return _print_revoked(args, ask(gate, Operations.revoke_token, args.name))
+def _revoked_line(token: Body) -> str:
+    when = format_json_time(token["revoked_at"])
+    return f"{token['name']} ({token['id']}) was revoked on {when}"
 
 
-def _revoke_last(args: argparse.Namespace) -> int:
+ROWS = (
+    Row(
+        "create",
+        "create_token",
+        "create a token; its secret is printed only once",
+        options=(
+            Option("name", "--name"),
+            Option("scopes", "--scope", _SCOPE_HELP, "SCOPES", "commas"),
+            _EXPIRES,
+            Option("targets", "--target", _TARGET_HELP, "PATTERN"),
+        ),
+        text=lambda made: made["secret"],
+        as_json=lambda made: {"secret": made["secret"], **made["token"]},
+        epilog=_SCOPES,
+        make=True,
+    ),
+    Row(
+        "rotate",
+        "rotate_token",
+        "give a token a new secret, printed only once",
+        options=(_NAME, Option("overlap", metavar="DURATION"), _EXPIRES),
+        text=lambda made: made["secret"],
+        as_json=lambda made: {"secret": made["secret"], **made["token"]},
+    ),
+    Row(
+        "list",
+        "list_tokens",
+        "list tokens",
+        options=(Option("active", "--all", "include revoked and expired tokens", form="unless"),),
+        columns={
+            "name": "name",
+            "id": "id",
+            "scopes": lambda token: ",".join(token["scopes"]),
+            "targets": lambda token: ",".join(token.get("targets") or ()) or "all",
+            "created": time_of("created_at"),
+            "expires": time_of("expires_at", "never"),
+            "last used": time_of("last_used_at", "never"),
+            "state": _state,
+        },
+        empty="no tokens",
+    ),
+    Row(
+        "revoke",
+        "revoke_token",
+        "revoke a token immediately",
+        options=(_NAME,),
+        text=_revoked_line,
+        extend=_add_last_admin,
+    ),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES + _SCOPES
+    add_rows(parser.add_subparsers(dest="action", required=True, metavar="ACTION"), ROWS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen action."""
+    row = find_row(ROWS, args.action)
+    if args.action == "revoke" and args.last_admin:
+        return _revoke_last(args, row)
+    return run_row(args, row, name=_WHO)
+
+
+def _revoke_last(args: argparse.Namespace, row: Row) -> int:
     """Revoke a token even if it is the last admin token, which no server does.
 
     Raises:
@@ -183,14 +128,5 @@ def _revoke_last(args: argparse.Namespace) -> int:
         what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
     with open_gate(args) as gate:
-        token = gate.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
-    return _print_revoked(args, token.to_json())
-
-
-def _print_revoked(args: argparse.Namespace, token: Body) -> int:
-    if args.format == "json":
-        print_json(token)
-    else:
-        when = format_json_time(token["revoked_at"])
-        print(f"{token['name']} ({token['id']}) was revoked on {when}")
-    return 0
+        token = gate.tokens.revoke(args.argument_name, by=_WHO, even_last_admin=True)
+    return print_answer(args.format, row, token.to_json())

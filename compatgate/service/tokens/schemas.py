@@ -92,9 +92,22 @@ class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
 class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A request for a new token."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=128,
+            description="name of the user or service, shown in logs",
+        ),
+    ]
     scopes: Annotated[list[ScopeName], Meta(min_length=1, description=_SCOPES)]
-    expires: Annotated[str | None, Meta(description="lifetime", examples=["90d", "12h"])] = None
+    expires: Annotated[
+        str | None,
+        Meta(
+            description="lifetime, for example 90d or 12h (default: no end)",
+            examples=["90d", "12h"],
+        ),
+    ] = None
     targets: Annotated[
         Annotated[list[TargetPattern], Meta(min_length=1, max_length=64)] | None,
         Meta(
@@ -111,13 +124,13 @@ class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     overlap: Annotated[
         str | None,
         Meta(
-            description="time that the current secret stays valid, at most 30 days; default: the"
-            " gate revokes the secret at once",
+            description="keep the current secret valid for this time, at most 30d"
+            " (default: revoke at once)",
             examples=["24h"],
         ),
     ] = None
     expires: Annotated[
-        str | None, Meta(description="new lifetime of the token; default: unchanged")
+        str | None, Meta(description="new lifetime of the token (default: unchanged)")
     ] = None
 
 

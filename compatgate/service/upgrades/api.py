@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.upgrades.filters import FreezeFilters, UpgradeFilters
 from compatgate.service.upgrades.schemas import (
     FREEZE_EXAMPLE,
     UPGRADE_EXAMPLE,
@@ -17,30 +18,15 @@ from compatgate.service.upgrades.schemas import (
     KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
-    StateName,
     UpgradeBody,
-    UpgradeComment,
     UpgradeRequest,
     UpgradeSummary,
     WaveNumber,
 )
 from compatgate.service.upgrades.service import UpgradeView
-from compatgate.service.upgrades.views import (
-    describe,
-    describe_answer,
-    describe_freeze,
-    describe_good,
-    summarize,
-)
+from compatgate.service.upgrades.views import describe, describe_answer
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
-
-
-class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of upgrades."""
-
-    state: StateName | None = None
-    target: Filter | None = None
 
 
 class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,15 +42,6 @@ class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = None
     dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
-
-
-class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of freezes."""
-
-    target: (
-        Annotated[Filter, Meta(description="list freezes that hold waves of this target")] | None
-    ) = None
-    ended: Annotated[bool, Meta(description="include ended freezes")] = False
 
 
 class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +64,7 @@ class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
 def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
     """List upgrades, newest first."""
     found = call.gate.upgrades.list(**call.query.filters(), within=call.principal)
-    return page_reply(found, summarize)
+    return page_reply(found)
 
 
 @route(
@@ -96,7 +73,7 @@ def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
     scope="upgrade",
     tag="upgrades",
     targets="checked",
-    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}),
+    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}, argument="upgrade"),
     reason="body",
     returns=Returns(UpgradeBody, "The new upgrade", status=201),
     errors=(404, 409),
@@ -167,15 +144,12 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
     scope="approve",
     tag="upgrades",
     targets="checked",
-    body=Body(UpgradeComment, examples={"approval": {"comment": "as discussed"}}),
     returns=Returns(UpgradeBody, "The upgrade"),
     errors=(404, 409),
 )
 def approve_upgrade(call: Call[NoQuery]) -> Reply:
     """Approve another person's upgrade. The target's policy says how many people must agree."""
-    asked = to_struct(call.document(), UpgradeComment)
-    found = call.gate.upgrades.approve(call.args["name"], call.principal, text=asked.comment)
-    return _reply(found)
+    return _reply(call.gate.upgrades.approve(call.args["name"], call.principal))
 
 
 @route(
@@ -184,15 +158,12 @@ def approve_upgrade(call: Call[NoQuery]) -> Reply:
     scope="approve",
     tag="upgrades",
     targets="checked",
-    body=Body(UpgradeComment, examples={"retraction": {"comment": "Xid 79 on staging"}}),
     returns=Returns(UpgradeBody, "The upgrade without your approval"),
     errors=(404, 409),
 )
 def retract_upgrade(call: Call[NoQuery]) -> Reply:
     """Withdraw your approval of an upgrade. A wave that has started waits, too."""
-    asked = to_struct(call.document(), UpgradeComment)
-    found = call.gate.upgrades.retract(call.args["name"], call.principal, text=asked.comment)
-    return _reply(found)
+    return _reply(call.gate.upgrades.retract(call.args["name"], call.principal))
 
 
 @route(
@@ -272,7 +243,7 @@ def list_freezes(call: Call[FreezeFilters]) -> Reply:
     """List freezes by start time."""
     query = call.query
     found = call.gate.freezes.list(target=query.target, ended=query.ended)
-    return page_reply(slice_page(found, query), describe_freeze)
+    return page_reply(slice_page(found, query))
 
 
 @route(
@@ -288,8 +259,7 @@ def list_freezes(call: Call[FreezeFilters]) -> Reply:
 def set_freeze(call: Call[NoQuery]) -> Reply:
     """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
     asked = to_struct(call.document(), FreezeRequest)
-    freeze = call.gate.freezes.put(call.args["name"], asked, call.by())
-    return Reply(describe_freeze(freeze))
+    return Reply(call.gate.freezes.put(call.args["name"], asked, call.by()))
 
 
 @route(
@@ -305,7 +275,7 @@ def set_freeze(call: Call[NoQuery]) -> Reply:
 )
 def delete_freeze(call: Call[ReasonQuery]) -> Reply:
     """Delete a freeze."""
-    return Reply(describe_freeze(call.gate.freezes.delete(call.args["name"], call.by())))
+    return Reply(call.gate.freezes.delete(call.args["name"], call.by()))
 
 
 @route(
@@ -323,7 +293,7 @@ def list_known_good(call: Call[ListQuery]) -> Reply:
     The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
     """
     found = call.gate.known_good.list_states(call.principal)
-    return page_reply(slice_page(found, call.query), describe_good)
+    return page_reply(slice_page(found, call.query))
 
 
 @route(

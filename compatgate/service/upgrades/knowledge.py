@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from msgspec import UNSET
+from msgspec import UNSET, convert
+from msgspec.structs import replace
 from sqlalchemy import case, distinct, func, not_, select
 from sqlalchemy.orm import Session
 
@@ -21,38 +22,33 @@ from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.repository import Node
 from compatgate.service.nodes.service import STALE_AFTER
 from compatgate.service.tokens.principal import matches
-from compatgate.service.upgrades import calendar
-from compatgate.service.upgrades import repository as upgrades
+from compatgate.service.upgrades.freezes import list_freezes
 from compatgate.service.upgrades.models import UpgradeRow
-from compatgate.service.upgrades.repository import (
-    group_by_cluster,
-    make_key,
-    split_key,
-    split_names,
-)
+from compatgate.service.upgrades.repository import group_keys, make_key, split_key
 
 BEFORE = timedelta(days=30)
 """Length of the period before the upgrade for its rates."""
 _LEAST_DENIED = 3
 _HOUR = 3600.0
+_MAX_DECISIONS = 20_000
 
 
 def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime) -> Knowledge:
     """Return everything that answers about an upgrade depend on."""
-    upgrade = row.upgrade
-    nodes = _read_nodes(session, upgrade, now)
-    healthy, errors = _read_health(session, upgrade, nodes, now)
+    nodes = _read_nodes(session, row, now)
+    healthy, errors = _read_health(session, row, nodes, now)
     rates = [*errors, *_compare_denials(session, row, now)]
     needs, problems = _find_needs(row, snapshot, now)
     return Knowledge(
         now,
         tuple(_find_missing_approvals(row, snapshot)),
         needs,
-        tuple(_find_freezes(session, upgrade.target, now)),
-        {
-            key: NodeState(one.driver, one.upgraded, one.since, one.stale, key in healthy)
-            for key, one in nodes.items()
-        },
+        tuple(
+            convert(one, Freeze, from_attributes=True)
+            for one in list_freezes(session, until_after=now)
+            if matches(tuple(one.targets), row.target)
+        ),
+        {key: replace(one, healthy=key in healthy) for key, one in nodes.items()},
         tuple(rates),
         problems,
     )
@@ -60,7 +56,7 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
 
 def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> Iterator[str]:
     """Yield which approvals the target's policy asks for and nobody has given."""
-    document = snapshot.documents.get(row.upgrade.target)
+    document = snapshot.documents.get(row.target)
     if document is None:
         return
     policy = document.spec.policy
@@ -71,20 +67,19 @@ def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> Iterator[str
     if lacking > 0:
         of = f" of {', '.join(approvers)}" if approvers else ""
         plural = "s" if lacking > 1 else ""
-        yield f"{row.upgrade.target} requires {lacking} more approval{plural}{of}"
+        yield f"{row.target} requires {lacking} more approval{plural}{of}"
 
 
 def _find_needs(
     row: UpgradeRow, snapshot: Snapshot, now: datetime
 ) -> tuple[tuple[Need, ...], tuple[str, ...]]:
     """Return what the matrix and canaries still owe, and why that could not be found out."""
-    upgrade = row.upgrade
     try:
-        target = snapshot.target(upgrade.target)
+        target = snapshot.target(row.target)
         found = list_needs(
             target,
-            upgrade.pools,
-            upgrade.driver,
+            row.pools,
+            row.driver,
             entries=snapshot.matrix.entries.of(target.name),
             runs=index_runs(snapshot.matrix.evidence),
             suites=snapshot.matrix.suites,
@@ -92,16 +87,10 @@ def _find_needs(
             now=now,
         )
     except CompatgateError as error:
-        return (), (f"{upgrade.target} could not be judged: {error.detail}",)
-    gone = upgrade.pools - {pool.name for pool in target.pools}
+        return (), (f"{row.target} could not be judged: {error.detail}",)
+    gone = row.pools - {pool.name for pool in target.pools}
     problems = (f"{target.name} no longer has the pool {', '.join(sorted(gone))}",) if gone else ()
     return found, problems
-
-
-def _find_freezes(session: Session, target: str, now: datetime) -> Iterator[Freeze]:
-    for one in calendar.list_freezes(session, until_after=now):
-        if matches(one.targets, target):
-            yield Freeze(one.name, one.since, one.until, one.owner, one.reason)
 
 
 def _read_nodes(session: Session, upgrade: Upgrade, now: datetime) -> dict[str, NodeState]:
@@ -130,13 +119,12 @@ def _read_health(
     }
     if began is None or not changed:
         return set(), []
-    keys = map(upgrades.split_key, changed)
-    periods, errors = load_health(session, keys, began - BEFORE)
+    periods, errors = load_health(session, map(split_key, changed), began - BEFORE)
     healthy = {
         key
         for one in periods
         if is_same_driver(one.driver, upgrade.driver)
-        and one.until > changed[key := upgrades.make_key(one.cluster, one.name)]
+        and one.until > changed[key := make_key(one.cluster, one.name)]
         and now - one.until <= STALE_AFTER
     }
     return healthy, [_compare_errors(upgrade.driver, changed, periods, errors)]
@@ -151,12 +139,12 @@ def _compare_errors(
     before = after = 0
     hours = {False: 0.0, True: 0.0}
     for one in periods:
-        since = changed[upgrades.make_key(one.cluster, one.name)]
+        since = changed[make_key(one.cluster, one.name)]
         new = is_same_driver(one.driver, driver)
         inside = one.until - max(one.since, since) if new else min(one.until, since) - one.since
         hours[new] += min(max(inside.total_seconds(), 0.0), one.seconds) / _HOUR
     for seen in errors:
-        since = changed[upgrades.make_key(seen.cluster, seen.name)]
+        since = changed[make_key(seen.cluster, seen.name)]
         if not seen.fatal:
             continue
         if is_same_driver(seen.driver, driver):
@@ -172,18 +160,15 @@ def _compare_denials(session: Session, row: UpgradeRow, now: datetime) -> Iterat
 
     Nothing where nobody asked before: no stack that ran there can be denied since.
     """
-    began, before = row.upgrade.began, row.before
+    began, before = row.began, row.before
     if began is None or began >= now or not (before and before["asked"]):
         return
-    since = count_stacks(session, row.upgrade.target, began)
+    since = count_stacks(session, row.target, began)
     yield Comparison(
-        f"denied stacks of {row.upgrade.target}",
+        f"denied stacks of {row.target}",
         before["denied"], before["asked"], since["denied"], since["asked"], "asked",
         least=_LEAST_DENIED,
     )  # fmt: skip
-
-
-_MAX_DECISIONS = 20_000
 
 
 def count_stacks(session: Session, target: str, since: datetime) -> dict[str, int]:
@@ -212,10 +197,9 @@ def load_node_reports(
 ) -> dict[str, tuple[str | None, datetime, datetime]]:
     """Return driver, since when, and the time of the last report of nodes, by key."""
     found: dict[str, tuple[str | None, datetime, datetime]] = {}
-    for cluster, names in group_by_cluster(map(split_key, keys)).items():
-        for part in split_names(names):
-            query = select(Node.name, Node.driver, Node.since, Node.seen_at)
-            query = query.where(Node.cluster == cluster, Node.name.in_(part))
-            for name, driver, since, seen_at in session.execute(query):
-                found[make_key(cluster, name)] = (driver, since, seen_at)
+    for cluster, names in group_keys(keys):
+        query = select(Node.name, Node.driver, Node.since, Node.seen_at)
+        query = query.where(Node.cluster == cluster, Node.name.in_(names))
+        for name, driver, since, seen_at in session.execute(query):
+            found[make_key(cluster, name)] = (driver, since, seen_at)
     return found

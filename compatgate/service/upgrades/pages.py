@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from flask import Response
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
+from compatgate.core.upgrade_state import State
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import api_link, link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
+    TableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
+    make_table,
 )
-from compatgate.service.upgrades.models import FreezeRow, UpgradeOutline
-from compatgate.service.upgrades.picture import Axis, Tick
-from compatgate.service.upgrades.schemas import FreezeRequest, StateName, UpgradeRequest
+from compatgate.service.upgrades.filters import UpgradeFilters
+from compatgate.service.upgrades.models import OPEN_STATES
+from compatgate.service.upgrades.schemas import (
+    FreezeBody,
+    FreezeRequest,
+    UpgradeRequest,
+    UpgradeSummary,
+)
 from compatgate.service.upgrades.service import UpgradeView
-from compatgate.service.upgrades.views import PHASES, TONES, arrange, is_live, list_causes
+from compatgate.service.upgrades.views import PHASES, TONES, arrange
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
-STATES: tuple[StateName, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
+STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
 _COLUMNS = (
     Column("name", "Upgrade", "name"),
     Column("state", "State", "badge"),
@@ -48,19 +55,33 @@ _EMPTY = EmptyNotice(
     "An upgrade carries out a plan in waves. Each wave starts only when it is allowed.",
     "compatgate upgrade create prod-580 --target prod-a100 --driver 580 --reason 'fixes Xid 119'",
 )
+_FREEZE_COLUMNS = (
+    Column("name", "Freeze", "name"),
+    Column("state", "State", "badge"),
+    Column("targets", "Targets"),
+    Column("since", "From", "time"),
+    Column("until", "To", "time"),
+    Column("owner", "Owner", "name"),
+    Column("reason", "Reason"),
+    Column("by", "Made by"),
+)
+_NO_FREEZES = EmptyNotice(
+    "No freezes.",
+    "A freeze is a period in which no wave of an upgrade starts, for example a year-end change"
+    " freeze.",
+    "compatgate upgrade freeze year-end --from 2026-12-18 --to 2027-01-04 --owner team-sre"
+    " --reason 'change stop'",
+)
+_FREEZE_FIELDS = ("name", "since", "until", "owner", "targets")
 _SEPARATORS = re.compile(r"[\s,]+")
 _Text = Annotated[str, Meta(max_length=256)]
 
 
-class UpgradesQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of upgrades."""
-
-    state: StateName | None = None
-    target: Filter | None = None
+UpgradesQuery = make_page_query(UpgradeFilters)
 
 
 @page("/upgrades", nav="upgrades", query=UpgradesQuery)
-def show_upgrades(ask: PageRequest[UpgradesQuery]) -> HtmlPage:
+def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
     found = list_rows(ask.gate.upgrades.list, query)
@@ -71,17 +92,16 @@ def show_upgrades(ask: PageRequest[UpgradesQuery]) -> HtmlPage:
             ("state", "State", query.state, STATES),
             ("target", "Target", query.target, choices(ask.gate.snapshot().documents)),
         ],
-        "active": any(row.is_open for row in found.items),
+        "active": any(row.state in OPEN_STATES for row in found.items),
         "frozen": [one for one in ask.gate.freezes.list() if one.since <= clock.now()],
     }
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
 
-def _row(row: UpgradeOutline) -> tuple[Any, ...]:
-    place = link("upgrades", row.name)
+def _row(row: UpgradeSummary) -> tuple[Any, ...]:
     tone = TONES["wave" if row.state == "rolling" else row.state]
     return (
-        Cell(row.name, href=place),
+        Cell(row.name, href=link("upgrades", row.name)),
         Cell(row.state, tone=tone, note=row.why),
         Cell(row.target, href=link("targets", row.target)),
         row.driver,
@@ -108,31 +128,30 @@ class UpgradeForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 @page("/new-upgrade", scope="upgrade", nav="upgrades", query=UpgradeForm)
 def show_upgrade_form(ask: PageRequest[UpgradeForm]) -> HtmlPage:
     """Show the form of a new upgrade, filled in from a plan."""
-    typed = {name: getattr(ask.query, name) for name in UpgradeForm.__struct_fields__}
-    return _form_page(ask, typed | {"health": "on"})
+    return _form_page(ask, asdict(ask.query) | {"health": "on"})
 
 
 @page("/new-upgrade", scope="upgrade", method="POST", nav="upgrades")
 def create_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Propose an upgrade."""
+    form = {name: ask.form.get(name, "").strip() for name in UpgradeForm.__struct_fields__}
+    body: dict[str, Any] = {name: value for name, value in form.items() if value}
+    for name in ("accepts", "rack_labels"):
+        body[name] = _split(form[name])
     try:
-        view = ask.gate.upgrades.propose(_read_form(ask.form), ask.by())
+        if not form["target"]:
+            raise BadInput("choose a target", field="target")
+        request = to_struct(body | {"health": bool(ask.form.get("health"))}, UpgradeRequest)
+        name = ask.gate.upgrades.propose(request, ask.by()).row.name
     except CompatgateError as error:
         if error.status >= 500:
             raise
         return _form_page(ask, ask.form, error)
-    name = view.row.name
     return Redirect(link("upgrades", name), f"Proposed {name}. No wave has started.")
 
 
-def _read_form(form: dict[str, str]) -> UpgradeRequest:
-    given = {name: form.get(name, "").strip() for name in UpgradeForm.__struct_fields__}
-    if not given["target"]:
-        raise BadInput("choose a target", field="target")
-    body: dict[str, Any] = {name: value for name, value in given.items() if value}
-    for name in ("accepts", "rack_labels"):
-        body[name] = [word for word in _SEPARATORS.split(given[name]) if word]
-    return to_struct(body | {"health": bool(form.get("health"))}, UpgradeRequest)
+def _split(text: str) -> list[str]:
+    return [word for word in _SEPARATORS.split(text) if word]
 
 
 def _form_page(
@@ -140,17 +159,14 @@ def _form_page(
 ) -> HtmlPage:
     snapshot = ask.gate.snapshot()
     target = snapshot.targets.get(typed.get("target", ""))
+    branches = ask.gate.facts.driver_branches.branches.values()
     context = {
         "typed": typed,
         "error": error,
         "targets": sorted(snapshot.documents),
         "pools": [pool.name for pool in target.pools] if target else [],
         "entries": sorted(snapshot.entries)[:200],
-        "branches": [
-            str(branch.branch)
-            for branch in ask.gate.facts.driver_branches.branches.values()
-            if branch.last is not None
-        ],
+        "branches": [str(branch.branch) for branch in branches if branch.last is not None],
     }
     status = error.status if error else 200
     return HtmlPage("upgrade-new.html", "Propose an upgrade", context, status=status)
@@ -158,7 +174,7 @@ def _form_page(
 
 @page("/upgrades/<name>", nav="upgrades")
 def show_upgrade(ask: PageRequest[Any]) -> HtmlPage:
-    """Show an upgrade: picture, open requirements, plan and history."""
+    """Show an upgrade: waves, open requirements, plan and history."""
     return _upgrade_page(ask, ask.gate.upgrades.show(ask.args["name"]))
 
 
@@ -168,12 +184,13 @@ def _upgrade_page(
     row, principal = view.row, ask.principal
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
+    may = row.is_open and principal.may("approve")
     context = {
-        **_live(ask, view),
+        **arrange(view, principal.name),
         "phase": PHASES[view.decision.phase],
-        "causes": list_causes(view),
-        "may_approve": row.is_open and not mine and not agreed and principal.may("approve"),
-        "may_retract": row.is_open and agreed and principal.may("approve"),
+        "may": row.is_open and principal.may("upgrade"),
+        "may_approve": may and not mine and not agreed,
+        "may_retract": may and agreed,
         "mine": mine,
         "api": api_link("upgrades", row.name),
         "error": error,
@@ -181,13 +198,6 @@ def _upgrade_page(
     }
     status = error.status if error else 200
     return HtmlPage("upgrade.html", row.name, context, status=status)
-
-
-def _live(ask: PageRequest[Any], view: UpgradeView) -> dict[str, Any]:
-    """Return the context of the part that refreshes."""
-    may = ask.principal.may("upgrade")
-    asker = ask.principal.name
-    return {**arrange(view, asker), "live": is_live(view), "may": may and view.row.is_open}
 
 
 class StampQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,9 +212,11 @@ def show_upgrade_state(ask: PageRequest[StampQuery]) -> HtmlPage | Response:
 
     A page that is not replaced keeps what is selected, opened and focused.
     """
-    context = _live(ask, ask.gate.upgrades.show(ask.args["name"]))
+    view = ask.gate.upgrades.show(ask.args["name"])
+    context = arrange(view, ask.principal.name)
     if context["live"] and ask.query.have == context["stamp"]:
         return Response(status=204)
+    context["may"] = view.row.is_open and ask.principal.may("upgrade")
     return HtmlPage("upgrade-now.html", ask.args["name"], context)
 
 
@@ -237,25 +249,26 @@ def _act(ask: PageRequest[Any], allowed: tuple[str, ...]) -> HtmlPage | Redirect
 
 def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
     """Do what a form asks for, and return what was done."""
-    service, by = ask.gate.upgrades, ask.principal
-    if what == "start":
-        return _start(ask, name)
-    if what == "approve":
-        service.approve(name, by, text=ask.form.get("comment", ""))
-        return f"Approved {name}."
-    if what == "retract":
-        service.retract(name, by, text=ask.form.get("comment", ""))
-        return f"Withdrew the approval of {name}."
-    if what == "stop":
-        service.stop(name, ask.by())
-        return f"Stopped {name}. Every wave waits until someone resumes the upgrade."
-    if what == "resume":
-        service.resume(name, ask.by())
-        return f"Resumed {name}."
-    if what == "roll-back":
-        service.roll_back(name, ask.by())
-        return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
-    nodes = [word for word in _SEPARATORS.split(ask.form.get("nodes", "")) if word]
+    service = ask.gate.upgrades
+    match what:
+        case "start":
+            return _start(ask, name)
+        case "approve":
+            service.approve(name, ask.principal)
+            return f"Approved {name}."
+        case "retract":
+            service.retract(name, ask.principal)
+            return f"Withdrew the approval of {name}."
+        case "stop":
+            service.stop(name, ask.by())
+            return f"Stopped {name}. Every wave waits until someone resumes the upgrade."
+        case "resume":
+            service.resume(name, ask.by())
+            return f"Resumed {name}."
+        case "roll-back":
+            service.roll_back(name, ask.by())
+            return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
+    nodes = _split(ask.form.get("nodes", ""))
     if not nodes:
         raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
     service.leave_out(name, nodes, ask.by())
@@ -268,35 +281,18 @@ def _start(ask: PageRequest[Any], name: str) -> str:
     if not (text.isascii() and text.isdecimal() and len(text) < 6):
         raise BadInput("is not the number of a wave", field="wave", value=text)
     view = ask.gate.upgrades.ask(name, ask.principal, wave=int(text))
-    found = view.decision
-    if found.answer == "done":
-        return f"Wave {found.wave} is complete."
-    if found.answer != "start" or found.wave is None:
-        raise Conflict(
-            f"wave {text} may not start: {found.answer}", field="wave", value=int(text),
-            hint="; ".join(found.reasons),
-        )  # fmt: skip
-    until = view.row.upgrade.waves[found.wave - 1].held_until
+    answer = view.decision
+    if answer.answer == "done":
+        return f"Wave {answer.wave} is complete."
+    if answer.answer != "start" or answer.wave is None:
+        what, hint = f"wave {text} may not start: {answer.answer}", "; ".join(answer.reasons)
+        raise Conflict(what, field="wave", value=int(text), hint=hint)
+    until = view.row.waves[answer.wave - 1].held_until
     held = f" The hold ends {clock.readable(until)}; continue to extend it." if until else ""
-    return f"Started wave {found.wave}. Upgrade its nodes.{held}"
+    return f"Started wave {answer.wave}. Upgrade its nodes.{held}"
 
 
-_LEAST = timedelta(days=30)
-"""The shortest time that the calendar shows."""
-_FIELDS = ("name", "since", "until", "owner", "targets")
-
-
-class FreezeView(Struct, frozen=True):
-    """A freeze as the calendar shows it: place and width in per cent."""
-
-    row: FreezeRow
-    state: str
-    tone: str
-    x: float
-    width: float
-
-
-class FreezesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+class FreezesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the freezes on the page."""
 
     ended: bool = False
@@ -304,14 +300,14 @@ class FreezesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 @page("/freezes", nav="upgrades", query=FreezesQuery)
 def show_freezes(ask: PageRequest[FreezesQuery]) -> HtmlPage:
-    """Show freezes by their start, on an axis of time."""
-    return _page(ask, ended=ask.query.ended)
+    """Show freezes by their start."""
+    return _freezes_page(ask, ended=ask.query.ended, sort=ask.query.sort)
 
 
 @page("/freezes/set", scope="upgrade", method="POST", nav="upgrades")
 def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Create or replace a freeze."""
-    form = {name: ask.form.get(name, "").strip() for name in _FIELDS}
+    form = {name: ask.form.get(name, "").strip() for name in _FREEZE_FIELDS}
     try:
         for name in ("name", "since", "until", "owner"):
             if not form[name]:
@@ -320,13 +316,13 @@ def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             "since": parse_moment(form["since"], field="since"),
             "until": parse_moment(form["until"], field="until"),
             "owner": form["owner"],
-            "targets": form["targets"].replace(",", " ").split() or ["*"],
+            "targets": _split(form["targets"]) or ["*"],
         }
         ask.gate.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
     except CompatgateError as error:
         if error.status >= 500:
             raise
-        return _page(ask, error=error)
+        return _freezes_page(ask, error=error)
     return Redirect(link("freezes"), f"Stored the freeze {form['name']}.")
 
 
@@ -339,40 +335,45 @@ def delete_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     except CompatgateError as error:
         if error.status >= 500:
             raise
-        return _page(ask, error=error)
+        return _freezes_page(ask, error=error)
     return Redirect(link("freezes"), f"Deleted {name}.")
 
 
-def _page(
-    ask: PageRequest[Any], *, ended: bool = False, error: CompatgateError | None = None
+def _freezes_page(
+    ask: PageRequest[Any],
+    *,
+    ended: bool = False,
+    sort: str | None = None,
+    error: CompatgateError | None = None,
 ) -> HtmlPage:
-    now = clock.now()
-    rows = ask.gate.freezes.list(ended=ended)
-    views, ticks, today = _draw(rows, now)
+    freezes = ask.gate.freezes.list(ended=ended)
+    rows = map(_freeze_row, freezes)
     context = {
-        "freezes": views,
-        "ticks": ticks,
-        "today": today,
+        "freezes": freezes,
         "ended": ended,
         "error": error,
-        "typed": ask.form if "since" in ask.form else {},
+        "typed": ask.form,
         "targets": sorted(ask.gate.snapshot().documents),
     }
+    table = make_table("freezes", _FREEZE_COLUMNS, rows, _NO_FREEZES, sort=sort, label="freezes")
     status = error.status if error else 200
-    return HtmlPage("freezes.html", "Freezes", context, status=status)
+    return HtmlPage("freezes.html", "Freezes", context, table, status)
 
 
-def _draw(rows: list[FreezeRow], now: datetime) -> tuple[list[FreezeView], tuple[Tick, ...], float]:
-    """Return freezes with their places, the labelled times, and the place of now."""
-    since = min([now, *(row.since for row in rows)])
-    until = max([since + _LEAST, *(row.until for row in rows)])
-    room = (until - since) / 40
-    axis = Axis(since - room, until + room)
-    found = []
-    for row in rows:
-        state, tone = ("over", "cancelled") if row.until <= now else ("coming", "waiting")
-        if row.since <= now < row.until:
-            state, tone = "no wave starts", "warn"
-        x = axis.place(row.since)
-        found.append(FreezeView(row, state, tone, x, round(axis.place(row.until) - x, 2)))
-    return found, axis.ticks, axis.place(now)
+def _freeze_row(one: FreezeBody) -> tuple[Any, ...]:
+    now = clock.now()
+    state, tone = "no wave starts", "warn"
+    if one.until <= now:
+        state, tone = "over", "cancelled"
+    elif one.since > now:
+        state, tone = "coming", "waiting"
+    return (
+        one.name,
+        Cell(state, tone=tone),
+        "every target" if "*" in one.targets else ", ".join(one.targets),
+        one.since,
+        one.until,
+        one.owner,
+        one.reason,
+        one.made_by,
+    )

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-from sqlalchemy import and_, exists, func, insert, not_, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from compatgate.core.upgrade_state import State, Upgrade, Wave
@@ -20,14 +19,13 @@ from compatgate.service.upgrades.models import (
     OPEN_STATES,
     WATCH,
     EventAction,
-    EventRow,
     UpgradeEvent,
     UpgradeNode,
-    UpgradeOutline,
     UpgradeRecord,
     UpgradeRow,
     UpgradeWaveRecord,
 )
+from compatgate.service.upgrades.schemas import UpgradeSummary
 
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
@@ -35,8 +33,8 @@ LATELY = timedelta(days=30)
 _PART = 300
 """Names of one query: databases limit the parameters of a statement."""
 _ROWS = 500
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_decode = msgspec.json.Decoder().decode
+_SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
+_LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
 
 
 def make_key(cluster: str, name: str) -> str:
@@ -48,6 +46,16 @@ def split_key(key: str) -> tuple[str, str]:
     """Return cluster and name of a node's key."""
     cluster, _, name = key.partition("/")
     return cluster, name
+
+
+def group_keys(keys: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
+    """Yield clusters with names of their nodes, as many at once as one statement takes."""
+    by_cluster: dict[str, list[str]] = {}
+    for cluster, name in map(split_key, keys):
+        by_cluster.setdefault(cluster, []).append(name)
+    for cluster, names in by_cluster.items():
+        for at in range(0, len(names), _PART):
+            yield cluster, names[at : at + _PART]
 
 
 def store_upgrade(
@@ -67,17 +75,12 @@ def store_upgrade(
 
 
 def find_upgrade(session: Session, name: str) -> UpgradeRow:
-    """Return an upgrade with everything that happened to it.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
-    record = session.execute(select(UpgradeRecord.__table__).where(UpgradeRecord.name == name))
-    found = record.first()
-    if found is None:
+    """Return an upgrade with its waves, nodes and history."""
+    found = _load(session, select(UpgradeRecord.__table__).where(UpgradeRecord.name == name))
+    if not found:
         hint = "compatgate upgrade list names them"
         raise NotFound(f"upgrade {name!r} does not exist", field="name", value=name, hint=hint)
-    return _load(session, [found])[0]
+    return found[0]
 
 
 def has_upgrade(session: Session, name: str) -> bool:
@@ -103,64 +106,55 @@ def list_watched(session: Session, now: datetime, *, limit: int) -> list[Upgrade
     back = and_(UpgradeRecord.state == "rolled back", ended > now - LATELY, not_(replaced))
     query = select(UpgradeRecord.__table__)
     query = query.where(or_(UpgradeRecord.state.in_(OPEN_STATES), done, back))
-    query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
-    return _load(session, session.execute(query).all())
+    return _load(session, query.order_by(UpgradeRecord.number.desc()).limit(limit))
 
 
-def find_open(session: Session, keys: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return which of some nodes are in an open upgrade: its name by the node's key."""
+def find_open(session: Session, keys: Iterable[str]) -> dict[str, str]:
+    """Return the open upgrades of some nodes: the name by the node's key."""
     found: dict[str, str] = {}
-    by_cluster = group_by_cluster(keys)
-    for cluster, names in by_cluster.items():
-        for part in split_names(names):
-            query = (
-                select(UpgradeNode.name, UpgradeNode.upgrade)
-                .join(UpgradeRecord, UpgradeRecord.name == UpgradeNode.upgrade)
-                .where(UpgradeRecord.state.in_(OPEN_STATES), UpgradeNode.left_out.is_(None))
-                .where(UpgradeNode.cluster == cluster, UpgradeNode.name.in_(part))
-            )
-            found |= {make_key(cluster, name): upgrade for name, upgrade in session.execute(query)}
+    for cluster, names in group_keys(keys):
+        query = (
+            select(UpgradeNode.name, UpgradeNode.upgrade)
+            .join(UpgradeRecord, UpgradeRecord.name == UpgradeNode.upgrade)
+            .where(UpgradeRecord.state.in_(OPEN_STATES), UpgradeNode.left_out.is_(None))
+            .where(UpgradeNode.cluster == cluster, UpgradeNode.name.in_(names))
+        )
+        found |= {make_key(cluster, name): upgrade for name, upgrade in session.execute(query)}
     return found
 
 
-def group_by_cluster(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return names of nodes by cluster."""
-    found: dict[str, list[str]] = {}
-    for cluster, name in keys:
-        found.setdefault(cluster, []).append(name)
-    return found
-
-
-def split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    """Return names in parts that one statement takes."""
-    return (names[at : at + _PART] for at in range(0, len(names), _PART))
-
-
-def _load(session: Session, records: Sequence[Any]) -> list[UpgradeRow]:
+def _load(session: Session, query: Any) -> list[UpgradeRow]:
+    """Return upgrades with everything that happened to them, in four more queries for all."""
+    records = session.execute(query).all()
     names = [record.name for record in records]
-    waves, nodes, events = (_grouped(session, table, names) for table in _PARTS)
+    waves: dict[str, list[Any]] = {name: [] for name in names}
+    nodes: dict[tuple[str, int], list[Any]] = {}
+    events: dict[str, list[UpgradeEvent]] = {name: [] for name in names}
+    of_wave, of_node = UpgradeWaveRecord.upgrade.in_(names), UpgradeNode.upgrade.in_(names)
+    for wave in session.execute(select(UpgradeWaveRecord.__table__).where(of_wave)):
+        waves[wave.upgrade].append(wave)
+    for node in session.execute(select(UpgradeNode.__table__).where(of_node)):
+        nodes.setdefault((node.upgrade, node.wave), []).append(node)
+    history = select(UpgradeEvent).where(UpgradeEvent.upgrade.in_(names)).order_by(UpgradeEvent.id)
+    for event in session.scalars(history):
+        events[event.upgrade].append(event)
     newest = _find_newest(session, {record.target for record in records})
-    return [
-        _row(one, waves[one.name], nodes[one.name], events[one.name], newest[one.target])
-        for one in records
-    ]
-
-
-_PARTS: tuple[tuple[Any, Any], ...] = (
-    (UpgradeWaveRecord, UpgradeWaveRecord.number),
-    (UpgradeNode, UpgradeNode.wave),
-    (UpgradeEvent, UpgradeEvent.id),
-)
-
-
-def _grouped(
-    session: Session, table: tuple[Any, Any], names: Sequence[str]
-) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in names}
-    record, order = table
-    query = select(record.__table__).where(record.upgrade.in_(names)).order_by(order)
-    for row in session.execute(query):
-        found[row.upgrade].append(row)
+    found = []
+    for one in records:
+        parts = [(wave, nodes.get((one.name, wave.number), [])) for wave in waves[one.name]]
+        members = {make_key(node.cluster, node.name): node for _, part in parts for node in part}
+        watched = one.state == "done" and newest[one.target] == one.name and one.ended_at
+        about: dict[str, Any] = {name: getattr(one, name) for name in _SAME}
+        about["accepts"] = tuple(one.accepts)
+        about["waves"] = tuple(
+            _make_wave(*part, one.driver) for part in sorted(parts, key=lambda p: p[0].number)
+        )
+        about["left_out"] = {k: n.left_out for k, n in members.items() if n.left_out is not None}
+        about["domain_of"] = {key: node.domain for key, node in members.items()}
+        about["events"] = tuple(events[one.name])
+        if watched:
+            about["watched_until"] = watched + max(WATCH, timedelta(seconds=one.soak_s))
+        found.append(UpgradeRow(**about))
     return found
 
 
@@ -174,54 +168,11 @@ def _find_newest(session: Session, targets: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _row(
-    record: Any, waves: list[Any], nodes: list[Any], events: list[Any], newest: str
-) -> UpgradeRow:
-    members: dict[int, list[Any]] = {wave.number: [] for wave in waves}
-    for node in nodes:
-        members[node.wave].append(node)
-    watched = record.state == "done" and newest == record.name and record.ended_at is not None
-    upgrade = Upgrade(
-        record.name,
-        record.target,
-        record.driver,
-        record.soak_s,
-        record.state,
-        tuple(_wave(wave, members[wave.number], record.driver) for wave in waves),
-        record.why,
-        record.health,
-        record.ended_at + max(WATCH, timedelta(seconds=record.soak_s)) if watched else None,
-    )
-    return UpgradeRow(
-        upgrade,
-        tuple(_decode(record.accepts)),
-        record.reason,
-        record.author,
-        record.identity,
-        record.made_at,
-        record.started_at,
-        record.ended_at,
-        _decode(record.plan),
-        _decode(record.before) if record.before else None,
-        {number: _count_domains(found) for number, found in members.items()},
-        {
-            make_key(node.cluster, node.name): node.left_out
-            for node in nodes
-            if node.left_out is not None
-        },
-        tuple(
-            EventRow(one.at, one.actor, one.identity, one.action, one.wave, one.text)
-            for one in events
-        ),
-        {make_key(node.cluster, node.name): node.domain for node in nodes},
-    )
-
-
-def _wave(wave: Any, nodes: list[Any], driver: str) -> Wave:
+def _make_wave(wave: Any, nodes: list[Any], driver: str) -> Wave:
     keys = {make_key(node.cluster, node.name): node for node in nodes}
     return Wave(
         wave.number,
-        tuple(_decode(wave.pools)),
+        tuple(wave.pools),
         tuple(keys),
         frozenset(k for k, n in keys.items() if n.driver and is_same_driver(n.driver, driver)),
         frozenset(k for k, n in keys.items() if n.left_out is not None),
@@ -232,13 +183,6 @@ def _wave(wave: Any, nodes: list[Any], driver: str) -> Wave:
     )
 
 
-def _count_domains(nodes: Iterable[Any]) -> tuple[tuple[str, int], ...]:
-    counts: dict[str, int] = {}
-    for node in nodes:
-        counts[node.domain] = counts.get(node.domain, 0) + 1
-    return tuple(counts.items())
-
-
 def save_state(session: Session, before: Upgrade, after: Upgrade, at: datetime) -> None:
     """Store what changed of an upgrade's state and waves."""
     values: dict[str, Any] = {"state": after.state, "why": after.why}
@@ -247,28 +191,18 @@ def save_state(session: Session, before: Upgrade, after: Upgrade, at: datetime) 
     if after.state in ("done", "rolled back") and before.state != after.state:
         values["ended_at"] = at
     session.execute(update(UpgradeRecord).where(UpgradeRecord.name == after.name).values(**values))
+    record = UpgradeWaveRecord
     for old, new in zip(before.waves, after.waves, strict=True):
         if old != new:
-            place = (
-                UpgradeWaveRecord.upgrade == after.name,
-                UpgradeWaveRecord.number == new.number,
-            )
-            session.execute(
-                update(UpgradeWaveRecord)
-                .where(*place)
-                .values(
-                    started_at=new.started,
-                    finished_at=new.finished,
-                    holder=new.holder,
-                    held_until=new.held_until,
-                )
-            )
+            query = update(record).where(record.upgrade == after.name, record.number == new.number)
+            times = {"started_at": new.started, "finished_at": new.finished}
+            holder = {"holder": new.holder, "held_until": new.held_until}
+            session.execute(query.values(**times, **holder))
 
 
 def note_before(session: Session, name: str, counts: Mapping[str, int]) -> None:
     """Store how many stacks were asked about, and denied, before an upgrade began."""
-    text = _encode(counts).decode()
-    session.execute(update(UpgradeRecord).where(UpgradeRecord.name == name).values(before=text))
+    session.execute(update(UpgradeRecord).where(UpgradeRecord.name == name).values(before=counts))
 
 
 def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> None:
@@ -283,7 +217,7 @@ def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> 
 
 def add_event(
     session: Session,
-    row: UpgradeRow,
+    upgrade: Upgrade,
     action: EventAction,
     *,
     at: datetime,
@@ -293,7 +227,7 @@ def add_event(
     text: str = "",
 ) -> None:
     """Store what happened to an upgrade, and audit it; without an actor the gate noticed it."""
-    values = {"upgrade": row.name, "at": at, "actor": actor, "identity": identity}
+    values = {"upgrade": upgrade.name, "at": at, "actor": actor, "identity": identity}
     session.execute(
         insert(UpgradeEvent), [{**values, "action": action, "wave": wave, "text": text}]
     )
@@ -302,11 +236,9 @@ def add_event(
         at=clock.now(),
         actor=actor or "compatgate",
         action=f"upgrade.{action.replace(' ', '-')}",
-        subject=row.name,
-        detail={
-            "target": row.upgrade.target, "driver": row.upgrade.driver, "wave": wave, "text": text,
-        },
-    )  # fmt: skip
+        subject=upgrade.name,
+        detail={"target": upgrade.target, "driver": upgrade.driver, "wave": wave, "text": text},
+    )
 
 
 def list_upgrades(
@@ -317,69 +249,49 @@ def list_upgrades(
     targets: Collection[str] | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[UpgradeOutline]:
-    """Return outlines of upgrades, the newest first.
-
-    Args:
-        session: to read from.
-        state: only these; None: all.
-        target: only of this target.
-        targets: only of these targets; None: of all.
-        cursor: of the page.
-        limit: most rows.
-    """
-    query = select(UpgradeRecord.__table__)
+) -> Page[UpgradeSummary]:
+    """Return upgrades, the newest first; ``targets``: only of these."""
+    wanted: list[ColumnElement[bool]] = []
     if state is not None:
-        query = query.where(UpgradeRecord.state == state)
+        wanted.append(UpgradeRecord.state == state)
     if target is not None:
-        query = query.where(UpgradeRecord.target == target)
+        wanted.append(UpgradeRecord.target == target)
     if targets is not None:
-        query = query.where(UpgradeRecord.target.in_(targets))
+        wanted.append(UpgradeRecord.target.in_(targets))
+    query = select(UpgradeRecord.__table__).where(*wanted)
     found = page(
-        session, query, UpgradeRecord.number, _same, cursor=cursor, limit=limit, descending=True
-    )
-    return Page(tuple(_outline(session, found.items)), found.next)
+        session, query, UpgradeRecord.number, lambda row: row,
+        cursor=cursor, limit=limit, descending=True,
+    )  # fmt: skip
+    return Page(tuple(_summarize(session, found.items)), found.next)
 
 
-def _same(row: Any) -> Any:
-    return row
-
-
-def list_open(session: Session, *, limit: int) -> list[UpgradeOutline]:
+def list_open(session: Session, *, limit: int) -> list[UpgradeSummary]:
     """Return upgrades of which a wave may still start, the newest first."""
     query = select(UpgradeRecord.__table__).where(UpgradeRecord.state.in_(OPEN_STATES))
     query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
-    return _outline(session, session.execute(query).all())
+    return _summarize(session, session.execute(query).all())
 
 
-def _outline(session: Session, records: Sequence[Any]) -> list[UpgradeOutline]:
+def _summarize(session: Session, records: Sequence[Any]) -> list[UpgradeSummary]:
     """Return upgrades without their nodes, which are only counted."""
     names = [record.name for record in records]
     of, number = UpgradeNode.upgrade, UpgradeNode.wave
-    left = func.count(UpgradeNode.left_out)
-    query = select(of, number, func.count(), left).where(of.in_(names)).group_by(of, number)
+    excluded = func.count(UpgradeNode.left_out)
+    query = select(of, number, func.count(), excluded).where(of.in_(names)).group_by(of, number)
     counts = {(name, wave): (all_, out) for name, wave, all_, out in session.execute(query)}
-    waves: dict[str, list[Any]] = {name: [] for name in names}
+    waves: dict[str, list[tuple[bool, int]]] = {name: [] for name in names}
     table = UpgradeWaveRecord
     ends = select(table.upgrade, table.number, table.finished_at).where(table.upgrade.in_(names))
     for row in session.execute(ends):
         nodes, out = counts.get((row.upgrade, row.number), (0, 0))
         waves[row.upgrade].append((row.finished_at is not None or nodes == out, nodes))
     return [
-        UpgradeOutline(
-            one.name,
-            one.target,
-            one.driver,
-            one.state,
-            len(waves[one.name]),
-            sum(over for over, _ in waves[one.name]),
-            sum(nodes for _, nodes in waves[one.name]),
-            one.why,
-            one.author,
-            one.reason,
-            one.made_at,
-            one.started_at,
-            one.ended_at,
+        UpgradeSummary(
+            waves=len(waves[one.name]),
+            finished=sum(over for over, _ in waves[one.name]),
+            nodes=sum(nodes for _, nodes in waves[one.name]),
+            **{name: getattr(one, name) for name in _LISTED},
         )
         for one in records
     ]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from compatgate.core.upgrade_state import Phase, State
+from compatgate.core.upgrades import Answer
 from compatgate.documents.specs import Name
 
-StateName = Literal["proposed", "rolling", "stopped", "rolled back", "done"]
-PhaseName = Literal["proposed", "canary", "soak", "wave", "stopped", "rolled back", "done"]
-AnswerName = Literal["start", "wait", "roll back", "done"]
 Driver = Annotated[
     str,
     Meta(
@@ -21,7 +20,6 @@ Driver = Annotated[
     ),
 ]
 Duration = Annotated[str, Meta(max_length=12, examples=["24h"])]
-Comment = Annotated[str, Meta(max_length=2000)]
 Reason = Annotated[
     str,
     Meta(
@@ -63,12 +61,6 @@ class UpgradeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason | None = None
 
 
-class UpgradeComment(Struct, frozen=True, forbid_unknown_fields=True):
-    """A comment on an approval or its withdrawal."""
-
-    comment: Comment = ""
-
-
 class LeaveOutRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes to exclude from the upgrade."""
 
@@ -90,9 +82,9 @@ class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class WaveDecision(Struct, frozen=True, forbid_unknown_fields=True):
     """The decision on whether a wave may start."""
 
-    answer: AnswerName
+    answer: Answer
     wave: Annotated[int | None, Meta(description="null: every wave has finished")]
-    phase: PhaseName
+    phase: Phase
     reasons: list[str]
     retry_after: Annotated[
         int | None, Meta(description="seconds before the next request; null: the answer is final")
@@ -149,7 +141,7 @@ class WaveBody(Struct, frozen=True, forbid_unknown_fields=True):
     finished_at: datetime | None
     soaks_until: datetime | None
     holder: str | None
-    answer: AnswerName
+    answer: Answer
     reasons: list[str]
 
 
@@ -169,7 +161,7 @@ class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     target: str
     driver: str
-    state: StateName
+    state: State
     waves: int
     finished: Annotated[int, Meta(description="number of finished waves")]
     nodes: int

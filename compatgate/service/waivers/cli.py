@@ -65,11 +65,7 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _draft(args: argparse.Namespace, verdict: Body) -> Body:
-    """Return the document of a waiver for one verdict.
-
-    Raises:
-        BadInput: the verdict denies nothing, or nothing narrow can be waived.
-    """
+    """Return the document of a waiver for one verdict."""
     from compatgate.kit.clock import today
     from compatgate.service.waivers.service import draft_waiver_form, parse_components, split_words
 

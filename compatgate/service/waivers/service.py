@@ -11,7 +11,8 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.components import COMPONENTS
-from compatgate.core.matrix import ANY_TARGET, Waiver, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import ANY_TARGET, Waiver
 from compatgate.core.versions import parse_version
 from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
 from compatgate.documents.sources import DocumentProblem, Problems
@@ -42,11 +43,7 @@ def make_waiver_check(session: Session) -> DocumentCheck:
 
 
 def check_waivers(session: Session, imported: Sequence[Document]) -> None:
-    """Check waivers again before writing: policies may have changed since they were read.
-
-    Raises:
-        ManyProblems: a policy forbids a waiver.
-    """
+    """Check waivers again before writing: policies may have changed since they were read."""
     found = Problems()
     read = [(RawDocument(None, to_body(d)), d) for d in imported if isinstance(d, WaiverDoc)]
     others = [(RawDocument(None, None), d) for d in imported if isinstance(d, TargetDoc)]
@@ -99,15 +96,7 @@ def count_down(waiver: Waiver, today: date) -> Countdown:
 def list_countdowns(
     waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
 ) -> list[Countdown]:
-    """Return waivers, the next to end first.
-
-    Args:
-        waivers: of the matrix.
-        today: in UTC.
-        target: of a waiver, by name or by ``*``.
-        owner: of a waiver.
-        search: words that must all occur in name, reason or rules.
-    """
+    """Return waivers, the next to end first."""
     words = search.casefold().split()
     found = [
         count_down(waiver, today)
@@ -125,11 +114,7 @@ def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
 
 
 def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Return form fields for a waiver of exactly the findings that decided a verdict.
-
-    Args:
-        verdict: as JSON; the waiver matches its image, or else the versions of its stack.
-    """
+    """Return form fields for a waiver of exactly the findings that decided a verdict."""
     against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
     begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
     if verdict["image"]:
@@ -159,11 +144,7 @@ def split_words(text: str) -> list[str]:
 
 
 def parse_components(text: str) -> dict[str, str]:
-    """Read constraints, one component per line: ``torch ~=2.4.0``.
-
-    Raises:
-        BadInput: a line without a constraint, or a component twice.
-    """
+    """Read constraints, one component per line: ``torch ~=2.4.0``."""
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         parts = _COMPONENT_LINE.fullmatch(line)

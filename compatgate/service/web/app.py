@@ -30,12 +30,9 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
-from compatgate.service.finder.service import Hit
-from compatgate.service.finder.suggestions import suggest_places
 from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
-from compatgate.service.preferences.service import adopt_preferences
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
@@ -114,7 +111,8 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
-_NOT_FOUND = 404
+_MAX_WORD = 200
+"""Of an address that leads nowhere, to search for."""
 _YEAR = 365 * 86400
 
 
@@ -126,7 +124,6 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         try:
             service.gate.require_pages()
             principal = auth.remember(browser.page_viewer(service))
-            adopt_preferences(service.gate.preferences, principal)
             service.limits.take(principal, auth.peer_address())
             auth.admit(
                 principal,
@@ -207,7 +204,7 @@ def refuse_page(
         {
             "error": error,
             "problem": replies.to_problem(error),
-            "places": _suggest(error, principal, service),
+            "word": request.path.rpartition("/")[2][:_MAX_WORD],
         },
         status=error.status,
     )
@@ -215,14 +212,6 @@ def refuse_page(
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
-
-
-def _suggest(error: CompatgateError, viewer: Principal, service: Service) -> tuple[Hit, ...]:
-    """Return pages that a mistyped address may have meant."""
-    if error.status != _NOT_FOUND or request.method != "GET":
-        return ()
-    path = request.path.removeprefix(f"{UI_PREFIX}/")
-    return suggest_places(service.gate, path, viewer)
 
 
 JWKS = "/.well-known/jwks.json"
@@ -312,7 +301,6 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
-    gate.notices.options = settings.notices
     replies.install_problems(app, service.explain)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -345,7 +333,7 @@ def create_front(
     """
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
-    gate.watch_incidents()
+    gate.watch_incidents(settings.incident_webhook)
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 

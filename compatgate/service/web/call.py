@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from compatgate.errors import CompatgateError, Conflict, PreconditionFailed
 from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.connection import CertificatePair
+from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
 from compatgate.kit.http.replies import Reply, etag_with_remarks, unexpected_error
 from compatgate.kit.http.requests import REASON_HEADER as REASON
@@ -26,7 +26,7 @@ from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices.senders import NoticeOptions, read_options
+from compatgate.service.notices.webhook import IncidentWebhook
 from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret
@@ -74,7 +74,7 @@ class Settings(Struct, frozen=True):
         anonymous_rate: logged questions of an anonymous caller's address in each process; None: no
             limit.
         sessions: the ends of browser sessions.
-        notices: where notices may go, and the mail relay.
+        incident_webhook: where incidents are posted; None: nowhere.
         verdict_links: makes links to verdicts that need no token; None: there are none.
     """
 
@@ -95,7 +95,7 @@ class Settings(Struct, frozen=True):
     rate: Rate | None = None
     anonymous_rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
-    notices: NoticeOptions = field(default_factory=read_options)
+    incident_webhook: IncidentWebhook | None = None
     verdict_links: VerdictLinks | None = None
 
     @property

@@ -9,25 +9,27 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client.core import Metric
 
-from compatgate import version
+from compatgate.core.incidents import KINDS, LEVELS
 from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock, logs
-from compatgate.kit.http.connection import certificate_end
+from compatgate.kit import clock
 from compatgate.service.runs.evidence import assess_freshness
-from compatgate.service.web.metric_table import SPECS
+from compatgate.service.web.metric_table import GATE
 
 if TYPE_CHECKING:
     from compatgate.core.matrix import Evidence
+    from compatgate.kit.http.certificates import CertificatePair
+    from compatgate.service.gate.decision_log import LogState
     from compatgate.service.gate.service import Gate
     from compatgate.service.gate.snapshot import Snapshot
-    from compatgate.service.runs.models import QueueState
     from compatgate.service.web.call import Settings
 
 EVERY_SECONDS = 10.0
@@ -36,6 +38,9 @@ PATIENCE_SECONDS = 0.5
 """Maximum wait of the scrape for figures."""
 _READY_SECONDS = 60.0
 _OTHER = "other"
+_NOT_FRESH = ("missing", "stale", "failed")
+_DRIFT_ALWAYS: frozenset[DriftKind] = frozenset({"driver", "gpu"})
+"""Properties that have a figure of every target, also where no node differs."""
 T = TypeVar("T")
 
 
@@ -51,7 +56,7 @@ class Background(Generic[T]):
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        self._found: tuple[T, float] | None = None
+        self._result: tuple[T, float] | None = None
         self._began = 0.0
 
     def latest(self) -> tuple[T, float] | None:
@@ -72,26 +77,40 @@ class Background(Generic[T]):
                     self._thread, self._began = thread, now
         if thread is not None:
             thread.join(PATIENCE_SECONDS)
-        found = self._found
-        return None if found is None else (found[0], time.monotonic() - found[1])
+        result = self._result
+        return None if result is None else (result[0], time.monotonic() - result[1])
 
     def _run(self) -> None:
         began = time.monotonic()
         try:
-            self._found = self._read(), began
+            self._result = self._read(), began
         except CompatgateError:  # counted as an error of the database; the figures grow older
             return
 
 
 class StoredFigures(Struct, frozen=True):
-    """Figures of the database.
+    """Figures of the database, by their labels; drift also of targets beyond the limit."""
 
-    Attributes:
-        drifted: number of nodes that differ from a target, by target and property.
-    """
-
-    queue: QueueState
+    runs: dict[tuple[str], int]
+    oldest_run_s: float
     drifted: dict[tuple[str, DriftKind], int]
+    incidents: dict[tuple[str, str], int]
+
+
+class GateState(Struct, frozen=True):
+    """The state of a gate as the table of metrics reads it; None: not known."""
+
+    gate: Gate
+    snapshot: Snapshot | None
+    spool: LogState
+    spool_oldest_s: float
+    ready: bool | None
+    stored: StoredFigures | None
+    stored_age_s: float | None
+    drifted: dict[tuple[str, str], int]
+    evidence_ages: dict[tuple[str], float]
+    evidence_not_fresh: dict[tuple[str, str], int]
+    certificate: CertificatePair | None
 
 
 class StateCollector:
@@ -121,89 +140,57 @@ class StateCollector:
 
     def _read_stored(self) -> StoredFigures:
         queue = self._gate.runs.queue_state()
-        drifted: dict[tuple[str, DriftKind], int] = {}
+        drifted: Counter[tuple[str, DriftKind]] = Counter()
         for group in self._gate.nodes.lately.drifted():
-            key = group.target, group.what
-            drifted[key] = drifted.get(key, 0) + group.nodes
-        return StoredFigures(queue, drifted)
+            drifted[group.target, group.what] += group.nodes
+        counts = self._gate.incidents.count()
+        incidents: dict[tuple[str, str], int] = {
+            (kind, level): counts.get(kind, {}).get(level, 0)
+            for kind, level in product(KINDS, LEVELS)
+        }
+        runs = {("waiting",): queue.waiting, ("running",): queue.running}
+        return StoredFigures(runs, queue.oldest_s, drifted, incidents)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        ready = self._ready.latest()
-        stored = self._stored.latest()
-        usable = float(ready[0] and ready[1] < _READY_SECONDS) if ready else None
-        yield SPECS["ready"].gauge(usable)
-        yield from self._of_snapshot()
-        yield from self._of_spool()
-        yield from _of_stored(stored, self._targets())
-        yield from self._of_process()
-
-    def _of_snapshot(self) -> Iterator[Metric]:
-        snapshot = self._gate.snapshots.known()
-        revision, targets = (snapshot.revision, len(snapshot.targets)) if snapshot else (None, None)
-        yield SPECS["matrix_revision"].gauge(revision)
-        yield SPECS["targets"].gauge(targets)
-        yield SPECS["snapshot_age_seconds"].gauge(self._gate.snapshot_age_s())
-        yield SPECS["degraded"].gauge(float(self._gate.degraded() is not None))
-        ages, states = SPECS["evidence_age_seconds"].gauge(), SPECS["evidence_not_fresh"].gauge()
-        if snapshot is not None:
-            for name, (age_s, numbers) in evidence_of(snapshot, self._targets()).items():
-                if age_s is not None:
-                    ages.add_metric([name], age_s)
-                for state, number in numbers.items():
-                    states.add_metric([name, state], number)
-        yield from (ages, states)
-
-    def _of_spool(self) -> Iterator[Metric]:
-        spool = self._gate.log_state
+        ready, stored = self._ready.latest(), self._stored.latest()
+        figures, age_s = stored or (None, None)
+        snapshot, spool = self._gate.snapshots.known(), self._gate.log_state
         waits_s = (clock.now() - spool.oldest).total_seconds() if spool.oldest else 0.0
-        yield SPECS["spool_batches"].gauge(spool.batches)
-        yield SPECS["spool_bytes"].gauge(spool.used)
-        yield SPECS["spool_size_bytes"].gauge(spool.size)
-        yield SPECS["spool_oldest_seconds"].gauge(max(0.0, waits_s))
-        yield SPECS["spool_set_aside"].gauge(spool.set_aside)
-
-    def _of_process(self) -> Iterator[Metric]:
-        facts, build = SPECS["facts_info"].gauge(), SPECS["build_info"].gauge()
-        facts.add_metric([self._gate.facts.digest], 1)
-        build.add_metric([version()], 1)
-        yield from (facts, build)
-        yield SPECS["log_lines_dropped"].counter(logs.writer.all_dropped)
-        if (pair := self._settings.certificate) is not None:
-            yield SPECS["certificate_end_timestamp_seconds"].gauge(certificate_end(pair))
-
-
-def _of_stored(
-    stored: tuple[StoredFigures, float] | None, targets: frozenset[str]
-) -> Iterator[Metric]:
-    found, age = stored or (None, None)
-    runs, drift = SPECS["canary_runs"].gauge(), SPECS["drifted_nodes"].gauge()
-    if found is not None:
-        runs.add_metric(["waiting"], found.queue.waiting)
-        runs.add_metric(["running"], found.queue.running)
-        for what in _DRIFT_ALWAYS | {what for _, what in found.drifted}:
-            numbers = {target: n for (target, one), n in found.drifted.items() if one == what}
-            for name, number in _bounded(numbers, targets).items():
-                drift.add_metric([name, what], number)
-    yield from (runs, drift)
-    oldest = found.queue.oldest_s if found else None
-    yield SPECS["canary_oldest_waiting_seconds"].gauge(oldest)
-    yield SPECS["stored_figures_age_seconds"].gauge(age)
+        targets = self._targets()
+        evidence = evidence_of(snapshot, targets) if snapshot is not None else {}
+        state = GateState(
+            self._gate,
+            snapshot,
+            spool,
+            max(0.0, waits_s),
+            (ready[0] and ready[1] < _READY_SECONDS) if ready else None,
+            figures,
+            age_s,
+            _count_drift(figures.drifted, targets) if figures is not None else {},
+            {(name,): age for name, (age, _) in evidence.items() if age is not None},
+            {
+                (name, state): number
+                for name, (_, numbers) in evidence.items()
+                for state, number in numbers.items()
+            },
+            self._settings.certificate,
+        )
+        for spec in GATE:
+            if spec.read is not None:
+                yield spec.collect(state)
 
 
-_DRIFT_ALWAYS: frozenset[DriftKind] = frozenset({"driver", "gpu"})
-"""Properties that have a figure of every target, also where no node differs."""
-
-
-def _bounded(numbers: dict[str, int], targets: frozenset[str]) -> dict[str, int]:
-    found = dict.fromkeys(targets, 0)
-    for name, number in numbers.items():
-        label = name if name in targets else _OTHER
-        found[label] = found.get(label, 0) + number
-    return found
-
-
-_NOT_FRESH = ("missing", "stale", "failed")
+def _count_drift(
+    drifted: dict[tuple[str, DriftKind], int], targets: frozenset[str]
+) -> dict[tuple[str, str], int]:
+    """Count targets without figures of their own together."""
+    kinds = _DRIFT_ALWAYS | {what for _, what in drifted}
+    counts = dict.fromkeys(product(targets, kinds), 0)
+    for (target, what), number in drifted.items():
+        key = (target if target in targets else _OTHER, what)
+        counts[key] = counts.get(key, 0) + number
+    return counts  # type: ignore[return-value]
 
 
 def evidence_of(
@@ -211,12 +198,12 @@ def evidence_of(
 ) -> dict[str, tuple[float | None, dict[str, int]]]:
     """Return the age in seconds of the oldest required evidence, and what is not fresh, by target.
 
-    Args:
-        snapshot: has the evidence.
-        names: of targets; those whose policy requires no evidence are left out.
+    Targets whose policy requires no evidence are left out.
     """
     now = clock.now().timestamp()
-    runs = _evidence_index(snapshot)
+    runs: dict[tuple[str, str], list[Evidence]] = {}
+    for run in snapshot.matrix.evidence:
+        runs.setdefault((run.suite, run.sku), []).append(run)
     found = {}
     for name in sorted(names):
         target = snapshot.targets.get(name)
@@ -233,11 +220,4 @@ def evidence_of(
             if one.state in states:
                 states[one.state] += 1
         found[name] = (max(ages, default=None), states)
-    return found
-
-
-def _evidence_index(snapshot: Snapshot) -> dict[tuple[str, str], list[Evidence]]:
-    found: dict[tuple[str, str], list[Evidence]] = {}
-    for run in snapshot.matrix.evidence:
-        found.setdefault((run.suite, run.sku), []).append(run)
     return found

@@ -21,7 +21,8 @@ from compatgate.service.admission.service import MustWait
 
 if TYPE_CHECKING:
     from compatgate.kit.http.lanes import Lane
-    from compatgate.kit.http.wsgi import Scope, Send
+    from compatgate.kit.http.replies import WholeAnswer
+    from compatgate.kit.http.wsgi import Scope
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.question_app import LogWaiters
 
@@ -32,7 +33,7 @@ _MAX_BYTES = 64 * 1024
 
 
 class HookApp:
-    """The ASGI application that answers plain AdmissionReviews.
+    """Answers AdmissionReviews on the event loop.
 
     Args:
         desk: decides.
@@ -48,33 +49,25 @@ class HookApp:
         self._lane = lane
         self._waiters = waiters
 
-    async def answer(self, scope: Scope, body: Body, note: RequestNote, send: Send) -> None:
-        """Answer a request.
-
-        Args:
-            scope: of the request.
-            body: the whole one.
-            note: of the request.
-            send: of the request.
-        """
+    async def answer(self, scope: Scope, body: Body, note: RequestNote) -> WholeAnswer:
+        """Answer a request whose whole body is there; never raise."""
         environ = make_environ(scope, body)
         note.route = _ROUTE
         note.number = number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
         environ[replies.ENVIRON] = number
         try:
-            found = await self._answer(body.data, environ)
+            decided = await self._decide(body.data, environ)
         except CompatgateError as error:
             answer = replies.whole_problem(error, environ, number)
         except Exception as error:
             answer = replies.whole_problem(self._desk.explain(error, environ), environ, number)
         else:
-            note.status = found.status
-            answer = replies.json_answer(found.body, number, found.status, found.headers)
+            note.status = decided.status
+            answer = replies.json_answer(decided.body, number, decided.status, decided.headers)
         self._metrics.requested("POST", _ROUTE, answer.status)
-        await send(answer.start())
-        await send({"type": "http.response.body", "body": answer.body})
+        return answer
 
-    async def _answer(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
+    async def _decide(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
         sender = self._desk.known_sender(environ) if len(raw) <= _MAX_BYTES else None
         if sender is None:
             return await self._run(self._desk.answer, raw, environ)
@@ -99,8 +92,8 @@ class HookApp:
     async def _run(self, function: Any, *arguments: Any) -> HookAnswer:
         def run() -> HookAnswer:
             begin_budget()
-            found: HookAnswer = function(*arguments)
-            return found
+            decided: HookAnswer = function(*arguments)
+            return decided
 
-        done: HookAnswer = await self._lane.run(run)
-        return done
+        answer: HookAnswer = await self._lane.run(run)
+        return answer

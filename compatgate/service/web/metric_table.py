@@ -1,17 +1,24 @@
-"""List every metric: name, type, labels and meaning.
+"""List every metric: name, labels, meaning, and how its value is read from the state.
 
 The collectors, the reference page and the tests of alerts and dashboard read this table.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from msgspec import Struct
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from compatgate import version
+from compatgate.kit import logs
+from compatgate.kit.http.certificates import certificate_end
 
 PREFIX = "compatgate_"
 _ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+Reading = float | None | Mapping[tuple[str, ...], float]
+"""A value, or values by labels; None: it is not known."""
 
 
 class MetricSpec(Struct, frozen=True):
@@ -19,210 +26,243 @@ class MetricSpec(Struct, frozen=True):
 
     Attributes:
         name: without `PREFIX`, and without the ``_total`` of a counter.
-        labels: names, in order.
         meaning: one or two sentences; text of the reference.
+        labels: names, in order.
+        read: reads the value from the state at a scrape; None: events are counted instead.
         stored: read from the database, in the background.
     """
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...]
     meaning: str
+    labels: tuple[str, ...] = ()
+    read: Callable[[Any], Reading] | None = None
     stored: bool = False
 
     @property
     def exported(self) -> tuple[str, ...]:
         """Return the names of its samples."""
-        endings = {
-            "counter": ("_total",),
-            "gauge": ("",),
-            "histogram": ("_bucket", "_count", "_sum"),
-        }
-        return tuple(f"{PREFIX}{self.name}{end}" for end in endings[self.type])
+        return tuple(f"{PREFIX}{self.name}{end}" for end in _ENDINGS[self.type])
 
-    def gauge(self, value: float | None = None) -> GaugeMetricFamily:
-        """Return the gauge, with one sample if it has no labels and the value is known."""
-        made = GaugeMetricFamily(PREFIX + self.name, self.meaning, labels=self.labels)
-        if value is not None:
-            made.add_metric([], value)
-        return made
-
-    def counter(self, value: float | None = None) -> CounterMetricFamily:
-        """Return the counter, as `gauge`."""
-        made = CounterMetricFamily(PREFIX + self.name, self.meaning, labels=self.labels)
-        if value is not None:
-            made.add_metric([], value)
-        return made
+    def collect(self, state: object) -> Metric:
+        """Return the metric with its values."""
+        family = CounterMetricFamily if self.type == "counter" else GaugeMetricFamily
+        metric = family(PREFIX + self.name, self.meaning, labels=self.labels)
+        reading = self.read(state) if self.read is not None else None
+        if isinstance(reading, Mapping):
+            for labels, value in reading.items():
+                metric.add_metric(labels, value)
+        elif reading is not None:
+            metric.add_metric([], reading)
+        return metric
 
 
+def _count(name: str, meaning: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "counter", meaning, labels)
+
+
+def _gauge(
+    name: str,
+    read: Callable[[Any], Reading],
+    meaning: str,
+    *labels: str,
+    stored: bool = False,
+) -> MetricSpec:
+    return MetricSpec(name, "gauge", meaning, labels, read, stored)
+
+
+_BUILD = _gauge(
+    "build_info", lambda state: {(version(),): 1}, "1; version of compatgate.", "version"
+)
 GATE = (
-    MetricSpec(
+    _count(
         "decisions",
-        "counter",
-        ("verdict", "allowed", "mode", "source"),
         "Decisions, by verdict, by effect of the policy, by the target's mode, and by who asked.",
+        *("verdict", "allowed", "mode", "source"),
     ),
-    MetricSpec(
+    _count(
         "target_decisions",
-        "counter",
-        ("target", "verdict", "allowed"),
         "Decisions by target; `none`: questions about a pool; `other`: targets beyond the limit.",
+        *("target", "verdict", "allowed"),
     ),
-    MetricSpec(
+    _count(
         "rule_decisions",
-        "counter",
-        ("rule", "verdict", "allowed"),
         "Decisions by deciding rule: a rule with the outcome of the verdict.",
+        *("rule", "verdict", "allowed"),
     ),
-    MetricSpec("decision_seconds", "histogram", (), "Time to decide and to log the decision."),
-    MetricSpec("http_requests", "counter", ("method", "route", "status"), "Requests."),
+    MetricSpec("decision_seconds", "histogram", "Time to decide and to log the decision."),
+    _count("http_requests", "Requests.", "method", "route", "status"),
     MetricSpec(
         "request_seconds",
         "histogram",
-        ("kind",),
         "Time from a request's headers to the end of its answer: `question`, `hook`, `api`,"
         " `page`, `health`.",
+        ("kind",),
     ),
-    MetricSpec(
+    _count(
         "authentication_failures",
-        "counter",
-        ("reason",),
         "Requests without a valid token where one is needed; `missing`: without any token.",
+        "reason",
     ),
-    MetricSpec(
+    _count(
         "admission_reviews",
-        "counter",
-        ("namespace", "result"),
         "Kubernetes objects with GPUs, by the worst result of their containers: `allowed`,"
         " `warned`, `exempt`, `unmatched`, `would_deny` (in mode `enforce`), `denied`, `failed`;"
         " dry runs do not count; namespace `other`: those beyond the first 50.",
+        *("namespace", "result"),
     ),
-    MetricSpec(
+    _count(
         "admission_would_deny",
-        "counter",
-        ("target",),
         "GPU containers that a target in mode `warn` or `audit` admits and would deny in mode"
         " `enforce`; `other`: targets beyond the limit.",
+        "target",
     ),
-    MetricSpec(
+    _count(
         "admission_events",
-        "counter",
-        ("result",),
         "Kubernetes events about denials: `written`, `repeated` (the count of an"
         " existing event was raised), `dropped` (too many wait), `failed` (the cluster refused).",
+        "result",
     ),
-    MetricSpec(
+    _count(
         "admission_unmatched",
-        "counter",
-        ("namespace",),
         "GPU workloads that match no target; `other`: namespaces beyond the first 50.",
+        "namespace",
     ),
-    MetricSpec(
-        "admission_failures",
-        "counter",
-        (),
-        "Admission requests without a decision.",
-    ),
-    MetricSpec(
+    _count("admission_failures", "Admission requests without a decision."),
+    _count(
         "database_errors",
-        "counter",
-        ("kind",),
         "Failed transactions; `refused`: the database answers, and refuses the statement.",
+        "kind",
     ),
-    MetricSpec(
-        "ready", "gauge", (), "1: the latest check found that the gate decides and records."
+    _gauge(
+        "ready",
+        lambda state: state.ready,
+        "1: the latest check found that the gate decides and records.",
     ),
-    MetricSpec(
+    _gauge(
         "degraded",
-        "gauge",
-        (),
+        lambda state: state.gate.degraded() is not None,
         "1: the gate decides without its database; a far gate: without its central gate.",
     ),
-    MetricSpec(
+    _gauge(
         "snapshot_age_seconds",
-        "gauge",
-        (),
+        lambda state: state.gate.snapshot_age_s(),
         "Time since the database, or the central gate, last confirmed the snapshot.",
     ),
-    MetricSpec("matrix_revision", "gauge", (), "Revision of the matrix."),
-    MetricSpec("targets", "gauge", (), "Targets of the matrix."),
-    MetricSpec(
+    _gauge(
+        "matrix_revision",
+        lambda state: state.snapshot and state.snapshot.revision,
+        "Revision of the matrix.",
+    ),
+    _gauge(
+        "targets",
+        lambda state: state.snapshot and len(state.snapshot.targets),
+        "Targets of the matrix.",
+    ),
+    _gauge(
         "evidence_age_seconds",
-        "gauge",
-        ("target",),
+        lambda state: state.evidence_ages,
         "Age of the oldest evidence that the policy of a target requires.",
+        "target",
     ),
-    MetricSpec(
+    _gauge(
         "evidence_not_fresh",
-        "gauge",
-        ("target", "state"),
+        lambda state: state.evidence_not_fresh,
         "Required suites, for each kind of pool, whose evidence is `missing`, `stale` or `failed`.",
+        *("target", "state"),
     ),
-    MetricSpec("spool_batches", "gauge", (), "Batches of decisions that wait for delivery."),
-    MetricSpec("spool_bytes", "gauge", (), "Bytes of decisions that wait for delivery."),
-    MetricSpec("spool_size_bytes", "gauge", (), "Size of the spool; 0: no spool."),
-    MetricSpec(
-        "spool_oldest_seconds", "gauge", (), "Age of the oldest decision that waits; 0: none does."
+    _gauge(
+        "spool_batches",
+        lambda state: state.spool.batches,
+        "Batches of decisions that wait for delivery.",
     ),
-    MetricSpec(
+    _gauge(
+        "spool_bytes", lambda state: state.spool.used, "Bytes of decisions that wait for delivery."
+    ),
+    _gauge("spool_size_bytes", lambda state: state.spool.size, "Size of the spool; 0: no spool."),
+    _gauge(
+        "spool_oldest_seconds",
+        lambda state: state.spool_oldest_s,
+        "Age of the oldest decision that waits; 0: none does.",
+    ),
+    _gauge(
         "spool_set_aside",
-        "gauge",
-        (),
+        lambda state: state.spool.set_aside,
         "Spools that cannot be delivered: the log has another batch of their writer.",
     ),
-    MetricSpec(
-        "canary_runs", "gauge", ("state",), "Canary runs, `waiting` or `running`.", stored=True
+    _gauge(
+        "canary_runs",
+        lambda state: state.stored and state.stored.runs,
+        "Canary runs, `waiting` or `running`.",
+        "state",
+        stored=True,
     ),
-    MetricSpec(
+    _gauge(
         "canary_oldest_waiting_seconds",
-        "gauge",
-        (),
+        lambda state: state.stored and state.stored.oldest_run_s,
         "Age of the oldest canary run that waits; 0: none does.",
         stored=True,
     ),
-    MetricSpec(
+    _gauge(
         "drifted_nodes",
-        "gauge",
-        ("target", "what"),
+        lambda state: state.drifted,
         "Nodes that differ from their target in a property, at most a minute old.",
+        *("target", "what"),
         stored=True,
     ),
-    MetricSpec(
-        "stored_figures_age_seconds", "gauge", (), "Age of the metrics that the database keeps."
+    _gauge(
+        "incidents",
+        lambda state: state.stored and state.stored.incidents,
+        "Incidents that are open and not snoozed; level: `fail`, `warn` or `info`.",
+        *("kind", "level"),
+        stored=True,
     ),
-    MetricSpec(
+    _gauge(
+        "stored_figures_age_seconds",
+        lambda state: state.stored_age_s,
+        "Age of the metrics that the database keeps.",
+    ),
+    _gauge(
         "certificate_end_timestamp_seconds",
-        "gauge",
-        (),
+        lambda state: state.certificate and certificate_end(state.certificate),
         "Unix time at which the server's certificate ends; 0: it has ended. Only with TLS.",
     ),
     MetricSpec(
         "log_lines_dropped",
         "counter",
-        (),
         "Log lines of this process that were dropped: their reader was too slow.",
+        read=lambda state: logs.writer.all_dropped,
     ),
-    MetricSpec("facts_info", "gauge", ("digest",), "1; digest of the vendors' facts."),
-    MetricSpec("build_info", "gauge", ("version",), "1; version of compatgate."),
+    _gauge(
+        "facts_info",
+        lambda state: {(state.gate.facts.digest,): 1},
+        "1; digest of the vendors' facts.",
+        "digest",
+    ),
+    _BUILD,
 )
 WORKER = (
-    MetricSpec("worker_running", "gauge", (), "Canary runs in progress."),
-    MetricSpec("worker_slots", "gauge", (), "Canary runs that the worker carries out at once."),
-    MetricSpec(
-        "worker_hosts", "gauge", ("state",), "Staging hosts that are `reachable` or `away`."
+    _gauge("worker_running", lambda state: state.running, "Canary runs in progress."),
+    _gauge(
+        "worker_slots", lambda state: state.most, "Canary runs that the worker carries out at once."
+    ),
+    _gauge(
+        "worker_hosts",
+        lambda state: {("reachable",): state.reachable, ("away",): state.away},
+        "Staging hosts that are `reachable` or `away`.",
+        "state",
     ),
     MetricSpec(
         "worker_runs",
         "counter",
-        ("result",),
         "Runs that the worker is done with: `ended`, `host_failed` (back in the queue), `defect`.",
+        ("result",),
+        lambda state: {(result,): number for result, number in state.done.items()},
     ),
-    MetricSpec(
+    _gauge(
         "worker_queue_answered_timestamp_seconds",
-        "gauge",
-        (),
+        lambda state: state.polled,
         "Unix time at which the queue last answered the worker.",
     ),
-    MetricSpec("build_info", "gauge", ("version",), "1; version of compatgate."),
+    _BUILD,
 )
-SPECS = {spec.name: spec for spec in (*GATE, *WORKER)}

@@ -13,6 +13,7 @@ import heapq
 import logging
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
@@ -32,7 +33,7 @@ from compatgate.service.admission.outcome import EventResult
 from compatgate.service.web.auth import admit, authenticate, peer_address, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
 from compatgate.service.web.figures import StateCollector
-from compatgate.service.web.metric_table import PREFIX, SPECS
+from compatgate.service.web.metric_table import GATE, PREFIX
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
     from compatgate.service.admission.outcome import ReviewOutcome
     from compatgate.service.gate.snapshot import Snapshot
 
-_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
-_REQUEST_SECONDS = (*_SECONDS, 10.0, 30.0)
+_SHORT = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+_SECONDS = {"decision_seconds": _SHORT, "request_seconds": (*_SHORT, 10.0, 30.0)}
+"""Upper bounds of the buckets of histograms."""
 _MAX_NAMESPACES = 50
-_MAX_VERDICTS = 4096
+_MAX_CHILDREN = 4096
 _OTHER = "other"
 _log = logging.getLogger("compatgate.web")
 
@@ -85,7 +87,7 @@ class TargetNames:
 
 
 class Metrics:
-    """The counters of an application.
+    """The counters of an application; an event that cannot be counted is logged, and no error.
 
     Args:
         targets: those with figures of their own.
@@ -94,121 +96,92 @@ class Metrics:
     def __init__(self, targets: TargetNames | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.targets = targets or TargetNames()
-        self._registry = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
         self._state: StateCollector | None = None
         self._namespaces: set[str] = set()
-        self._children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
         self._of_verdict: dict[tuple[str, str], tuple[Counter, ...]] = {}
-        self._of_request: dict[tuple[str, str, int], Counter] = {}
-        self._of_kind: dict[str, Histogram] = {}
-        self._decisions = self._counter("decisions")
-        self._by_target = self._counter("target_decisions")
-        self._by_rule = self._counter("rule_decisions")
-        self._requests = self._counter("http_requests")
-        self._refusals = self._counter("authentication_failures")
-        self._reviews = self._counter("admission_reviews")
-        self._would_deny = self._counter("admission_would_deny")
-        self._events = self._counter("admission_events")
-        self._unmatched = self._counter("admission_unmatched")
-        self._failed_admissions = self._counter("admission_failures")
-        self._database_errors = self._counter("database_errors")
-        self._seconds = self._histogram("decision_seconds", _SECONDS)
-        self._request_seconds = self._histogram("request_seconds", _REQUEST_SECONDS)
-        for kind in ("unavailable", "refused"):  # a rate needs to see the zero
-            self._database_errors.labels(kind)
-        for reason in get_args(AuthenticationFailure):
-            self._refusals.labels(reason)
-        for result in get_args(EventResult):
-            self._events.labels(result)
-
-    def _counter(self, name: str) -> Counter:
-        spec = SPECS[name]
-        return Counter(PREFIX + name, spec.meaning, spec.labels, registry=self._registry)
-
-    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
-        spec = SPECS[name]
-        return Histogram(
-            PREFIX + name, spec.meaning, spec.labels, buckets=buckets, registry=self._registry
+        counted = [spec for spec in GATE if spec.read is None]
+        self._counters = {
+            spec.name: Counter(PREFIX + spec.name, spec.meaning, spec.labels, registry=registry)
+            for spec in counted
+            if spec.type == "counter"
+        }
+        self._seconds = {
+            spec.name: Histogram(
+                PREFIX + spec.name,
+                spec.meaning,
+                spec.labels,
+                buckets=_SECONDS[spec.name],
+                registry=registry,
+            )
+            for spec in counted
+            if spec.type == "histogram"
+        }
+        # The library's own search for the child of some labels takes longer than counting.
+        self._child = lru_cache(_MAX_CHILDREN)(
+            lambda name, *labels: self._counters[name].labels(*labels)
         )
+        self._kind = lru_cache(_MAX_CHILDREN)(self._seconds["request_seconds"].labels)
+        for kind in ("unavailable", "refused"):  # a rate needs to see the zero
+            self._child("database_errors", kind)
+        for reason in get_args(AuthenticationFailure):
+            self._child("authentication_failures", reason)
+        for result in get_args(EventResult):
+            self._child("admission_events", result)
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
         try:
             key = (verdict.id, source)
-            found = self._of_verdict.get(key)
-            if found is None:
-                found = self._counters_of(verdict, source)
-                if len(self._of_verdict) >= _MAX_VERDICTS:
+            counters = self._of_verdict.get(key)
+            if counters is None:
+                if len(self._of_verdict) >= _MAX_CHILDREN:
                     self._of_verdict.clear()
-                self._of_verdict[key] = found
-            for counter in found:
+                counters = self._of_verdict[key] = self._counters_of(verdict, source)
+            for counter in counters:
                 counter.inc()
-            self._seconds.observe(seconds)
+            self._seconds["decision_seconds"].observe(seconds)
         except OSError as error:
             _warn(error)
 
     def _counters_of(self, verdict: Verdict, source: str) -> tuple[Counter, ...]:
         """Return the counters that a decision adds to."""
-        outcome, allowed = verdict.verdict, "true" if verdict.allowed else "false"
+        effect = (verdict.verdict, "true" if verdict.allowed else "false")
         target = self.targets.label(verdict.target)
         return (
-            self._child(self._decisions, outcome, allowed, verdict.mode, source),
-            self._child(self._by_target, target, outcome, allowed),
-            *(
-                self._child(self._by_rule, rule, outcome, allowed)
-                for rule in verdict.deciding_rules
-            ),
+            self._child("decisions", *effect, verdict.mode, source),
+            self._child("target_decisions", target, *effect),
+            *(self._child("rule_decisions", rule, *effect) for rule in verdict.deciding_rules),
         )
-
-    def _child(self, counter: Counter, *labels: str) -> Counter:
-        """Return the counter of these labels; quicker than the library's own search."""
-        key = (counter, labels)
-        found = self._children.get(key)
-        if found is None:
-            found = self._children[key] = counter.labels(*labels)
-        return found
 
     def requested(self, method: str, route: str, status: int) -> None:
         """Count a request."""
-        try:
-            key = (method, route, status)
-            found = self._of_request.get(key)
-            if found is None:
-                found = self._of_request[key] = self._requests.labels(method, route, str(status))
-            found.inc()
-        except OSError as error:
-            _warn(error)
+        self._add("http_requests", method, route, str(status))
 
     def answered(self, kind: RequestKind, seconds: float) -> None:
         """Count the time of a request."""
         try:
-            found = self._of_kind.get(kind)
-            if found is None:
-                found = self._of_kind[kind] = self._request_seconds.labels(kind)
-            found.observe(seconds)
+            self._kind(kind).observe(seconds)
         except OSError as error:
             _warn(error)
 
     def refused(self, reason: AuthenticationFailure) -> None:
         """Count a failed authentication."""
-        self._add(self._refusals, reason)
+        self._add("authentication_failures", reason)
 
     def reviewed(self, namespace: str, outcome: ReviewOutcome) -> None:
         """Count a review that decided about GPUs."""
-        try:
-            self._child(self._reviews, self._namespace(namespace), outcome.result).inc()
-            for target in outcome.would_deny:
-                self._child(self._would_deny, self.targets.label(target)).inc()
-        except OSError as error:
-            _warn(error)
+        self._add("admission_reviews", self._namespace(namespace), outcome.result)
+        for target in outcome.would_deny:
+            self._add("admission_would_deny", self.targets.label(target))
 
     def event(self, result: EventResult) -> None:
         """Count a Kubernetes event about a denial."""
-        self._add(self._events, result)
+        self._add("admission_events", result)
 
     def unmatched(self, namespace: str) -> None:
         """Count a GPU workload that matches no target."""
-        self._add(self._unmatched, self._namespace(namespace))
+        self._add("admission_unmatched", self._namespace(namespace))
 
     def _namespace(self, name: str) -> str:
         """Return the label of a namespace."""
@@ -220,15 +193,15 @@ class Metrics:
 
     def admission_failed(self) -> None:
         """Count an admission request for which nothing could be decided."""
-        self._add(self._failed_admissions)
+        self._add("admission_failures")
 
     def database_failed(self, *, refused: bool) -> None:
         """Count a transaction that failed."""
-        self._add(self._database_errors, "refused" if refused else "unavailable")
+        self._add("database_errors", "refused" if refused else "unavailable")
 
-    def _add(self, counter: Counter, *labels: str) -> None:
+    def _add(self, name: str, *labels: str) -> None:
         try:
-            (counter.labels(*labels) if labels else counter).inc()
+            (self._child(name, *labels) if labels else self._counters[name]).inc()
         except OSError as error:
             _warn(error)
 

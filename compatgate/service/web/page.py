@@ -27,18 +27,16 @@ from compatgate.kit.http.links import (
 from compatgate.kit.http.requests import read_reason
 from compatgate.kit.ui.assets import asset_path
 from compatgate.kit.ui.filters import FILTERS
-from compatgate.kit.ui.lists import apply_choice, list_choices
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
+from compatgate.kit.ui.tables import Table, choose_columns
 from compatgate.resources import package_dir
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.preferences.tour import STEPS, TourPlace, find_place
 from compatgate.service.web import browser
 from compatgate.service.web.route import NoQuery, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from compatgate.kit.ui.tables import Table
     from compatgate.service.gate.service import Gate
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
@@ -243,7 +241,6 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("decisions", "Decisions", "d"),
             NavigationItem("audit", "Audit", "l"),
-            NavigationItem("notices", "Notices", "q"),
         ),
     ),
     NavigationGroup(
@@ -279,27 +276,19 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
     """
     context: dict[str, Any] = {
         "title": shown.title,
-        "table": apply_choice(shown.table) if shown.table else None,
+        "table": choose_columns(shown.table) if shown.table else None,
         "page": page,
         "principal": principal,
         "signed_in": not principal.is_anonymous,
         "done": done,
         "looks": current_preferences(),
         "navigation": NAVIGATION,
-        "tour": _find_tour(page, principal),
-        "tour_steps": len(STEPS),
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
         "form_token": browser.form_field,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
-
-
-def _find_tour(page: Page, principal: Principal) -> TourPlace | None:
-    may = [scope for scope in ("read", "gate") if principal.may(scope)]
-    on_page = page.method == "GET" and not request.headers.get("HX-Request")
-    return find_place(current_preferences().tour, page.nav, page.path, may) if on_page else None
 
 
 def show_invisible(value: Any) -> Any:
@@ -334,8 +323,6 @@ def environment() -> Environment:
         bare=page_without_query,
         asked_besides=other_parameters,
         asset=_asset,
-        choices_of=list_choices,
-        own_token=browser.form_field,
         browser_zone=BROWSER_ZONE,
         version=version(),
     )

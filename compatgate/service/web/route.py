@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 from flask import Response, request
@@ -58,11 +58,15 @@ class Body(Struct, frozen=True):
         model: type that the schema is made from; the gate itself validates.
         media: content types accepted; the first is the one described.
         examples: name to body; tests send each.
+        argument: of the client's method, takes the whole body; empty: each member is an argument.
+        members: the members are arguments besides.
     """
 
     model: Any
     media: tuple[str, ...] = (JSON,)
     examples: Mapping[str, Any] = {}
+    argument: str = ""
+    members: bool = False
 
 
 class Returns(Struct, frozen=True):
@@ -99,6 +103,11 @@ class Route(Struct, frozen=True):
         refusal: type of the body of errors, where that is not a problem; ``refusal_media`` its
             content type.
         signed: a signature, or a token as a password, does instead of a bearer token.
+        repeatable: a change that may be sent twice.
+        slow: the answer may take minutes.
+        command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
+        columns: members of the answer that command and page show.
+        nav: item of the navigation, below which a page of the same path is derived.
     """
 
     method: Method
@@ -121,6 +130,11 @@ class Route(Struct, frozen=True):
     signed: bool = False
     part: Scope | None = None
     targets: TargetLimit = "refused"
+    repeatable: bool = False
+    slow: bool = False
+    command: str = ""
+    columns: tuple[str, ...] = ()
+    nav: str = ""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -152,6 +166,26 @@ class Route(Struct, frozen=True):
         return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
 
 
+class Details(TypedDict, total=False):
+    """What a route may declare besides the arguments of `route`; see `Route`."""
+
+    body: Body | None
+    reason: Literal["body", "query"] | None
+    matches: bool
+    errors: tuple[int, ...]
+    prefix: str
+    refusal: Any
+    refusal_media: str
+    signed: bool
+    part: Scope | None
+    targets: TargetLimit
+    repeatable: bool
+    slow: bool
+    command: str
+    columns: tuple[str, ...]
+    nav: str
+
+
 def route(
     method: Method,
     path: str,
@@ -160,18 +194,9 @@ def route(
     tag: str,
     returns: Returns,
     query: type[Q] = NoQuery,  # type: ignore[assignment]
-    body: Body | None = None,
-    reason: Literal["body", "query"] | None = None,
-    matches: bool = False,
-    errors: tuple[int, ...] = (),
     name: str | None = None,
     what: str = "",
-    prefix: str = API_PREFIX,
-    refusal: Any = None,
-    refusal_media: str = JSON,
-    signed: bool = False,
-    part: Scope | None = None,
-    targets: TargetLimit = "refused",
+    **details: Unpack[Details],
 ) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
     """Make a handler a route; its docstring is the description.
 
@@ -193,16 +218,7 @@ def route(
             description=" ".join(rest.split()),
             returns=returns,
             query=query,
-            body=body,
-            reason=reason,
-            matches=matches,
-            errors=errors,
-            prefix=prefix,
-            refusal=refusal,
-            refusal_media=refusal_media,
-            signed=signed,
-            part=part,
-            targets=targets,
+            **details,
         )
 
     return make

@@ -295,7 +295,7 @@ def _refuse_argo(error: CompatgateError) -> Reply:
     "/generic",
     name="ask_generic",
     query=DeployQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS),
+    body=Body(DeployQuestion, examples=QUESTIONS, argument="question"),
     returns=Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision"),
     refused=refusal_reply,
 )
@@ -335,7 +335,7 @@ def poll_generic(call: Call[DeployPoll]) -> Reply:
     "/argo-rollouts",
     name="ask_argo_rollouts",
     query=ArgoQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS),
+    body=Body(DeployQuestion, examples=QUESTIONS, argument="question"),
     returns=Returns(DeployAnswer, "Any decision, or the error of the question"),
     refused=_refuse_argo,
     errors=(),
@@ -368,7 +368,7 @@ def _text(text: str, status: int) -> Reply:
     "/flagger",
     name="ask_flagger",
     query=FlaggerQuery,
-    body=Body(FlaggerPayload, examples=FLAGGER),
+    body=Body(FlaggerPayload, examples=FLAGGER, argument="payload"),
     returns=Returns(str, "Allowed: the canary advances; a rollback hook rolls back", media=(TEXT,)),
     refused=_refuse_flagger,
 )
@@ -397,7 +397,7 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     "/driver-rollout",
     name="ask_driver_rollout",
     query=DriverQuery,
-    body=Body(DriverQuestion, examples=DRIVER),
+    body=Body(DriverQuestion, examples=DRIVER, argument="question"),
     returns=Returns(DriverAnswer, "The driver is allowed; with `status=200`, any decision"),
     refused=refusal_reply,
 )

@@ -62,16 +62,6 @@ def edit_document(kind: Kind, form: Mapping[str, str], most_values: int) -> Edit
 
     The YAML decides, but for fields that were changed since the form was shown. Comments and order
     of the YAML stay. A form without YAML has fields alone.
-
-    Args:
-        kind: of the document.
-        form: ``documents``, the YAML; ``shown``, the YAML that the fields were filled from; and
-            the fields of `list_fields`.
-        most_values: values that a text may hold.
-
-    Raises:
-        ManyProblems: the YAML cannot be read.
-        BadInput: the YAML is not one document, or a field does not fit.
     """
     text = form.get("documents", "").replace("\r\n", "\n")
     before = _read_document(text, most_values) if text.strip() else start_document(kind)
@@ -119,12 +109,7 @@ def show_form(kind: Kind, edited: EditedDocument) -> dict[str, str]:
 
 
 def _read_document(text: str, most_values: int | None) -> Body:
-    """Read one YAML document as plain data; numbers with a point stay as written.
-
-    Raises:
-        ManyProblems: the text is not YAML.
-        BadInput: the text is not one mapping.
-    """
+    """Read one YAML document as plain data; numbers with a point stay as written."""
     problems = Problems()
     found = list(read_nodes(Source(FILE, text, most_values), problems))
     problems.raise_if_any()
@@ -154,20 +139,7 @@ _LONGEST_DRAFT = 60
 
 
 def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None) -> ImportResult:
-    """Check a document without storing it; mistakes name their line of the YAML.
-
-    Args:
-        ask: the request.
-        kind: of the document.
-        text: its YAML.
-        name: of the stored document that it changes; None: it is new.
-
-    Raises:
-        ManyProblems: every mistake.
-        BadInput: the document is of another kind.
-        Conflict: the name is taken, or a changed document has another name.
-        AccessRefused: the caller may not make the change.
-    """
+    """Check a document without storing it; mistakes name their line of the YAML."""
     sources = [Source(FILE, text, ask.service.settings.max_values)]
     planned = ask.gate.matrix.import_documents(sources, check_author(ask), dry_run=True)
     if any(change.kind != kind for change in planned.changes):
@@ -214,12 +186,7 @@ def propose_text(ask: PageRequest[Any], text: str) -> Redirect:
 
 
 def draft_waiver(ask: PageRequest[Any], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a new waiver: a free name, its owner, and an end within a week.
-
-    Args:
-        ask: the request; the caller owns the waiver.
-        given: rules, targets, image and components, as the page of a verdict states them.
-    """
+    """Return the fields of a new waiver: a free name, its owner, and an end within a week."""
     expires = (clock.today() + timedelta(days=DEFAULT_DAYS)).isoformat()
     if not any(given.values()):
         return {**given, "expires": expires}
@@ -233,13 +200,7 @@ def draft_waiver(ask: PageRequest[Any], given: Mapping[str, str]) -> dict[str, s
 
 
 def complete_waiver(edited: EditedDocument, reason: str, *, final: bool) -> EditedDocument:
-    """Return a waiver with a reason: where it states none, that of the change.
-
-    Args:
-        edited: the document.
-        reason: of the change.
-        final: it is about to be stored; else a missing reason does not hinder the check.
-    """
+    """Return a waiver with a reason: where it states none, that of the change."""
     spec = edited.document.get("spec")
     reason = reason.strip() or ("" if final else "not stated yet")
     if not isinstance(spec, dict) or spec.get("reason") or not reason:
@@ -248,11 +209,7 @@ def complete_waiver(edited: EditedDocument, reason: str, *, final: bool) -> Edit
 
 
 def read_uploads() -> str:
-    """Return the text of the uploaded files, joined as documents of one text.
-
-    Raises:
-        BadInput: a file is not UTF-8 text.
-    """
+    """Return the text of the uploaded files, joined as documents of one text."""
     texts = []
     for file in request.files.getlist("files"):
         try:

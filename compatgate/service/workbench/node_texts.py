@@ -1,7 +1,7 @@
 """Draft the pools of a target from text that describes nodes.
 
 The text is the output of nvidia-smi, Kubernetes nodes or their labels, objects of the GPU Operator,
-an AICR snapshot or recipe, or a probe.
+or a probe.
 """
 
 from __future__ import annotations
@@ -47,16 +47,7 @@ class NodeDraft(Struct, frozen=True):
 
 
 def draft_pools(text: str, facts: Facts) -> NodeDraft:
-    """Read pools from a text.
-
-    Args:
-        text: as pasted or uploaded.
-        facts: to resolve GPUs.
-
-    Raises:
-        BadInput: the text is of no known kind, is damaged, or names no GPU.
-        Inconclusive: the text states nothing.
-    """
+    """Read pools from a text."""
     given = text.strip()
     if not given:
         raise BadInput("no text or file is given", field=_ORIGIN, hint=_HINT)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from flask import request
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from compatgate.core.rules import RULES
 from compatgate.documents.sources import Source
@@ -21,7 +22,15 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.comparison.effects import ChangeEffects, preview_effects
 from compatgate.service.matrix.imports import ImportResult
-from compatgate.service.web.page import MAX_CHOICES, HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.page import (
+    MAX_CHOICES,
+    HtmlPage,
+    Page,
+    PageRequest,
+    Redirect,
+    page,
+)
+from compatgate.service.web.route import NoQuery
 from compatgate.service.workbench.acts import (
     FILE,
     PLURALS,
@@ -93,21 +102,14 @@ class FormState(Struct, frozen=True):
 _Word = Annotated[str, Meta(max_length=2000)]
 
 
-class EntryStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Initial values of the form; other pages link to it with a target and versions."""
-
-    targets: _Word = ""
-    components: _Word = ""
-    gpus: _Word = ""
-
-
-class WaiverStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Initial values of the form; the page of a verdict links to it with rules and targets."""
+class FormStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Initial values of a form; the pages of verdicts and targets link to it with some."""
 
     rules: _Word = ""
     targets: _Word = ""
     image: _Word = ""
     components: _Word = ""
+    gpus: _Word = ""
 
 
 class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,30 +118,46 @@ class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     status: Literal["", "candidate", "blessed", "deprecated", "revoked"] = ""
 
 
-@page("/new-target", scope="bless", nav="targets")
-def begin_target(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the form of a new target."""
-    return _begin(ask, "Target", {})
+def _form_pages(kind: Kind, edit_query: type[Struct] = NoQuery) -> tuple[Page, ...]:
+    """Make the pages of a form: of a new document, and of a stored one."""
+
+    def begin(ask: PageRequest[FormStart]) -> HtmlPage:
+        return _begin(ask, kind)
+
+    def create(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+        return _act(ask, FormPlace(kind))
+
+    def edit(ask: PageRequest[Any]) -> HtmlPage:
+        return _edit(ask, kind)
+
+    def change(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+        return _act(ask, FormPlace(kind, ask.args["name"]))
+
+    one, several = kind.lower(), PLURALS[kind]
+    for handler in (begin, create, edit, change):
+        handler.__name__ += f"_{one}_form"  # which names the page
+    about: dict[str, Any] = {"scope": "bless", "nav": several}
+    new, stored = f"/new-{one}", f"/{several}/<name>/edit"
+    return (
+        page(new, query=FormStart, **about)(begin),
+        page(new, method="POST", **about)(create),
+        page(stored, query=edit_query, **about)(edit),
+        page(stored, method="POST", **about)(change),
+    )
 
 
-@page("/new-entry", scope="bless", nav="entries", query=EntryStart)
-def begin_entry(ask: PageRequest[EntryStart]) -> HtmlPage:
-    """Show the form of a new entry."""
-    query = ask.query
-    given = {"targets": query.targets, "components": query.components, "gpus": query.gpus}
-    return _begin(ask, "Entry", {"status": "candidate", **given} if any(given.values()) else {})
+TARGET_FORM = _form_pages("Target")
+ENTRY_FORM = _form_pages("Entry", StatusStart)
+WAIVER_FORM = _form_pages("Waiver")
 
 
-@page("/new-waiver", scope="bless", nav="waivers", query=WaiverStart)
-def begin_waiver(ask: PageRequest[WaiverStart]) -> HtmlPage:
-    """Show the form of a new waiver, and what it lets through if it states enough."""
-    query = ask.query
-    given = {name: getattr(query, name) for name in ("rules", "targets", "image", "components")}
-    return _begin(ask, "Waiver", draft_waiver(ask, given))
-
-
-def _begin(ask: PageRequest[Any], kind: Kind, given: Mapping[str, str]) -> HtmlPage:
-    place = FormPlace(kind)
+def _begin(ask: PageRequest[FormStart], kind: Kind) -> HtmlPage:
+    place, start = FormPlace(kind), asdict(ask.query)
+    given = {name: text for name, text in start.items() if text}
+    if kind == "Waiver":
+        given = draft_waiver(ask, start)
+    elif given:
+        given["status"] = "candidate"
     if not given:
         document = start_document(kind)
         edited = EditedDocument(to_yaml([document]), document)
@@ -160,68 +178,16 @@ def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument)
         return FormState()
 
 
-@page("/new-target", scope="bless", method="POST", nav="targets")
-def create_target(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Read pasted text, check a target, show what it does, create it, or propose it."""
-    return _act(ask, FormPlace("Target"))
-
-
-@page("/new-entry", scope="bless", method="POST", nav="entries")
-def create_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check an entry, show what it does, create it, or propose it."""
-    return _act(ask, FormPlace("Entry"))
-
-
-@page("/new-waiver", scope="bless", method="POST", nav="waivers")
-def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check a waiver, show what it lets through, create it, or propose it."""
-    return _act(ask, FormPlace("Waiver"))
-
-
-@page("/targets/<name>/edit", scope="bless", nav="targets")
-def edit_target(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the form of a stored target and its policy."""
-    return _edit(ask, "Target", {})
-
-
-@page("/entries/<name>/edit", scope="bless", nav="entries", query=StatusStart)
-def edit_entry(ask: PageRequest[StatusStart]) -> HtmlPage:
-    """Show the form of a stored entry, with another status if one is given."""
-    return _edit(ask, "Entry", {"status": ask.query.status} if ask.query.status else {})
-
-
-@page("/waivers/<name>/edit", scope="bless", nav="waivers")
-def edit_waiver(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the form of a stored waiver."""
-    return _edit(ask, "Waiver", {})
-
-
-def _edit(ask: PageRequest[Any], kind: Kind, given: Mapping[str, str]) -> HtmlPage:
+def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
     row = ask.gate.matrix.get(kind, ask.args["name"])
     place = FormPlace(kind, row.name, row.revision)
     shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
-    if not given:
+    status = getattr(ask.query, "status", "")
+    if not status:
         return _form_page(ask, place, shown, FormState())
-    edited = edit_document(kind, {**shown, **given}, ask.service.settings.max_values)
+    form = {**shown, "status": status}
+    edited = edit_document(kind, form, ask.service.settings.max_values)
     return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
-
-
-@page("/targets/<name>/edit", scope="bless", method="POST", nav="targets")
-def change_target(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check a changed target, show what the change does, store it, or propose it."""
-    return _act(ask, FormPlace("Target", ask.args["name"]))
-
-
-@page("/entries/<name>/edit", scope="bless", method="POST", nav="entries")
-def change_entry_document(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check a changed entry, show what the change does, store it, or propose it."""
-    return _act(ask, FormPlace("Entry", ask.args["name"]))
-
-
-@page("/waivers/<name>/edit", scope="bless", method="POST", nav="waivers")
-def change_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Check a changed waiver, show what the change does, store it, or propose it."""
-    return _act(ask, FormPlace("Waiver", ask.args["name"]))
 
 
 def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:

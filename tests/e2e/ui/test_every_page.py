@@ -83,7 +83,6 @@ PAGES = [
     "freezes",
     "incidents",
     "incidents/1",
-    "notices",
     "new-target",
     "entries/torch29-cu130/edit?status=blessed",
     "import",

@@ -80,12 +80,13 @@ def test_filters_narrow_the_list_and_stay_in_the_address(open_page):
 
 def test_points_of_charts_lead_to_their_runs_and_values(open_page):
     page = open_page(f"runs/{SLOWER}")
-    expect(page.locator(".chart canvas")).to_have_count(2)
+    expect(page.locator(".chart canvas")).to_have_count(4)
     values = page.locator("figure .u-over").first
     values.click(position={"x": 3, "y": 40})
     expect(page.locator("tr:target")).to_be_visible()
     assert urlsplit(page.url).fragment == "m-conv-forward-0-step-time-1"
-    page.locator(".trend a:not([aria-current])").first.click()
+    trend = page.locator("figure.trend .u-over").first
+    trend.click(position={"x": 3, "y": 40})
     page.wait_for_url(lambda url: f"runs/{SLOWER}" not in url)
     expect(page.locator("h1")).to_contain_text("run_")
 

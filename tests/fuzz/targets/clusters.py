@@ -11,10 +11,7 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.core.request import parse_pool
 from compatgate.discovery.integrations.drafts import read_drafts
-from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
-from compatgate.discovery.integrations.nfd_spec import load_devices, read_spec
 from compatgate.discovery.probe import probe_labels
 from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.admission.kinds import load_kinds
@@ -96,30 +93,5 @@ def _neighbours() -> dict[str, Target]:
         assert draft.pools
         return draft
 
-    def check(data: bytes) -> object:
-        facts = load_facts()
-        pool = parse_pool({"driver": "580.82.07", "gpu": "L4"}, facts.gpus)
-        spec = read_spec(data.decode("utf-8", "replace"))
-        sets = spec.compatibilities
-        return [evaluate_spec(one, [pool], facts.gpus, load_devices()) for one in sets]
-
     samples = [path.read_bytes() for path in sorted(NEIGHBOURS.glob("*.yaml"))]
-    specs = [(NEIGHBOURS / "image-compatibility.yaml").read_bytes(), _SPEC]
-    return {"neighbours": Target(read, samples), "nfd": Target(check, specs)}
-
-
-_SPEC = b"""\
-version: v1alpha1
-compatibilities:
-- rules:
-  - name: gpu
-    matchFeatures:
-    - feature: pci.device
-      matchExpressions: {vendor: {op: In, value: ["10de"]}, device: {op: NotIn, value: ["20b0"]}}
-    - feature: local.label
-      matchExpressions:
-        nvidia.com/cuda.driver-version.full: {op: GeLe, value: ["535.1", "600"], type: version}
-        nvidia.com/gpu.product: {op: In, value: [NVIDIA-L4]}
-  tag: gpu
-  weight: 3
-"""
+    return {"neighbours": Target(read, samples)}

@@ -1,4 +1,4 @@
-"""What was measured elsewhere: samples of workloads, baselines, pairs, reports of other tools."""
+"""What was measured elsewhere: samples of workloads, pairs, reports of other tools."""
 
 from __future__ import annotations
 
@@ -8,40 +8,24 @@ from collections.abc import Callable
 from sample_runs import GEMM, sample_source
 
 from compatgate.canary.imports import READERS
-from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.paired.lines import read_pairs
 from compatgate.canary.judge.paired.suite import judge_pairs
-from compatgate.canary.samples.baseline_files import (
-    make_baseline_line,
-    make_head_line,
-    make_sample_key,
-    read_baseline_files,
-)
+from compatgate.canary.samples.sample import read_sample
 from compatgate.canary.workload import MetricSpec
 from compatgate.catalog import load_facts
-from compatgate.documents.sources import Source
+from compatgate.documents.sources import Problems, Source
 from targets.target import Target
 
 
 def targets() -> dict[str, Target]:
-    """Readers of samples and of baselines."""
+    """Readers of samples, pairs and reports."""
     facts = load_facts([])
     sample = sample_source(facts)
-    offered = read_baseline_files([sample], {"gemm": GEMM}, facts)
-    ((found, _),) = offered.samples
-    ground, spec = make_sample_key(found), GEMM.metrics["time"]
-    accepted = [(found.head.key, found.values()[0])]
-    sources = {found.head.key: found.source}
-    learnt = learn(
-        ground.workload, ground.sku, ground.family, "time", spec, accepted, sources=sources
-    )
-    when = found.head.measured_at
-    line = make_baseline_line(learnt, approved_by="mara", approved_at=when)
-    lines = "".join(f"{json.dumps(each)}\n" for each in (make_head_line(when), line))
 
     def read(data: bytes) -> object:
+        problems = Problems()
         text = Source("x.jsonl", data.decode("utf-8", "replace"))
-        return read_baseline_files([text], {"gemm": GEMM}, facts)
+        return read_sample(text, GEMM, problems), problems.raise_if_any()
 
     block = {"type": "metric", "name": "t", "unit": "ms", "block": 1, "values": [1.2, 1.3, 2e3]}
     pairs = "".join(
@@ -54,7 +38,6 @@ def targets() -> dict[str, Target]:
         **{f"import-{name}": Target(_reading(name), [_REPORTS[name].encode()]) for name in READERS},
         "pairs": Target(_judge, [pairs.encode(), pairs.replace("ms", "errors").encode()]),
         "sample": Target(read, [sample.text.encode()]),
-        "baselines": Target(read, [lines.encode()]),
     }
 
 
@@ -64,40 +47,12 @@ def _judge(data: bytes) -> object:
     return judge_pairs(specs, found.metrics, checks=found.checks).to_json()
 
 
-_NVCRE = {
-    "name": "c",
-    "gpu": "h100",
-    "totalNodes": 2,
-    "categories": [
-        {
-            "domain": "communication",
-            "variant": "nccl-all-reduce",
-            "status": "Succeeded",
-            "bandwidth": [{"size": "16 GB", "algBW": "260.20 GB/s", "busBW": "487.87 GB/s"}],
-        }
-    ],
-    "failedNodes": [],
-    "result": "PASSED",
-}
-_CASE = {
-    "unique_name": "gemm",
-    "system": "a",
-    "partition": "b",
-    "result": "pass",
-    "perfvalues": {"a:b:c": [1.5, 1, -0.1, None, "s", "pass"]},
-}
-_REFRAME = {
-    "session_info": {"data_version": "4.2", "time_end_unix": 1762164100.5},
-    "runs": [{"testcases": [_CASE]}],
-}
 _DCGM_TEST = {"name": "Memory", "results": [{"entity_id": 0, "status": "Pass"}]}
 _DCGM = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [_DCGM_TEST]}]}}
 _REPORTS: dict[str, str] = {
     "dcgm": json.dumps(_DCGM),
     "nccl-tests": "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n",
-    "reframe": json.dumps(_REFRAME),
-    "superbench": '{"node": "n1", "a/return_code": 0, "a/x_busbw:0": 89.5, "monitor/t:0": 5}\n',
-    "nvcre": json.dumps([_NVCRE]),
+    "jsonl": '{"type": "env", "host": "n1"}\n{"type": "check", "name": "a", "ok": true}\n',
 }
 
 

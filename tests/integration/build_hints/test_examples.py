@@ -15,8 +15,6 @@ import pytest
 import yaml
 from cuda_toolkit import Toolkit
 from engines import engine, missing
-from variant_wheels import publish_variants
-from wheel_server import wheel_server
 
 from compatgate.core.build_environment import UV_BACKENDS
 
@@ -160,12 +158,3 @@ def test_the_workflow_hands_the_variables_on(shell: Run, page: str, tmp_path: Pa
     lines = (tmp_path / "env").read_text().splitlines()
     assert "TORCH_CUDA_ARCH_LIST=8.0;8.9" in lines
     assert all(re.fullmatch(r"[A-Z_]+=[\w.;]+", line) for line in lines)
-
-
-def test_uv_installs_the_variant_of_the_pools(shell: Run, tmp_path: Path) -> None:
-    with wheel_server() as server:
-        publish_variants(server, "trainer")
-        of_index = {**OFFLINE, "UV_OFFLINE": "0", "UV_DEFAULT_INDEX": server.index}
-        done = shell("variants", **of_index)
-        assert done.returncode == 0, done.stderr
-        assert (tmp_path / "build/site/trainer.py").read_text() == "print('cu122_sm80')\n"

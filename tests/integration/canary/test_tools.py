@@ -47,9 +47,9 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _started(workload: str, libraries: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
+def _started(libraries: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, str(canary_dir() / workload / "program.py"), *arguments],
+        [sys.executable, str(canary_dir() / "lib" / "canary_tool.py"), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "LD_LIBRARY_PATH": str(libraries or "")},
@@ -59,7 +59,7 @@ def _started(workload: str, libraries: Path | None, *arguments: str) -> subproce
 def _run(
     workload: str, libraries: Path | None, *arguments: str, status: int = 0
 ) -> tuple[bytes, Report]:
-    child = _started(workload, libraries, *arguments)
+    child = _started(libraries, *arguments)
     output = child.communicate(timeout=60)[0]
     assert child.returncode == status, output.decode()
     return output, read_report([output], read_workload(canary_dir() / workload))
@@ -191,13 +191,13 @@ def test_without_a_gpu_the_tool_is_not_run(workload: str) -> None:
 
 @pytest.mark.parametrize("arguments", [("--",), ("--repeat", "0", "--", "true"), ()])
 def test_bad_arguments_end_with_2(libraries: Path, arguments: tuple[str, ...]) -> None:
-    child = _started("gpu-burn", libraries, *arguments)
+    child = _started(libraries, *arguments)
     child.communicate(timeout=60)
     assert child.returncode == 2
 
 
 def test_a_polite_end_reaches_the_tool(libraries: Path) -> None:
-    child = _started("gpu-burn", libraries, "--", "sh", "-c", "echo up; exec sleep 60")
+    child = _started(libraries, "--", "sh", "-c", "echo up; exec sleep 60")
     assert child.stdout is not None
     assert child.stdout.readline() == b"up\n"
     time.sleep(0.1)

@@ -260,20 +260,20 @@ def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, gate: Gate)
 def test_a_report_is_imported_from_a_file_and_refused_with_its_name(
     run: Run, gate: Gate, tmp_path: Path
 ) -> None:
-    report = tmp_path / "results-summary.jsonl"
-    report.write_text('{"node": "n1", "gemm-flops/return_code": 0}\n')
+    report = tmp_path / "results.jsonl"
+    report.write_text('{"type": "env", "host": "n1"}\n{"type": "check", "name": "a", "ok": true}\n')
     take = ("canary", "import", str(report), "--source", "lab", "--target", "lab")
     stated = ("--driver", DRIVER, "--measured-at", "2026-01-02", "--stack", "cuda=12.4")
     status, out, err = run(*take, *stated, "--json")
     assert status == 0, err
     (made,) = json.loads(out)
-    assert (made["source"], made["gpu"], made["state"]) == ("superbench@lab", GPU, "passed")
+    assert (made["source"], made["gpu"], made["state"]) == ("jsonl@lab", GPU, "passed")
     status, _, err = run(*take, *stated)
-    assert (status, "results-summary.jsonl: already imported" in err) == (2, True)
+    assert (status, "results.jsonl: already imported" in err) == (2, True)
     status, _, err = run(*take)
     assert (status, "the report names no driver" in err) == (2, True)
     report.write_bytes(b"\xff\xfe")
     assert run(*take)[0] == 2
     assert run("canary", "import", str(tmp_path / "none"), "--source", "lab")[0] == 2
-    assert "superbench@lab" in run("canary", "list", "--purpose", "import")[1]
+    assert "jsonl@lab" in run("canary", "list", "--purpose", "import")[1]
     assert run("canary", "rerun", made["id"])[0] == 2

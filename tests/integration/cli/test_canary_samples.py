@@ -1,4 +1,4 @@
-"""``canary sample`` and ``canary baselines export|import``, of a run that a worker really made."""
+"""``canary sample``, of a run that a worker really made."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from platform import python_version
-from typing import Any
 
 import pytest
 from canary_programs import output
@@ -16,7 +15,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker, open_host
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.service.gate.service import Gate
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 Cli = Callable[..., tuple[int, str, str]]
 HOST = Host("builder", executor="process", health="none")
@@ -30,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     settings = Settings(poll=0.02, repeats=0)
     queue = gate.runs.open_queue(settings)
     queue.register("w", [HOST])
-    asked = Submission("hello", host=HOST.name, stack={"python": python_version()})
+    asked = RunRequest("hello", host=HOST.name, stack={"python": python_version()})
     (run,) = gate.runs.submit(asked, by="mara")
     context = open_host(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
     Worker("w", queue, [HOST], {HOST.name: context}, idle=0.02).run(once=True)
@@ -64,13 +63,6 @@ def fresh(tmp_path: Path) -> Path:
     path = tmp_path / "fresh.db"
     Gate.open(str(path), overlays=[]).close()
     return path
-
-
-def in_a_container(sample: Path) -> None:
-    """What it would say had a container engine run it."""
-    head, rest = sample.read_text().split("\n", 1)
-    body = json.loads(head) | {"development": False, "executor": "docker"}
-    sample.write_text(f"{json.dumps(body)}\n{rest}")
 
 
 def test_a_run_gives_a_file_beside_its_workload(
@@ -107,87 +99,10 @@ def test_a_run_that_waits_gives_none_yet(cli: Cli, tmp_path: Path) -> None:
     path = fresh(tmp_path)
     gate = Gate.open(str(path), overlays=[])
     gate.runs.queue.register("w", [HOST])
-    (run,) = gate.runs.submit(Submission("hello", host=HOST.name), by="mara")
+    (run,) = gate.runs.submit(RunRequest("hello", host=HOST.name), by="mara")
     gate.close()
     status, _, err = cli("sample", run.id, database=path)
     assert (status, f"the run {run.id} is queued" in err) == (2, True)
-
-
-def test_a_development_run_starts_no_baseline(cli: Cli, sample: Path, tmp_path: Path) -> None:
-    status, _, err = cli("baselines", "import", str(sample), database=fresh(tmp_path))
-    assert status == 1
-    assert f"refused: {sample}: was measured outside a container" in err
-
-
-def test_a_fresh_gate_starts_from_samples_and_hands_on_what_was_approved(
-    cli: Cli, sample: Path, tmp_path: Path
-) -> None:
-    in_a_container(sample)
-    one, two = fresh(tmp_path), tmp_path / "two" / "gate.db"
-    two.parent.mkdir()
-    status, out, _ = cli("baselines", "import", str(tmp_path), database=one)
-    assert status == 0
-    assert "proposed 1: hash-time of hello-cpu@" in out
-    shown = cli("baselines", "show", "1", database=one)[1]
-    assert f"a sample of {sample.name.split('_')[2][:10]}: python {python_version()}" in shown
-    assert cli("baselines", "approve", "1", database=one)[0] == 0
-    assert "contains it already" in cli("baselines", "import", str(sample), database=one)[1]
-
-    file = tmp_path / "baselines.jsonl"
-    ask = ("baselines", "export", "--workload", "hello-cpu", "-o", str(file))
-    assert cli(*ask, database=one)[2] == "1 baselines\n"
-    Gate.open(str(two), overlays=[]).close()
-    status, out, _ = cli("baselines", "import", str(file), "--format", "json", database=two)
-    (proposed,) = json.loads(out)["proposed"]
-    assert (status, proposed["state"]) == (0, "proposed")
-    assert "from version 1 of another gate" in cli("baselines", "show", "1", database=two)[1]
-
-
-def test_a_malformed_file_is_named_with_its_line_and_changes_nothing(
-    cli: Cli, sample: Path, tmp_path: Path
-) -> None:
-    in_a_container(sample)
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(sample.read_text().replace('"values":[', '"values":["x",'))
-    path = fresh(tmp_path)
-    status, _, err = cli("baselines", "import", str(sample), str(bad), database=path)
-    assert status == 2
-    assert f"{bad}:3: values[0] must be a number" in err
-    assert cli("baselines", "list", database=path)[1] == "no baselines\n"
-    assert cli("baselines", "import", str(tmp_path / "none.jsonl"), database=path)[0] == 2
-
-
-def test_without_files_the_samples_beside_every_workload_are_proposed(
-    cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_own: Any
-) -> None:
-    in_a_container(sample)
-    own = make_own(sample)
-    monkeypatch.setenv("COMPATGATE_WORKLOADS", str(own))
-    status, out, err = cli("baselines", "import", database=fresh(tmp_path))
-    assert (status, "proposed 1: hash-time of hello-cpu@" in out) == (0, True), err
-
-
-@pytest.fixture
-def make_own(tmp_path: Path) -> Callable[[Path], Path]:
-    """hello-cpu as an operator's own, with a sample of it."""
-
-    def make(sample: Path) -> Path:
-        from shutil import copytree
-
-        from compatgate.canary.workloads import read_workload
-        from compatgate.resources import canary_dir
-
-        folder = tmp_path / "ours" / "hello-cpu"
-        copytree(canary_dir() / "hello-cpu", folder)
-        manifest = folder / "workload.toml"
-        manifest.write_text(f"replaces = true\n{manifest.read_text()}")
-        head, rest = sample.read_text().split("\n", 1)
-        body = json.loads(head) | {"digest": read_workload(folder).digest}
-        (folder / "samples").mkdir()
-        (folder / "samples" / sample.name).write_text(f"{json.dumps(body)}\n{rest}")
-        return folder.parent
-
-    return make
 
 
 @pytest.fixture
@@ -211,7 +126,6 @@ def test_what_a_program_printed_without_a_gate_is_a_sample_for_development(
     assert path.name == "cpu_none_2026-11-21T201637Z_seed-0.jsonl"
     head = json.loads(path.read_text().splitlines()[0])
     assert (head["development"], head["executor"], head["note"]) == (True, "process", "by hand")
-    assert cli("baselines", "import", str(path), database=fresh(tmp_path))[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ Words = tuple[str, ...]
 NEEDED = tables.EXPECTED_VERSION
 OLDER = f"{int(NEEDED) - 1:04}"
 REFUSAL = re.compile(f"has schema {OLDER}, needed {NEEDED} .*compatgate db upgrade")
-NEIGHBOURS = Path(__file__).parents[2] / "fixtures/neighbours"
 OTHERS = {"serve", "doctor", "db upgrade", "db status", "db path", "db backup", "db verify"}
 """Commands that migrate, report the schema, or read every schema."""
 OTHERS |= {"db restore"}  # replaces the database
@@ -44,7 +43,6 @@ ARGUMENTS = {
     "lock": f"{TARGET} --in {{requirements}}",
     "triage": f"{{log}} {TARGET} --stack cuda=12.4",
     "health": "--dmesg {log} --report --since 1m",
-    "image-compat check": f"{{compat}} {TARGET}",
     "facts diff": "{facts} {facts}",
     "env": TARGET,
     "target what-if": "prod-a100 --set driver=580.95.05",
@@ -53,7 +51,6 @@ ARGUMENTS = {
     "canary import": "{dcgm} --source lab",
     "canary sample": "x",
     "canary baselines approve": "1",
-    "canary baselines import": "{baselines}",
     "canary fleet": f"--suite s {TARGET}",
     "k8s nodes": "--file {cluster}",
     "k8s reconcile": "--kubeconfig {kubeconfig}",
@@ -122,7 +119,6 @@ def files(tmp_path: Path) -> dict[str, str]:
     texts = {
         "requirements": "torch==2.4.1\n",
         "log": "CUDA error: no kernel image is available for execution on the device\n",
-        "compat": (NEIGHBOURS / "image-compatibility.yaml").read_text(),
         "nodes": json.dumps({"nodes": [{"name": "a", "driver": "580.65.06"}]}),
         "dcgm": json.dumps({"DCGM Diagnostic": {"test_categories": []}}),
         "baselines": json.dumps({}),

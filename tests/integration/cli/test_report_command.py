@@ -109,7 +109,6 @@ def test_markdown_and_html_show_the_same_and_escape_what_others_wrote(run: Run) 
 def test_limits_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_QUESTIONS", 1)
     monkeypatch.setattr(service, "MAX_DECISIONS", 2)
-    monkeypatch.setattr(service, "_PAGE", 2)
     report = json.loads(run("--target", "prod-a100", "--format", "json")[1])
     assert len(report["asked"]) == 1
     assert len(report["left_out"]) == 2

@@ -34,7 +34,6 @@ from compatgate.errors import (
     PreconditionFailed,
 )
 from compatgate.service.admission.schemas import EXAMPLES
-from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.far.log import make_requests
 from compatgate.service.gate.batch_store import Delivery
 from compatgate.service.gate.batches import WriterChain
@@ -324,15 +323,16 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
 
 
 def test_imported_reports(call: Call, form: str) -> None:
-    report = json.dumps({"node": form, "gemm-flops/return_code": 0}) + "\n"
+    lines = ({"type": "env", "host": form}, {"type": "check", "name": "finished", "ok": True})
+    report = "".join(json.dumps(line) + "\n" for line in lines)
     about = {"sku": GPU, "driver": "535.183.01", "measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
     (made,) = call("import_report", report, "lab", **about).runs
-    assert (made.source, made.state, made.on_host) == ("superbench@lab", "passed", form)
+    assert (made.source, made.state, made.on_host) == ("jsonl@lab", "passed", form)
     (step,) = call("show_run", made.id).steps
     assert (step.imported.trust, step.imported.source) == ("stated", "lab")
-    with pytest.raises(BadInput, match="is missing") as refused:
-        call("import_report", "{}", "lab", format="nvcre", file="report.json", **about)
-    assert refused.value.field == "result"
+    with pytest.raises(BadInput, match="no JSON of dcgmi") as refused:
+        call("import_report", "{}", "lab", format="dcgm", file="report.json", **about)
+    assert refused.value.field == "file"
 
 
 def test_baselines(call: Call, worker: Gate, form: str) -> None:
@@ -343,13 +343,6 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     (proposed,) = call("list_baselines", workload=f"gemm@{form}", state="proposed")
     assert call("show_baseline", proposed.id).unit == "ms"
     assert call("approve_baseline", proposed.id).state == "approved"
-    head, line = call("export_baselines", workload=ground.workload, sku=GPU)
-    assert (head["type"], line["runs"][0]["values"]) == ("baselines", [1.0, 1.1])
-    text = "".join(f"{json.dumps(each)}\n" for each in (head, line | {"workload": "gemm@" + _NONE}))
-    found = call("import_baselines", [BaselineFile("b.jsonl", text)])
-    assert (found.proposed, found.refused[0].what) == ([], "b.jsonl:2")
-    with pytest.raises(ManyProblems, match=r"b\.jsonl:1"):
-        call("import_baselines", [{"name": "b.jsonl", "text": "{}"}])
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
@@ -381,7 +374,6 @@ def test_proposals(call: Call, form: str, worker: Gate) -> None:
     newest = ProposalRequest(pools=[ProposedPool(name, {"driver": "580.95.05"})])
     changed = call("change_proposal", made.id, newest, reason="the newest")
     assert changed.summary[0].endswith("change driver of pool l4 from 550.54.15 to 580.95.05")
-    assert call("comment_proposal", made.id, "which suite?").events[-1].text == "which suite?"
     with pytest.raises(Forbidden, match="another person approves it"):
         call("approve_proposal", made.id, digest=changed.digest)
     with pytest.raises(Conflict, match="has not approved"):
@@ -438,7 +430,7 @@ def test_upgrades(call: Call, form: str, worker: Gate) -> None:
     assert call("show_upgrade", name).decision.answer == "roll back"
 
 
-def test_incidents_and_notices(call: Call, form: str, worker: Gate) -> None:
+def test_incidents(call: Call, form: str, worker: Gate) -> None:
     worker.incidents.survey()
     found = call("list_incidents", kind="driver-branch", state="open", snoozed=False)[0]
     assert call("show_incident", found.id).members
@@ -446,22 +438,6 @@ def test_incidents_and_notices(call: Call, form: str, worker: Gate) -> None:
     assert not call("reopen_incident", found.id).snoozed
     assert call("resolve_incident", found.id, comment="on order").state == "resolved"
     call("reopen_incident", found.id, comment="not on order")
-    name = f"ops-{form}"
-    made = call("set_channel", name, {"kind": "webhook", "url": "http://127.0.0.1:9/hook/secret"})
-    assert len(made.key) == 64
-    assert call("show_channel", name) in call("list_channels")
-    assert call("show_channel", name).place == "http://127.0.0.1:9"
-    tested = call("test_channel", name)
-    assert tested.state == "failed"
-    assert tested.answer.startswith("127.0.0.1 is not a public address")
-    assert tested in call("list_deliveries", channel=name, state="failed")
-    wanted = {"channel": name, "owners": ["team-a"], "urgency": "page"}
-    assert call("set_subscription", name, wanted).digest_s == 0
-    assert call("show_subscription", name) in call("list_subscriptions")
-    with pytest.raises(Conflict, match="has subscriptions"):
-        call("delete_channel", name)
-    assert call("delete_subscription", name).owners == ["team-a"]
-    assert call("delete_channel", name).name == name
 
 
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:

@@ -30,7 +30,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
-from compatgate.service.web.server import StartOptions, prepare
+from compatgate.service.web.startup import StartOptions, prepare
 
 TARGET = {
     "apiVersion": "compatgate.dev/v1",

@@ -18,7 +18,6 @@ def database(name: str) -> bytes:
     ("name", "path"),
     [
         ("Packages", "var/lib/rpm/Packages"),
-        ("Packages.db", "usr/lib/sysimage/rpm/Packages.db"),
         ("rpmdb.sqlite", "usr/share/rpm/rpmdb.sqlite"),
     ],
 )
@@ -41,6 +40,14 @@ def test_a_database_that_is_not_whole_leaves_the_stack_open(registry, read, laye
     found = read(image.reference)
     assert "cudnn" not in found.stack_body
     assert any("var/lib/rpm/Packages was not read: it ends early" in said for said in found.open)
+
+
+def test_a_database_of_suse_leaves_the_stack_open(registry, read, layer) -> None:
+    path = "usr/lib/sysimage/rpm/Packages.db"
+    image = registry.push(layer({path: b"RpmP" + bytes(5000)}))
+    assert any(
+        f"{path} was not read: it is in rpm's ndb" in said for said in read(image.reference).open
+    )
 
 
 def test_changes_that_are_only_in_the_log_of_a_database_leave_the_stack_open(

@@ -14,7 +14,8 @@ from cluster_fake import Cluster
 from compatgate import release
 from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
-from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.host_clusters import Kubernetes
+from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, Forbidden, InfrastructureError, NotFound
 
 Make = Callable[..., Job]
@@ -77,8 +78,8 @@ def test_a_cluster_that_nobody_answers_for_is_worth_another_attempt(
 @pytest.mark.parametrize(
     "settings",
     [
-        Kubernetes(kubeconfig="/nowhere/kubeconfig"),
-        Kubernetes(in_cluster=True),
+        Kubernetes("default", kubeconfig="/nowhere/kubeconfig"),
+        Kubernetes("default", in_cluster=True),
     ],
 )
 def test_a_way_to_the_cluster_that_is_none_is_a_mistake_of_the_file(

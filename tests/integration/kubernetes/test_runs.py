@@ -18,13 +18,14 @@ from cluster_fake import NAMESPACE, Cluster
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import Settings
 from compatgate.canary.executors.jobs import Job
-from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.host_clusters import Kubernetes
+from compatgate.canary.hosts import Host
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library
 from compatgate.service.gate.service import Gate
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import Submission
 
 from .conftest import DIGEST, DRIVER, GPU
 from .test_pairs import OTHER, Kubelet
@@ -52,7 +53,7 @@ class Bed:
         gate.runs.catalogue = lambda: library
         gate.runs.queue.register("w1", [host])
         common = {"target": "prod", "stack": {"cuda": "12.4"}, "image": DIGEST}
-        (run,) = gate.runs.submit(Submission("made", **{**common, **asked}), by="tester")
+        (run,) = gate.runs.submit(RunRequest("made", **{**common, **asked}), by="tester")
         self.run = run.id
 
     def work(self) -> None:
@@ -81,7 +82,7 @@ def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Cal
         library = Library()
         library.workloads = {"made": workload}
         library.suites = {"made": Suite("made", "", ("made",))}
-        settings = Kubernetes(kubeconfig(tmp_path, cluster.url), namespace=NAMESPACE)
+        settings = Kubernetes(NAMESPACE, kubeconfig(tmp_path, cluster.url))
         host = Host("k8s", executor="kubernetes", gpu=GPU, slots=8, health="none",
                     kubernetes=settings)  # fmt: skip
         return Bed(gate, host, library, **(asked or {}))

@@ -41,7 +41,7 @@ def test_a_job_waits_while_no_node_has_room(
 def test_a_job_that_no_node_ever_takes_ends_with_the_reason(
     on: Callable[..., KubernetesExecutor], cluster: Cluster, job: Make
 ) -> None:
-    executor = on(wait_s=1, node_selector={"nvidia.com/gpu.product": "NVIDIA-L4"})
+    executor = on(wait="1s", node_selector={"nvidia.com/gpu.product": "NVIDIA-L4"})
     held = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
     cluster.on_job = lambda cluster, made: cluster.place(made, conditions=[held]) and None
     with pytest.raises(CompatgateError, match="did not start the job within") as caught:

@@ -15,7 +15,8 @@ from slurm_cluster import Cluster
 from compatgate.canary.engine.host_watch import NodeWatch
 from compatgate.canary.executors.jobs import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Host
 from compatgate.catalog import load_facts
 from compatgate.errors import InfrastructureError
 
@@ -41,7 +42,7 @@ def executor(slurm: Cluster, tmp_path: Path) -> SlurmExecutor:
     (commands / "nvidia-smi").write_text(SMI)
     (commands / "nvidia-smi").chmod(0o755)
     settings = Slurm(
-        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run", allocation_s=600,
+        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run", allocation_time="10m",
         commands=str(commands),
     )  # fmt: skip
     gpu = "A100-SXM4-80GB"

@@ -17,14 +17,15 @@ from slurm_cluster import Cluster
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import Settings
-from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Host
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.runs.service import RunDetail
-from compatgate.service.runs.submission import Submission
 
 from .conftest import GPU
 
@@ -49,7 +50,7 @@ class Bed:
 
     def submit(self) -> str:
         (run,) = self.gate.runs.submit(
-            Submission("made", target="prod", stack={"cuda": "12.4"}), by="tester"
+            RunRequest("made", target="prod", stack={"cuda": "12.4"}), by="tester"
         )
         return run.id
 

@@ -11,7 +11,7 @@ from slurm_cluster import Cluster
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
 from compatgate.service.gate.service import Gate
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 MANIFEST = """
 name = "look"
@@ -61,7 +61,7 @@ def test_the_worker_command_serves_a_slurm_host_of_its_hosts_file(
     gate.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
     gate.runs.queue.register("w1", read_hosts(hosts))
     (run,) = gate.runs.submit(
-        Submission("made", target="prod", stack={"cuda": "12.4"}), by="tester"
+        RunRequest("made", target="prod", stack={"cuda": "12.4"}), by="tester"
     )
     done = subprocess.run(
         [sys.executable, "-m", "compatgate", "worker", "--once", "--name", "w1",

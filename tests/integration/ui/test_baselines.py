@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from sample_runs import GEMM, sample_source
+from sample_runs import FAMILY, SKU, propose_samples
 from ui_marks import post
 from ui_runs import GPU
 
-from compatgate.canary.workloads import Library
-from compatgate.documents.sources import Source
-from compatgate.service.baselines.exchange import collect_samples
+from compatgate.canary.engine.interface import BaselineKey
+from compatgate.service.runs.samples import collect_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):
@@ -36,7 +33,7 @@ def test_approving_makes_it_the_one_that_runs_are_judged_against(run_pages, ran)
     answer = post(client, "baselines/3/approve")
     assert answer.headers["Location"] == "/ui/baselines/3"
     assert "runs are judged against version 2" in client.get("/ui/baselines/3").text
-    assert ran.gate.baselines.show(1).row.state == "replaced"
+    assert ran.gate.baselines.show(1).state == "replaced"
     assert post(client, "baselines/3/approve").status_code == 409
     assert post(client, "baselines/99/approve").status_code == 404
 
@@ -89,13 +86,10 @@ def test_suites_and_workloads_say_what_they_would_find(kept_pages):
 
 
 def test_a_version_that_started_from_samples_says_so(run_pages, ran):
-    library = Library()
-    library.workloads = {"gemm": GEMM}
-    ran.gate.runs.catalogue = lambda: library
-    source = sample_source(ran.gate.facts, note="500 <W> limit")
-    (row,) = ran.gate.exchange.take([source], by="mara").proposed
+    ground = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
+    number = propose_samples(ran.gate, ground, "run_1", note="500 <W> limit")
     client = run_pages("read", "bless")
-    text = client.get(f"/ui/baselines/{row.id}").text
+    text = client.get(f"/ui/baselines/{number}").text
     assert "This version comes from samples" in text
     assert "a sample</small>" in text
     assert "2026-11-21, driver 535.183.01, cuda 12.4.1, torch 2.4.1+cu124" in text
@@ -111,22 +105,10 @@ def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
     text = client.get("/ui/baselines/1").text
     assert "no run is judged against version 1" in text
     assert ">Refuse</button>" not in text
-    assert ran.gate.baselines.show(1).row.state == "refused"
+    assert ran.gate.baselines.show(1).state == "refused"
     assert "1" in client.get("/ui/baselines?state=refused&format=csv").text
     assert post(client, "baselines/1/refuse").status_code == 409
     assert ">Refuse</button>" not in run_pages("read").get("/ui/baselines/3").text
-
-
-def test_a_version_of_another_gate_says_where_it_was_approved(run_pages, ran, kept):
-    ran.gate.runs.catalogue = kept.gate.runs.catalogue  # the content that its runs were of
-    lines = [json.dumps(line) for line in ran.gate.exchange.lines(sku=GPU)]
-    source = Source("b.jsonl", "\n".join(lines).replace("run_", "run_b_"))
-    assert len(ran.gate.exchange.take([source], by="mara").unchanged) == 2, "own runs wait"
-    ran.gate.baselines.approve(3, by="mara")
-    (row,) = ran.gate.exchange.take([source], by="mara").proposed
-    page = run_pages().get(f"/ui/baselines/{row.id}").text
-    assert "Imported: version 1 of another gate, approved by mara" in page
-    assert "on another gate" in page
 
 
 def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):

@@ -45,15 +45,10 @@ NEEDS = {
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",
     "/proposals/<id>/review": "approve",
-    "/proposals/<id>/discuss": "propose",
+    "/proposals/<id>/act": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
     "/incidents/<id>/act": "operate",
-    "/notices/channels": "admin",
-    "/notices/subscriptions": "operate",
-    "/notices/test": "operate",
-    "/notices/delete-channel": "admin",
-    "/notices/unsubscribe": "operate",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",
@@ -72,14 +67,7 @@ NEEDS = {
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,
-    "/tour": None,
-    "/example-fleet/load": "bless",
-    "/example-fleet/remove": "bless",
     "/preferences": None,
-    "/preferences/columns": None,
-    "/preferences/views": None,
-    "/preferences/views/delete": None,
-    "/preferences/reset": None,
 }
 """The scope of every form: what decides what the gate lets through takes ``bless``."""
 
@@ -170,8 +158,7 @@ def test_only_pages_without_secrets_are_open_to_strangers():
         "/preferences", "/<path:rest>",
     }  # fmt: skip
     assert {page.path for page in FORMS if page.scope is None} == {
-        "/sign-in", "/sign-out", "/theme", "/tour", "/preferences", "/preferences/columns",
-        "/preferences/views", "/preferences/views/delete", "/preferences/reset",
+        "/sign-in", "/sign-out", "/theme", "/preferences",
     }  # fmt: skip
 
 

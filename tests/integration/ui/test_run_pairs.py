@@ -3,7 +3,6 @@
 import random
 import re
 import time
-from xml.etree import ElementTree
 
 import msgspec
 from canary_runs import DRIVER, GPU
@@ -54,25 +53,27 @@ def begin(ran, image="registry.example/team/app:2"):
     return ran.begin(image=image, against=REFERENCE)
 
 
-def test_pairs_are_drawn_with_the_interval_against_the_tolerance(run_pages, ran):
+def _first_row(text):
+    """Return change, interval and tolerance of the first compared metric, in percent."""
+    row = re.search(r'aria-label="Compared metrics".*?<tbody>\s*<tr>(.*?)</tr>', text, re.DOTALL)[1]
+    change, interval, tolerance = re.findall(r"<td[^>]*>(-?[\d.]+(?: to -?[\d.]+)?)</td>", row)[:3]
+    return [float(change), *map(float, interval.split(" to ")), float(tolerance)]
+
+
+def test_pairs_are_shown_with_the_interval_against_the_tolerance(run_pages, ran):
     lease = begin(ran)
     judged = record_pairs(ran.gate, lease, 5)
     assert judged.outcome == "failed"
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
-    drawn = re.findall(r'<svg viewBox="0 0 640 .*?</svg>', text, re.DOTALL)
-    assert len(drawn) == 4, "samples and interval of both metrics"
-    samples, interval = map(ElementTree.fromstring, drawn[:2])
-    dots = [(float(c.get("cx")), float(c.get("cy"))) for c in samples.iter("circle")]
-    assert len(dots) == 10
-    reference, candidate = dots[::2], dots[1::2]
-    slower = "step-time" in samples.get("aria-label")
-    assert all((a[1] > b[1]) == slower for a, b in zip(reference, candidate, strict=True))
-    assert [t.text for t in samples.iter("text")][3:] == ["1", "2", "3", "4", "5"]
-    assert {bar.get("class") for bar in samples.iter("rect")} == {"arm-A", "arm-B"}
-    (band,) = interval.iter("rect")
-    left, right = float(band.get("x")), float(band.get("x")) + float(band.get("width"))
-    (effect,) = interval.iter("circle")
-    assert not left <= float(effect.get("cx")) <= right, "beyond the tolerance"
+    figures = re.findall(r'<figure data-chart="line".*?</figure>', text, re.DOTALL)
+    rows = [re.findall(r'<tr>(<td data-value="\d+">.*?)</tr>', one) for one in figures]
+    assert [len(one) for one in rows] == [5, 5], "five pairs of both metrics"
+    for metric, pairs in zip(re.findall(r"<h3>(conv-forward\S+)", text), rows, strict=True):
+        values = [list(map(float, re.findall(r'data-value="([^"]+)"', row))) for row in pairs]
+        assert [pair for pair, _, _ in values] == [1, 2, 3, 4, 5]
+        assert all((b > a) == ("step-time" in metric) for _, a, b in values)
+    change, low, high, tolerance = _first_row(text)
+    assert tolerance < min(abs(low), abs(high)) <= abs(change), "beyond the tolerance"
     page = " ".join(text.split())
     assert "<code>9.1.0.70</code></td><td><code>9.5.1.17</code>" in page
     assert "conv-forward.step-time" in page

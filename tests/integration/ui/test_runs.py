@@ -13,9 +13,8 @@ from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit import clock
-from compatgate.service.runs.imports import Import
 from compatgate.service.runs.pruning import PruneAges, prune_database
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import ImportRequest, RunRequest
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -47,14 +46,14 @@ def test_runs_are_told_apart_by_what_they_are_for(run_pages, ran):
 
 
 def test_an_imported_run_is_shown_with_its_source_and_is_not_run_again(run_pages, ran):
-    report = '{"node": "<b>n1", "gemm-flops/return_code": 0}\n'
+    report = '{"type": "env", "host": "<b>n1"}\n{"type": "check", "name": "a", "ok": true}\n'
     stated = {"sku": "A100-SXM4-80GB", "driver": "535.183.01", "file": "<i>.jsonl"}
     when = clock.now() - timedelta(days=1)
-    asked = Import(report, source="lab", measured_at=when, **stated)
+    asked = ImportRequest(report, source="lab", measured_at=when, **stated)
     (made,) = ran.gate.runs.import_report(asked, by="anna")
     client = run_pages()
     listed = client.get("/ui/runs?purpose=import").text
-    assert ("superbench@lab" in listed, made.id in listed, PASSED in listed) == (True, True, False)
+    assert ("jsonl@lab" in listed, made.id in listed, PASSED in listed) == (True, True, False)
     page = client.get(f"/ui/runs/{made.id}").text
     assert "No worker of this gate measured this result." in page
     assert "sku, driver, measured_at" in page
@@ -170,7 +169,7 @@ def test_a_bad_place_in_the_log_is_refused(kept_pages, kept, query):
 
 
 def test_what_a_run_is_asked_for_is_text(run_pages, ran):
-    asked = Submission("hello", host="builder-1", stack={"python": "3.11"}, image=None)
+    asked = RunRequest("hello", host="builder-1", stack={"python": "3.11"}, image=None)
     (run,) = ran.gate.runs.submit(asked, by=MARKUP)
     client = run_pages("read", "operate")
     query = f"suite={MARKUP}&stack={MARKUP}&image={MARKUP}&target={MARKUP}&host={MARKUP}"

@@ -19,7 +19,7 @@ from compatgate.resources import matrix_dir
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.routes import HOOKS, ROUTES
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.tokens.schemas import INCLUDED
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
@@ -81,7 +81,7 @@ def _finish_a_run(gate: Gate) -> None:
     gate.runs.catalogue = suites
     queue = gate.runs.queue
     queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
-    gate.runs.submit(Submission("smoke", host="a100-1", stack=STACK), by="tester")
+    gate.runs.submit(RunRequest("smoke", host="a100-1", stack=STACK), by="tester")
     lease = queue.lease("w1", [host()])
     assert lease
     queue.write(lease, "gemm-0", b"\xff\n")

@@ -1,4 +1,4 @@
-"""``compatgate facts refresh`` against an index: what is new, what is written, what goes on."""
+"""``scripts/refresh_facts.py`` against an index: what is new, what is written, what goes on."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import refresh_facts
 from catalogue import own_cache
 from gpu_binaries import make_entry, make_fatbin
 from tables import read_table
@@ -50,7 +51,7 @@ def refresh(server, tmp_path, monkeypatch, capsys):
 
     def run(*arguments: str, index: bool = True) -> tuple[int, dict[str, Any], str]:
         where = ["--index", server.index] if index else []
-        status = main(["facts", "refresh", "--format", "json", *where, *arguments])
+        status = refresh_facts.main(["--format", "json", *where, *arguments])
         printed = capsys.readouterr()
         return status, json.loads(printed.out) if printed.out else {}, printed.err
 
@@ -257,7 +258,7 @@ def test_an_index_that_does_not_answer_is_given_up(refresh):
 )
 def test_bad_input_is_one_line_and_2(server, arguments, said, capsys):
     index = [] if "--offline" in arguments else ["--index", server.index]
-    assert main(["facts", "refresh", *arguments, *index]) == 2
+    assert refresh_facts.main([*arguments, *index]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ")
     assert said.split(": ")[0] in line

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from compatgate.canary.history import MeasuredStep, PartChange, follow_metrics
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.history_page import draw_history, find_range
+from compatgate.service.runs.history_page import find_range, view_history
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 SPECS = {"gemm": {"time": MetricSpec("ms", "lower", 0.05)}}
@@ -64,17 +66,15 @@ def test_metrics_that_are_worse_now_come_first() -> None:
     assert [(one.gpu, one.is_worse_now) for one in found] == [("Z", True), ("A", False)]
 
 
-def test_a_chart_has_a_level_between_changes_and_a_mark_at_each() -> None:
+def test_runs_have_the_level_between_changes_and_a_number_where_one_begins() -> None:
     steps = [step(n, v + n % 3 / 100) for n, v in enumerate([10.0] * 6 + [13.0] * 6)]
     (found,) = follow_metrics(steps[::-1], SPECS)
-    chart = draw_history(found)
-    first, second = chart.levels
-    assert (first.right, second.left) == (chart.marks[0].x, chart.marks[0].x)
-    assert second.y < chart.band[0] < first.y < chart.band[1]
-    assert [mark.tone for mark in chart.marks] == ["fail"]
-    assert len(chart.dots) == 12
-    alone = draw_history(follow_metrics(steps[:1], SPECS)[0])
-    assert (len(alone.levels), alone.marks) == (1, ())
+    view = view_history(found)
+    assert [row.level for row in view.rows] == pytest.approx([10.01] * 6 + [13.01] * 6)
+    assert [row.mark.letters for row in view.rows] == [""] * 6 + ["1"] + [""] * 5
+    assert view.band[0] < 10.01 < view.band[1] < 13.01
+    alone = view_history(follow_metrics(steps[:1], SPECS)[0])
+    assert [(row.level, row.mark.letters) for row in alone.rows] == [(10.0, "")]
 
 
 def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
@@ -84,16 +84,21 @@ def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
     assert find_range(found, days[4], days[8]) == range(4, 9)
     assert find_range(found, None, None) == range(12)
     assert not find_range(found, days[12], None)
-    chart = draw_history(found, range(8, 12))  # after the change: all of it slow
-    assert [dot.run for dot in chart.dots] == [f"run_{n}" for n in range(8, 12)]
-    assert (len(chart.levels), chart.marks) == (1, ())
-    assert all(dot.y < chart.band[0] for dot in chart.dots)
-    assert [mark.number for mark in draw_history(found, range(4, 9)).marks] == [1]
+    view = view_history(found, range(8, 12))  # after the change: all of it slow
+    assert [row.point.run for row in view.rows] == [f"run_{n}" for n in range(8, 12)]
+    assert {round(row.level, 2) for row in view.rows} == {13.01}
+    assert all(row.point.value > view.band[1] for row in view.rows)
+    assert [row.mark.letters for row in view_history(found, range(4, 9)).rows] == [
+        "",
+        "",
+        "1",
+        "",
+        "",
+    ]
 
 
 def test_a_history_marks_where_the_driver_changed() -> None:
     steps = [step(n, 10.0, driver="535.1" if n < 3 else "550.2") for n in range(6)]
-    chart = draw_history(follow_metrics(steps[::-1], SPECS)[0])
-    (mark,) = chart.parts
-    assert chart.dots[2].x < mark.x < chart.dots[3].x
-    assert mark.words == ("driver 535.1 to 550.2",)
+    rows = view_history(follow_metrics(steps[::-1], SPECS)[0]).rows
+    assert [row.mark.letters for row in rows] == ["", "", "", "D", "", ""]
+    assert rows[3].mark.words == ("driver 535.1 to 550.2",)

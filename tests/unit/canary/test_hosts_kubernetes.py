@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.hosts import Host, Kubernetes, Toleration
+from compatgate.canary.host_clusters import Kubernetes, Toleration
+from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems
 
@@ -45,7 +46,7 @@ def test_the_example_of_the_page_is_what_it_says(tmp_path: Path) -> None:
         service_account="canary",
         runtime_class="nvidia",
         images={"gemm": "registry.example/canary/gemm@sha256:" + "0" * 64},
-        wait_s=12 * 3600,
+        wait="12h",
     )
     assert (host.gpu, host.slots, host.health) == ("A100-SXM4-80GB", 8, "none")
 

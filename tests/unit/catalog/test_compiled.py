@@ -80,14 +80,29 @@ def test_a_version_keeps_its_spelling_and_its_build() -> None:
 def test_a_file_without_what_its_adapter_reads_is_named() -> None:
     with pytest.raises(CatalogError) as caught:
         compiled.compile_table("nccl", {"schema": "facts/nccl/v1"}, {"nccl": "0"}, "code")
-    assert "nccl: cannot be read into its table: KeyError 'releases'" in caught.value.detail
+    assert caught.value.detail.startswith("nccl.releases: is missing")
 
 
 def test_a_value_that_is_not_a_version_is_named() -> None:
-    broken = {"releases": [{"version": "two", "source": "here", "confidence": "derived"}]}
-    with pytest.raises(Exception, match=r"nccl.*'two'|KeyError") as caught:
+    names = ("deb_rpm_cuda_suffixes_seen", "min_cc_derived", "default_gencode_by_build_cuda")
+    row = {"version": "two", "cuda_majors_of_wheels": [13], **dict.fromkeys(names)}
+    broken = {"releases": [{**row, "source": "here", "confidence": "derived"}]}
+    with pytest.raises(CatalogError) as caught:
         compiled.compile_table("nccl", broken, {"nccl": "0"}, "code")
-    assert "nccl" in str(caught.value)
+    assert caught.value.field == "nccl.releases[version=two].version"
+    assert caught.value.problem == "'two' is not a version of nccl"
+    assert "like 2.21.5" in caught.value.hint
+    assert caught.value.value == "two"
+
+
+def test_a_value_of_another_type_is_named() -> None:
+    row = {"branch": 550, "eol": None, "type": 5, "source": "here", "confidence": "derived"}
+    names = ("nvidia_smi_cuda", "first_linux_release", "last_linux_release_seen")
+    broken = {"branches": [{**row, **dict.fromkeys(names)}]}
+    with pytest.raises(CatalogError) as caught:
+        compiled.compile_table("driver_branches", broken, {}, "code")
+    assert caught.value.field == "driver_branches.branches[branch=550].type"
+    assert caught.value.problem.startswith("has the wrong form: ")
 
 
 def test_another_form_is_not_read(tmp_path: Path) -> None:

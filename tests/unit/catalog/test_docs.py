@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fact_checks import verify_all
 
 from compatgate.catalog import load_facts, sources
-from compatgate.catalog.build.framework import framework
-from compatgate.catalog.checks import verify
+from compatgate.catalog.build import adapt
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "facts.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -27,7 +27,7 @@ def test_the_format_of_frameworks_is_as_on_the_page() -> None:
     (text,) = re.findall(r"```yaml title=[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     document = sources.parse(text.encode(), "docs/reference/facts.md")
     assert list(sources.schema_errors("frameworks/torch", document)) == []
-    (build,) = framework(document).releases[0].builds
+    (build,) = adapt("framework/torch", document).releases[0].builds
     assert build.pins["nccl"].source.title == "PyTorch previous-versions page"
     assert build.pins["cudnn"].source.confidence == "metadata"
 
@@ -60,7 +60,7 @@ def test_a_mistake_reads_as_on_the_page(overlay: Write) -> None:
     assert f"error: {message}" in PAGE
 
 
-def test_what_the_examples_change_is_found_by_verify(paths: list[str]) -> None:
-    found = {(p.check, p.subject) for p in verify(paths)}
+def test_what_the_examples_change_is_found_by_the_checks(paths: list[str]) -> None:
+    found = {(p.check, p.subject) for p in verify_all(paths)}
     assert ("page-cuda", "torch 2.4.1") in found
     assert not any("620" in subject for _, subject in found)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts, open_library
-from compatgate.catalog.build.framework import framework
+from compatgate.catalog.build import adapt
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build
 from compatgate.errors import BadInput
@@ -39,7 +39,8 @@ def read(**release: Any) -> Build:
     """The one build of a made-up release."""
     told = {"version": "1.0", "source": "the page", "confidence": "published"}
     document = {"component": "torch", "releases": [{**told, **release}]}
-    return framework(document).releases[0].builds[0]
+    build: Build = adapt("framework/torch", document).releases[0].builds[0]
+    return build
 
 
 def test_what_says_no_source_has_that_of_what_it_is_a_part_of() -> None:
@@ -66,7 +67,7 @@ def test_builds_share_the_requirements_that_the_document_names() -> None:
     told = {"version": "1.0", "source": "the page", "confidence": "published", "builds": builds}
     shared = {"packages": ["triton"], "source": "the script", "confidence": "published"}
     document = {"component": "torch", "releases": [told], "shared_requirements": shared}
-    own, other = framework(document).releases[0].builds
+    own, other = adapt("framework/torch", document).releases[0].builds
     assert own.requires == tuple(needs["packages"])
     expected = 'triton==3.0.0; (python_version < "3.13") and platform_machine == "x86_64"'
     assert other.requires == (expected,)

@@ -88,11 +88,6 @@ def test_a_branch_alone_means_any_release_of_it(text: str, parts: tuple[int, ...
     assert values.driver(text).parts == parts
 
 
-def test_a_system_without_a_driver_is_absent() -> None:
-    assert set(values.drivers(linux="525.60.13", windows=None)) == {"linux"}
-    assert set(values.drivers(linux_aarch64="450.28.01")) == {"linux-aarch64"}
-
-
 @pytest.mark.parametrize(
     ("date", "day"),
     [

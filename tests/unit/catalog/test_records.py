@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tables import read_table
 
-from compatgate.catalog import checks as checks_module
-from compatgate.catalog import records
+from compatgate.catalog import records, sources
+from compatgate.catalog.checks import Context, Problem, package_records
 from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.errors import CatalogError
 
@@ -46,11 +46,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_was_written_is_read_again():
+def problems(folder) -> list[Problem]:
+    """What the check of packages finds in the file that a test wrote."""
+    name, document = "packages/gpu-pkg", read_table(folder / "gpu-pkg.yaml")
+    wrong = [
+        Problem("schema", f"{name} {w}", r) for w, _, r in sources.schema_errors(name, document)
+    ]
+    return wrong or list(package_records(Context(None, {name: document})))
+
+
+def test_what_was_written_is_read_again(folder):
     records.write_package("gpu-pkg", [OLDER, RECORD])
     assert records.names() == ("gpu-pkg",)
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
-    assert list(checks_module.find_problems()) == []
+    assert problems(folder) == []
 
 
 def test_what_is_stated_stays_when_records_are_written(folder):
@@ -60,14 +69,14 @@ def test_what_is_stated_stays_when_records_are_written(folder):
     records.write_package("gpu-pkg", [RECORD])
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
     assert read_table(folder / "gpu-pkg.yaml")["statements"] == [stated]
-    assert list(checks_module.find_problems()) == []
+    assert problems(folder) == []
 
 
 def test_a_package_may_be_stated_alone(folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated]))
     assert records.read_package("gpu-pkg") == ()
-    assert list(checks_module.find_problems()) == []
+    assert problems(folder) == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +93,7 @@ def test_a_package_may_be_stated_alone(folder):
 def test_a_statement_that_contradicts_itself_is_a_problem(wrong, check, folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated | wrong]))
-    assert [problem.check for problem in checks_module.find_problems()] == [check]
+    assert [problem.check for problem in problems(folder)] == [check]
 
 
 def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced():
@@ -119,7 +128,7 @@ def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):
     text = path.read_text().replace("  requires_python:", "  verified: whole\n  requires_python:")
     assert old in text
     path.write_text(text.replace(old, new))
-    (found,) = checks_module.find_problems()
+    (found,) = problems(folder)
     assert problem in found.message
     assert "packages/gpu-pkg" in found.subject
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+from typing import Any
 
 import pytest
 from gate_stand_in import StandIn, Told
@@ -11,8 +13,15 @@ from gate_stand_in import StandIn, Told
 from compatgate import version
 from compatgate.client import AsyncClient, Client, Retries
 from compatgate.client.operations import Operations
-from compatgate.client.request import get
-from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unauthorized, Unavailable
+from compatgate.client.request import Request
+from compatgate.errors import (
+    BadInput,
+    ManyProblems,
+    NotFound,
+    RegistryTimeout,
+    Unauthorized,
+    Unavailable,
+)
 
 PROBLEM = (
     b'{"type": "https://compatgate.dev/problems/not-found", "title": "Not found", "status": 404,'
@@ -77,6 +86,29 @@ def test_what_cannot_be_used_is_named(wrong: dict[str, str], field: str) -> None
     with pytest.raises(BadInput) as refused:
         Client(**{"base_url": "http://gate", **wrong})  # type: ignore[arg-type]
     assert refused.value.field == field
+
+
+def test_each_of_several_mistakes_keeps_its_place_and_its_hint(
+    client: Client, gate: StandIn
+) -> None:
+    problem = {"problem": "is unknown", "field": "spec.x", "file": "a.yaml", "line": 3}
+    body = {"detail": "2 problems", "problems": [{**problem, "hint": "did you mean y?"}, problem]}
+    gate.tell(Told(400, json.dumps(body).encode()))
+    with pytest.raises(ManyProblems) as refused:
+        client.import_matrix("kind: Entry", reason="r")
+    first, second = refused.value.problems
+    assert (first.hint, second.hint) == ("did you mean y?", "")
+    assert (first.field, first.detail) == (
+        "spec.x",
+        "a.yaml:3: spec.x: is unknown (did you mean y?)",
+    )
+
+
+def test_a_status_without_a_problem_is_an_error_of_its_kind(client: Client, gate: StandIn) -> None:
+    gate.tell(Told(400, b"<html>"))
+    with pytest.raises(BadInput, match="status 400") as refused:
+        client.show_rule("CG101")
+    assert type(refused.value) is BadInput
 
 
 def test_a_refusal_is_raised_with_what_the_problem_says(client: Client, gate: StandIn) -> None:
@@ -203,11 +235,15 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
         Client("http://gate.example")
 
 
+def text(path: str, answer: type[Any]) -> Request[Any]:
+    return Request(method="GET", path=f"/api/v1{path}", answer=answer, accept="*/*")
+
+
 def test_an_answer_that_is_no_json_is_given_as_it_is(client: Client, gate: StandIn) -> None:
     gate.tell(Told(body="<svg>ü</svg>".encode()))
-    assert client.send(get("/badge/{target}.svg", bytes, target="lab")) == b"<svg>\xc3\xbc</svg>"
-    assert client.send(get("/text", str)) == "<svg>ü</svg>"
+    assert client.send(text("/badge/lab.svg", bytes)) == b"<svg>\xc3\xbc</svg>"
+    assert client.send(text("/text", str)) == "<svg>ü</svg>"
     assert [asked.path for asked in gate.asked] == ["/api/v1/badge/lab.svg", "/api/v1/text"]
     gate.tell(Told(body=b"\xff"))
     with pytest.raises(Unavailable):
-        client.send(get("/text", str))
+        client.send(text("/text", str))

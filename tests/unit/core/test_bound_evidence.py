@@ -6,13 +6,14 @@ from itertools import permutations
 import pytest
 
 from compatgate.core.binding import Binding, define_suite
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.entry_evidence import (
     disproves,
     find_contradiction,
     index_runs,
     judge_candidate,
 )
-from compatgate.core.matrix import Entry, Evidence, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.request import CanaryPolicy, Policy, Target
 from compatgate.core.versions import parse_version
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from compatgate.core.cell_filter import Place, read_filter
 from compatgate.core.cells import answer_cell, list_release_rows, make_entry_row
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput

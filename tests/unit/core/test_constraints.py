@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import Specifier
 from packaging.version import Version as Pep440
 
-from compatgate.core.matrix import parse_constraint
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.versions import parse_version
 
 NUMBERS = st.lists(st.integers(0, 3), min_size=2, max_size=4).map(lambda n: ".".join(map(str, n)))

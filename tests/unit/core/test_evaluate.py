@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate, is_allowed
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.request import Policy, Target
 from compatgate.core.rule import OUTCOME_RANK, exit_code
 from compatgate.core.stack import parse_stack

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compatgate.core.matrix import Matrix, Waiver, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Matrix, Waiver
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

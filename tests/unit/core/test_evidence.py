@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.binding import Binding
-from compatgate.core.matrix import Evidence, Matrix, Waiver, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Evidence, Matrix, Waiver
 from compatgate.core.pooled_runs import find_coverage
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version

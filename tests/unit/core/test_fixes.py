@@ -174,7 +174,8 @@ def test_a_larger_change_is_not_offered_beside_the_smaller_one_it_contains(ask):
 
 
 def test_a_fix_that_then_needs_a_blessing_says_so(ask):
-    from compatgate.core.matrix import Entry, EntryIndex, parse_constraint
+    from compatgate.core.constraints import parse_constraint
+    from compatgate.core.matrix import Entry, EntryIndex
     from compatgate.core.request import Policy
 
     blessed = Entry("e", ("t",), {"cuda": parse_constraint("cuda", "12.4.*")}, "blessed")

@@ -34,10 +34,8 @@ def known(change: IncidentChange, before: KnownIncident | None = None, **fields)
     if one is None:
         assert before is not None
         return replace(before, state="ended", **fields)
-    told = () if before is None or change.action == "open" else before.told
-    names = frozenset((*told, *(member.name for member in one.members)))
     settled = before.settled if before is not None and change.action != "open" else {}
-    after = KnownIncident(one.key, one.kind, one.level, change.state, change.episode, names)
+    after = KnownIncident(one.key, one.kind, one.level, change.state, change.episode)
     return replace(after, **{"settled": settled, **fields})
 
 
@@ -50,31 +48,13 @@ def test_every_kind_has_a_title():
     assert set(TITLES) == set(KINDS)
 
 
-def test_a_new_condition_opens_an_incident_and_the_same_again_is_no_news():
+def test_a_new_condition_opens_an_incident_and_the_same_again_continues_it():
     (opened,) = survey(None, drift("a", "b"))
     assert (opened.action, opened.episode) == ("open", 1)
-    assert [member.name for member in opened.told] == ["a", "b"]
-    (same,) = survey(known(opened), drift("a", "b"))
-    assert (same.action, same.told) == ("refresh", ())
-
-
-def test_another_member_is_news_and_one_that_comes_back_is_not():
-    (opened,) = survey(None, drift("a", "b"))
-    first = known(opened)
-    (fewer,) = survey(first, drift("a"))
-    second = known(fewer, first)
-    (back,) = survey(second, drift("a", "b"))
-    assert back.action == "refresh"
-    (more,) = survey(second, drift("a", "c"))
-    assert (more.action, [member.name for member in more.told]) == ("grow", ["c"])
-
-
-def test_what_becomes_worse_is_news_for_all_members():
-    (opened,) = survey(None, drift("a"))
-    (worse,) = survey(known(opened), drift("a", level="fail"))
-    assert (worse.action, [member.name for member in worse.told]) == ("grow", ["a"])
-    (better,) = survey(known(worse), drift("a"))
-    assert better.action == "refresh"
+    for again in (drift("a", "b"), drift("a", "c"), drift("a", level="fail")):
+        (same,) = survey(known(opened), again)
+        assert (same.action, same.state, same.episode) == ("refresh", "open", 1)
+        assert same.condition == again
 
 
 def test_a_condition_that_is_gone_ends_only_if_it_was_looked_for():
@@ -98,7 +78,7 @@ def test_what_was_resolved_stays_away_until_it_happens_again():
     (opened,) = survey(None, drift("a", count=3))
     resolved = replace(known(opened), state="resolved", settled={"a": 3})
     (same,) = survey(resolved, drift("a", count=3))
-    assert (same.action, same.state, same.told) == ("refresh", "resolved", ())
+    assert (same.action, same.state) == ("refresh", "resolved")
     assert survey(resolved, drift("a", count=2))[0].state == "resolved"
     for again in (drift("a", count=4), drift("a", "b"), drift("a", level="fail", count=3)):
         (change,) = survey(resolved, again)
@@ -110,13 +90,11 @@ def test_what_was_resolved_stays_away_until_it_happens_again():
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=12))
-def test_no_member_is_told_twice_in_an_episode(surveys):
+def test_an_incident_is_open_exactly_while_its_condition_holds(surveys):
     before: KnownIncident | None = None
-    told: set[tuple[int, str]] = set()
     for number, names in enumerate(surveys):
         now = NOW + timedelta(minutes=number)
         for change in survey(before, *([drift(*sorted(names))] if names else []), now=now):
-            news = {(change.episode, member.name) for member in change.told}
-            assert not news & told
-            told |= news
             before = known(change, before, ended_at=now if change.condition is None else None)
+        assert (before is not None and before.state == "open") == bool(names)
+        assert before is None or before.episode == 1

@@ -2,7 +2,8 @@
 
 import pytest
 
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.stack import parse_stack
 
 STACK = {"cuda": "12.4.1", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": ["sm_80"]}

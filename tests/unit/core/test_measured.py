@@ -127,7 +127,7 @@ def test_a_component_keeps_the_records_that_ship_under_the_name_of_its_package(f
     monkeypatch.setattr(facts, "recorded", facts.recorded | {"fast-cu12"})
     monkeypatch.setattr(facts, "_shipped", facts.recorded)
     monkeypatch.setattr(facts, "_recorded", {"fast-cu12": PackageRecords((shipped,))})
-    monkeypatch.setattr(facts, "finders", {})
+    monkeypatch.setattr(facts, "memory", {})
     known = facts.with_measured([record(version="2.0+cu12", digest=OTHER)])
     for text, digest in (("1.0+cu12", DIGEST), ("2.0+cu12", OTHER)):
         version = parse_version("fast", text)

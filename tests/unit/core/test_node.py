@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version, read_node, read_platform
+from compatgate.core.parts import NODE, parts_of
 from compatgate.core.request import change_pool, change_stack, parse_pool
-from compatgate.core.rule import NODE, parts_of
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
 

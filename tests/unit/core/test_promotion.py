@@ -2,9 +2,10 @@
 
 import pytest
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.entry_evidence import disproves, find_contradiction, index_runs
 from compatgate.core.entry_evidence import judge_candidate as standing_of
-from compatgate.core.matrix import Entry, Evidence, parse_constraint
+from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.request import CanaryPolicy, Policy, Target
 from compatgate.core.versions import parse_version
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.entry_stacks import list_stacks, represent
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, parse_constraint
+from compatgate.core.matrix import Entry
 
 
 def entry(**components: str) -> Entry:

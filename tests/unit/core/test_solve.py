@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 
 from compatgate.core.candidates import parse_wants
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import assess, evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Framework, Pin, Release
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.facts.records import Library, PackageRecords, Record
-from compatgate.core.matrix import (
-    Entry,
-    EntryIndex,
-    Evidence,
-    Matrix,
-    Waiver,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.solve import Problem, Solved, solve
 from compatgate.core.stack import parse_stack, parse_stack_text
@@ -210,7 +204,7 @@ def small_facts(dice: random.Random, facts: Facts) -> Facts:
         "packages/gadget": PackageRecords(tuple(records)),
     }
     return Facts(
-        lambda name, kind: tables.get(name) or facts._load(name, kind),
+        lambda name, kind: tables.get(name) or facts.load(name, kind),
         f"sha256:{dice.random()}",
         frameworks=frozenset(("torch", "vllm")),
         recorded=frozenset(("gadget",)),

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from compatgate.catalog.build.tables import error_signatures
+from compatgate.catalog.build import Misfit, adapt
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.triage import MAX_TEXT, FoundCause, compare_verdict, find_causes
-from compatgate.errors import BadInput
 
 REST = {"source": "https://example.com/thread", "confidence": "derived", "sample": "x"}
 
@@ -29,13 +28,14 @@ def make(
 ) -> ErrorTable:
     known = {one["id"] for one in causes}
     named = {one["cause"] for one in signatures} - known
-    return error_signatures(
+    return adapt(
+        "error_signatures",
         {
             "foreign": ["hip error"],
             "native": list(native),
             "causes": [*causes, *map(cause, sorted(named))],
             "signatures": list(signatures),
-        }
+        },
     )
 
 
@@ -141,13 +141,13 @@ def test_a_text_is_read_up_to_a_limit() -> None:
 
 @pytest.mark.parametrize("text", ["a", "the gpu ... ", "<>"])
 def test_a_piece_that_is_everywhere_is_refused(text: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(Misfit, match="a piece of fewer than 2 characters"):
         make(signature("w", "gone", text))
 
 
 def test_a_signature_of_no_cause_is_refused() -> None:
-    with pytest.raises(BadInput):
-        error_signatures({"foreign": [], "causes": [], "signatures": [WORDS]})
+    with pytest.raises(Misfit, match="cause 'gone' does not exist"):
+        adapt("error_signatures", {"foreign": [], "causes": [], "signatures": [WORDS]})
 
 
 # --- with a stack -------------------------------------------------------------------------------

@@ -58,13 +58,7 @@ class DockerExecutor:
         self._killed: set[str] = set()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Pull or build the image, or find it on the engine.
-
-        Raises:
-            NotFound: the image does not exist or cannot be read.
-            BadInput: the workload needs an image under test, or its build fails.
-            Infrastructure: the engine or the registry does not answer.
-        """
+        """Pull or build the image, or find it on the engine."""
         check_single_machine(job, self._host.name)
         with self._talking() as api:
             return images.prepare_images(api, self._host, job, progress)
@@ -74,14 +68,7 @@ class DockerExecutor:
         return nullcontext(self)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Start the container; its name prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            CompatgateError: the engine has no GPUs or cannot enforce the limits, or the image does
-                not have the program of the command.
-            Infrastructure: the engine does not answer.
-        """
+        """Start the container; its name prevents a second start."""
         job = prepared.job
         with self._talking() as api:
             info = api.info()
@@ -168,9 +155,6 @@ def remove_run(api: Any, run: str) -> int:
 
     Returns:
         The number of objects removed.
-
-    Raises:
-        Infrastructure: an object could not be removed.
     """
     removed: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S
@@ -189,12 +173,12 @@ def remove_run(api: Any, run: str) -> int:
 def list_runs(api: Any) -> set[str]:
     """Return the ids of the runs that labels on the engine name."""
     labelled = {"label": RUN}
-    found = [
+    results = [
         *api.containers(all=True, filters=labelled),
         *(api.volumes(filters=labelled)["Volumes"] or []),
         *api.images(all=True, filters=labelled),
     ]
-    return {thing["Labels"][RUN] for thing in found}
+    return {thing["Labels"][RUN] for thing in results}
 
 
 def _find_objects(api: Any, run: str) -> list[tuple[str, str]]:
@@ -245,10 +229,6 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
     The engine splits long lines into parts; parts of one stream never appear within a line of the
     other. It stores two log files of limited size. Once it has started a third, lines may be lost,
     and a line of the protocol says so. A log that breaks off after that is the program's doing.
-
-    Raises:
-        Infrastructure: the engine ended a log of ordinary size while the container still ran.
-        docker.errors.APIError, OSError, urllib3's: the engine went away.
     """
     config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
     room = int(config.get("max-size", 0))
@@ -347,11 +327,6 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
     A container that was stopped with its engine looks like one that was killed, and says nothing
     about the program. The engine's events decide: they contain the stop, and an engine whose events
     contain the start has not been restarted since.
-
-    Args:
-        api: the engine's client.
-        container: its id.
-        killed_here: this worker killed the container.
     """
     from docker.errors import NotFound
 

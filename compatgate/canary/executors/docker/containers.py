@@ -34,16 +34,14 @@ def make_container_body(
     """Return the request that creates a job's container.
 
     Args:
-        job: job to run.
-        image: by digest or id.
-        config: configuration of the image, as the engine shows it.
         volume: volume with the workload's files; None if the image has them.
-        devices: how to request GPUs.
         tool: volume with the workload's tool; None if the image has it.
         python: worker's interpreter that runs the program; None for the image's.
     """
     workload = job.workload
-    more = _gpu_environment(job) | (_NO_INJECTION if python else {})
+    more = ({} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}) | (
+        _NO_INJECTION if python else {}
+    )
     environment = make_environment(job, "/tmp", more)  # noqa: S108
     command = make_command(job)
     if python:
@@ -137,11 +135,6 @@ def _choose_user(wanted: str, images: str) -> str:
     return NOBODY if is_root and wanted == "nobody" else images
 
 
-def _gpu_environment(job: Job) -> dict[str, str]:
-    """Return variables against images that ask NVIDIA's runtime for all GPUs (``void``)."""
-    return {} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}
-
-
 def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
     if not job.gpu_slots:
         return []
@@ -154,11 +147,7 @@ def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str
 
 
 def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
-    """Check that the engine can enforce a container's limits and can provide GPUs.
-
-    Raises:
-        CompatgateError: it cannot.
-    """
+    """Check that the engine can enforce a container's limits and can provide GPUs."""
     for feature, what in (("MemoryLimit", "memory"), ("PidsLimit", "processes")):
         if not info.get(feature):
             raise CompatgateError(
@@ -222,9 +211,6 @@ def put_tool(api: Any, prepared: PreparedJob) -> str:
 
     Returns:
         The volume's name.
-
-    Raises:
-        BadInput: the image does not have the tool.
     """
     job = prepared.job
     name, image, place = (
@@ -267,11 +253,7 @@ def put_interpreter(api: Any, prepared: PreparedJob, python: Interpreter) -> Non
 
 
 def check_preloads(api: Any, container: str, image: str) -> None:
-    """Check that the image does not put code into every process that a loader starts.
-
-    Raises:
-        BadInput: it does.
-    """
+    """Check that the image does not put code into every process that a loader starts."""
     if _find_file(api, container, _PRELOAD):
         raise BadInput(
             f"the image {image} has {_PRELOAD}, which puts its own code into the worker's programs",

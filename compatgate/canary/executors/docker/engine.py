@@ -43,12 +43,7 @@ class Engine:
         return f"{self.host.name} ({self.host.endpoint or local})"
 
     def api(self) -> Any:
-        """Return the SDK's low-level client, with the API version negotiated.
-
-        Raises:
-            BadInput: the TLS files cannot be read; ssh is not installed.
-            docker.errors.DockerException: the engine does not answer.
-        """
+        """Return the SDK's low-level client, with the API version negotiated."""
         if self._api is None:
             self._api = self._connect()
         return self._api
@@ -131,13 +126,7 @@ _NO_ACCESS = re.compile(
 
 @contextmanager
 def translate_errors(engine: Engine) -> Iterator[Any]:
-    """Yield the engine's client, and translate its errors.
-
-    Raises:
-        Infrastructure: the engine cannot be reached, went away or failed.
-        Conflict: the object to create exists.
-        CompatgateError: the engine refused.
-    """
+    """Yield the engine's client, and translate its errors."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
@@ -167,11 +156,7 @@ def _translate_refusal(error: Any, engine: Engine) -> CompatgateError:
 
 @contextmanager
 def translate_start_errors(program: str, host: str) -> Iterator[None]:
-    """Translate errors of a container's start, when the engine notices missing GPUs or programs.
-
-    Raises:
-        CompatgateError: the engine has no GPUs, or the image does not have the program.
-    """
+    """Translate errors of a container's start, when the engine notices missing GPUs or programs."""
     from docker.errors import APIError
 
     try:

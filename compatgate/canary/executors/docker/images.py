@@ -37,11 +37,6 @@ def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> Prepar
     Use the image under test if the workload can run inside it, else the workload's reference, else
     the result of its build context. For a workload with a tool, only the tool comes from there, and
     the job runs in the image under test.
-
-    Raises:
-        NotFound: the image does not exist.
-        BadInput: no image is named, or the build fails.
-        Infrastructure: registry or engine fail in a way that may pass.
     """
     own = job.workload.image
     if job.image and own.inside:
@@ -65,12 +60,6 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
 
     Returns:
         The id of the image, perhaps of an earlier build from the same files and base images.
-
-    Raises:
-        BadInput: the Dockerfile uses the image under test, ONBUILD triggers or a network that the
-            build does not have; a step fails, or the build takes too long or becomes too large.
-        NotFound: a base image does not exist.
-        Infrastructure: registry or engine fail in a way that may pass.
     """
     workload = job.workload
     content, text = _make_context(workload)
@@ -82,8 +71,8 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
         _check_triggers(api, workload, image, base)
     limits = _build_limits(workload.limits, api.info())
     key = _build_key(content, sorted(bases.values()), workload, limits)
-    if found := _built_here(api, f"{BUILT}={key}"):
-        return found[0]
+    if result := _built_here(api, f"{BUILT}={key}"):
+        return result[0]
     image = _run_build(
         api, workload, content, {BUILT: key, BUILT_FOR: workload.name}, limits, progress
     )
@@ -144,8 +133,8 @@ def _built_here(api: Any, label: str) -> list[str]:
 
     An image that was pulled may carry any label; it has a repository, and no built image has one.
     """
-    found = api.images(filters={"label": label})
-    return [str(image["Id"]) for image in found if not _has_repository(image)]
+    result = api.images(filters={"label": label})
+    return [str(image["Id"]) for image in result if not _has_repository(image)]
 
 
 def _has_repository(image: dict[str, Any]) -> bool:
@@ -193,11 +182,11 @@ def _make_context(workload: Workload) -> tuple[bytes, str]:
 
 def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
     """Return the limits of each build step, as far as an engine's builder supports them."""
-    found: dict[str, Any] = {"memory": limits.memory, "memswap": limits.memory}
+    results: dict[str, Any] = {"memory": limits.memory, "memswap": limits.memory}
     if limits.cpus:
         last = max(1, min(int(limits.cpus), int(engine.get("NCPU") or 1))) - 1
-        found["cpusetcpus"] = f"0-{last}"
-    return found
+        results["cpusetcpus"] = f"0-{last}"
+    return results
 
 
 def _under_test_error(workload: Workload) -> BadInput:
@@ -229,10 +218,10 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
 def _check_triggers(api: Any, workload: Workload, image: str, name: str) -> None:
     config = api.inspect_image(image)["Config"] or {}
     if triggers := config.get("OnBuild"):
-        shown = "; ".join(" ".join(str(each).split())[:200] for each in triggers[:4])
+        steps = "; ".join(" ".join(str(each).split())[:200] for each in triggers[:4])
         raise BadInput(
             f"the workload {workload.name} does not build: {name} has ONBUILD triggers, "
-            f"which would run unseen: {shown}",
+            f"which would run unseen: {steps}",
             field="image.context",
             value=name,
             hint="start from an image without them",
@@ -248,8 +237,8 @@ def _build_timeout_error(workload: Workload) -> BadInput:
 
 
 def _build_error(workload: Workload, what: str) -> Exception:
-    if found := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
-        return found
+    if result := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
+        return result
     if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
         return InfrastructureError(f"the build of {workload.name} could not pull: {what}")
     hint = "steps have no network unless the workload sets network = true"
@@ -265,9 +254,9 @@ def ensure_image(api: Any, reference: str, progress: Progress) -> str:
     from docker.errors import ImageNotFound
 
     try:
-        found = api.inspect_image(reference)
-        if "sha256:" in reference or not found.get("RepoDigests"):
-            return _identity(found, reference)
+        result = api.inspect_image(reference)
+        if "sha256:" in reference or not result.get("RepoDigests"):
+            return _identity(result, reference)
     except ImageNotFound:
         if reference.startswith("sha256:"):
             raise NotFound(

@@ -29,6 +29,7 @@ from compatgate.canary.executors.kubernetes.objects import (
 from compatgate.canary.executors.kubernetes.pairs import PairPods
 from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
+from compatgate.canary.workloads.contents import PackedFile
 from compatgate.errors import BadInput, Conflict, InfrastructureError
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 
@@ -59,13 +60,7 @@ class KubernetesExecutor:
         self._killed: set[str] = set()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Find the image's digest; the node pulls the image once the job is placed.
-
-        Raises:
-            NotFound: the image does not exist or cannot be read.
-            BadInput: no image is named, or the workload's files are too large.
-            Infrastructure: the registry does not answer.
-        """
+        """Find the image's digest; the node pulls the image once the job is placed."""
         objects.read_job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
@@ -84,30 +79,41 @@ class KubernetesExecutor:
             pods.close()
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Create the Job; its name prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            CompatgateError: the cluster does not admit the job, or the worker lacks a permission.
-            Infrastructure: the cluster does not answer.
-        """
+        """Create the Job; its name prevents a second start."""
         return self.start_on(prepared, "")
 
     def start_on(self, prepared: PreparedJob, node: str) -> Handle:
         """Create the Job on a node, or on any for ""; see `start`."""
         job = prepared.job
+
+        def make(files: list[PackedFile], start: str) -> dict[str, Any]:
+            body = make_job(job, prepared.image, self._cluster.settings, files, start)
+            return objects.pin_to_node(body, node) if node else body
+
+        self.create_job(job, make)
+        return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
+
+    def create_job(self, job: Job, make: Callable[[list[PackedFile], str], dict[str, Any]]) -> None:
+        """Create the objects of a job; ``make`` returns the Job for its files and its start."""
         packed = objects.read_job_files(job)
         if packed:
             self.create("core", "config_map", objects.make_config_map(job, packed))
         if job.workload.nodes > 1:
             self.create("core", "service", make_service(job))
         start = uuid.uuid4().hex
-        body = make_job(job, prepared.image, self._cluster.settings, packed, start)
-        if node:
-            body = objects.pin_to_node(body, node)
-        if not self.create("batch", "job", body) and not self.is_of(job_name(job), start):
+        if self.create("batch", "job", make(packed, start)):
+            return
+        # The Job is of this start if only the answer was lost.
+        result = self._cluster.ask("batch", "read_namespaced_job", job_name(job))
+        if (result["metadata"].get("annotations") or {}).get(START) != start:
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
-        return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job with its pods; do nothing if it is gone."""
+        with suppress(ObjectMissing):
+            self._cluster.ask(
+                "batch", "delete_namespaced_job", name, propagation_policy="Foreground"
+            )
 
     def status(self, handle: Handle) -> Status:
         """Return the status of the Job."""
@@ -126,10 +132,7 @@ class KubernetesExecutor:
             if view.known() not in ("waiting", "running"):
                 return
             self._killed.add(handle.id)
-            with suppress(ObjectMissing):
-                self._cluster.ask(
-                    "batch", "delete_namespaced_job", handle.id, propagation_policy="Foreground"
-                )
+            self.delete_job(handle.id)
         finally:
             view.close()
             with self._lock:
@@ -159,11 +162,6 @@ class KubernetesExecutor:
             return False
         return True
 
-    def is_of(self, name: str, start: str) -> bool:
-        """Return whether this start created the Job, so that only the answer was lost."""
-        found = self._cluster.ask("batch", "read_namespaced_job", name)
-        return bool((found["metadata"].get("annotations") or {}).get(START) == start)
-
     def _view(self, handle: Handle) -> JobView:
         with self._lock:
             if handle.id not in self._views:
@@ -176,11 +174,6 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
 
     Use the image under test if the workload can run inside it, else the host's image for the
     workload, else the workload's reference. A cluster does not build images.
-
-    Raises:
-        BadInput: no image is named.
-        NotFound: the registry does not have the image.
-        Infrastructure: the registry does not answer.
     """
     workload = job.workload
     own = workload.image
@@ -221,9 +214,6 @@ def remove_run(cluster: Cluster, run: str) -> int:
 
     Returns:
         The number of objects deleted.
-
-    Raises:
-        Infrastructure: an object could not be deleted, or the cluster does not answer.
     """
     removed: set[tuple[str, str]] = set()
     began = time.monotonic()

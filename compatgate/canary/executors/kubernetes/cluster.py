@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from compatgate.canary.executors.jobs import BackgroundReader, find_innermost_cause
-from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.host_clusters import Kubernetes
+from compatgate.canary.hosts import Host
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -46,16 +47,11 @@ _PAUSES = RETRY_PAUSES
 
 
 class Cluster:
-    """Connection that opens at its first use, and again after it was dropped.
-
-    Args:
-        host: host of the cluster.
-        sleep: waits between two tries.
-    """
+    """Connection that opens at its first use, and again after it was dropped."""
 
     def __init__(self, host: Host, sleep: Callable[[float], None] = time.sleep) -> None:
         self.host = host
-        self.settings = host.kubernetes or Kubernetes()
+        self.settings = host.kubernetes or Kubernetes("default")
         self._sleep = sleep
         self._lock = threading.Lock()
         self._client: Any = None
@@ -80,13 +76,6 @@ class Cluster:
         Args:
             api: ``batch`` or ``core``.
             operation: method of the client, such as ``read_namespaced_job``.
-            args: arguments before the namespace.
-            params: further parameters.
-
-        Raises:
-            Missing, Taken: the object does not exist; its name is taken.
-            Infrastructure: the server does not answer, or is temporarily unavailable.
-            CompatgateError: the server refuses.
         """
 
         def once() -> dict[str, Any]:
@@ -98,11 +87,7 @@ class Cluster:
         return retry_request(once, _PAUSES, self._sleep)
 
     def open(self, api: str, operation: str, *args: Any, **params: Any) -> Any:
-        """Open a stream: a response of urllib3 with its body unread.
-
-        Raises:
-            ApiException, urllib3.exceptions.HTTPError: to be translated by `translate_errors`.
-        """
+        """Open a stream: a response of urllib3 with its body unread."""
         return self._call(api, operation, args, params, (TIMEOUT_S[0], _SILENT_S))
 
     def close(self) -> None:
@@ -158,9 +143,6 @@ def read_lines(response: Any) -> BackgroundReader[bytes]:
     """Return the body of a response line by line, each with its end.
 
     A last line without an end is returned only if the body ended properly.
-
-    Args:
-        response: response of urllib3 with its body unread.
     """
     return BackgroundReader(_read_chunks(response), response.shutdown)
 
@@ -189,13 +171,7 @@ MANIFESTS_HINT = "'compatgate k8s manifests' prints what the worker must be allo
 
 @contextmanager
 def translate_errors(cluster: Cluster) -> Iterator[None]:
-    """Translate the errors of a request.
-
-    Raises:
-        Gone: the server has forgotten the version that a watch starts from.
-        Missing, Taken, CompatgateError: the server refuses.
-        Infrastructure: the server cannot be reached, went away or failed.
-    """
+    """Translate the errors of a request."""
     from urllib3.exceptions import HTTPError
 
     refused = kubernetes.kubernetes_client().ApiException

@@ -40,18 +40,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class JobView:
-    """View of a job as the cluster shows it.
-
-    Args:
-        cluster: cluster of the job.
-        handle: handle of the job.
-        name: name of the Job; the handle's id by default.
-        container: container to follow.
-        blocks: number of programs that its pod runs one after the other.
-
-    Raises:
-        Infrastructure, CompatgateError: as in `Cluster.ask`.
-    """
+    """View of a job as the cluster shows it."""
 
     def __init__(
         self,
@@ -90,12 +79,7 @@ class JobView:
         return next((pod["spec"].get("nodeName") or "" for pod in self.pods()), "")
 
     def status(self) -> Status:
-        """Return the status of the job.
-
-        Raises:
-            CompatgateError: the job will never start.
-            Infrastructure: the cluster has been silent for too long.
-        """
+        """Return the status of the job."""
         if time.monotonic() - self._heard > PATIENCE_S:
             self._version = self._list()
         seen = self._standing()
@@ -135,15 +119,15 @@ class JobView:
         return (int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S) // self._blocks
 
     def _refuse_what_lasts(self, seen: JobStatus) -> None:
-        found, now = seen.obstacle, time.monotonic()
-        if found is None:
+        result, now = seen.obstacle, time.monotonic()
+        if result is None:
             self._obstacle = None
             self._refuse_to_wait_for_ever(seen.status)
             return
-        known, since = self._obstacle or (found, now)
-        self._obstacle = (found if found.telling or not known.telling else known, since)
+        known, since = self._obstacle or (result, now)
+        self._obstacle = (result if result.telling or not known.telling else known, since)
         # The second block of a pair begins with an obstacle: its ConfigMap has only just been made.
-        if now - since >= found.grace_s * self._blocks:
+        if now - since >= result.grace_s * self._blocks:
             raise self._obstacle[0].error
 
     def _refuse_to_wait_for_ever(self, status: Status) -> None:
@@ -171,11 +155,11 @@ class JobView:
         self._job, self._job_read, self._heard = job, now, now
 
     def _list(self) -> str:
-        found = self._cluster.ask("core", "list_namespaced_pod", label_selector=self._selector)
+        result = self._cluster.ask("core", "list_namespaced_pod", label_selector=self._selector)
         with self._lock:
-            self._pods = {pod["metadata"]["uid"]: pod for pod in found["items"]}
+            self._pods = {pod["metadata"]["uid"]: pod for pod in result["items"]}
             self._heard = time.monotonic()
-        return str(found["metadata"]["resourceVersion"])
+        return str(result["metadata"]["resourceVersion"])
 
     def _follow(self) -> None:
         pause = _PAUSE_S
@@ -255,12 +239,9 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     A node stores several files of a log, but returns only the newest to a client that comes back.
     If that file does not contain the last line received, a line of the protocol says that lines may
     be missing.
-
-    Raises:
-        Infrastructure: the log cannot be read.
     """
     mark = LogPosition()
-    heard = time.monotonic()
+    answered = time.monotonic()
     while not stop() and (pod := find_first_pod(view.pods())):
         ended, response = _has_ended(view), None
         try:
@@ -275,9 +256,9 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
             # 400 is what a container answers that has not begun, or that is not there any more.
             if ended and isinstance(error, BadInput):
                 return
-            if response is None and time.monotonic() - heard > PATIENCE_S:
+            if response is None and time.monotonic() - answered > PATIENCE_S:
                 raise
-        heard = heard if response is None else time.monotonic()
+        answered = answered if response is None else time.monotonic()
         time.sleep(_TICK_S)
 
 

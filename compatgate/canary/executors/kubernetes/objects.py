@@ -12,6 +12,7 @@ import hashlib
 import re
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import (
@@ -21,7 +22,7 @@ from compatgate.canary.executors.jobs import (
     make_command,
     make_environment,
 )
-from compatgate.canary.hosts import VOLCANO, Kubernetes, Toleration
+from compatgate.canary.host_clusters import VOLCANO, Kubernetes
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
@@ -91,15 +92,7 @@ _CHALLENGE_KEY = "challenge"
 def make_job(
     job: Job, image: str, settings: Kubernetes, files: list[PackedFile], start: str
 ) -> dict[str, Any]:
-    """Return the Job: one pod per node of the workload, none of which is ever created twice.
-
-    Args:
-        job: job to run.
-        image: by digest.
-        settings: settings of the host.
-        files: files of the workload.
-        start: identifier of this start.
-    """
+    """Return the Job: one pod per node of the workload, none of which is ever created twice."""
     nodes = job.workload.nodes
     labels = job_labels(job)
     if settings.queue:
@@ -142,11 +135,6 @@ def make_pair_job(
     Scratch space is apart, because a cache that the first block fills would help the second.
 
     Args:
-        first: block that runs in the init container.
-        second: block of the same workload that follows it.
-        settings: settings of the host.
-        files: files of the workload.
-        start: identifier of this start.
         node: node of earlier pairs; "" for any.
     """
     made = make_job(first.job, first.image, settings, files, start)
@@ -229,9 +217,6 @@ def make_pod_template(
     """Return the pod template of a job.
 
     Args:
-        job: job to run.
-        image: by digest.
-        settings: settings of the host.
         files: files of the workload; () if the image has them.
     """
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
@@ -258,20 +243,16 @@ def make_pod_template(
 
 
 def _pod_annotations(job: Job, settings: Kubernetes) -> dict[str, str]:
-    found = {}
+    results = {}
     if settings.volcano_queue:
-        found[_VOLCANO_QUEUE] = settings.volcano_queue
+        results[_VOLCANO_QUEUE] = settings.volcano_queue
     if settings.networks and job.gpu_slots:
-        found[_NETWORKS] = ",".join(settings.networks)
-    return found
+        results[_NETWORKS] = ",".join(settings.networks)
+    return results
 
 
 def _claim_template(job: Job, settings: Kubernetes) -> str | None:
-    """Return the ResourceClaimTemplate of the job's GPUs; None if a device plugin gives them.
-
-    Raises:
-        BadInput: no template claims so many.
-    """
+    """Return the ResourceClaimTemplate of the job's GPUs; None if a device plugin gives them."""
     if not settings.claims or not job.gpu_slots:
         return None
     number = str(len(job.gpu_slots))
@@ -286,7 +267,7 @@ def _claim_template(job: Job, settings: Kubernetes) -> str | None:
 
 
 def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
-    tolerations = [_toleration(each) for each in settings.tolerations]
+    tolerations: list[dict[str, Any]] = to_builtins(list(settings.tolerations))
     # A node that is down for a minute has lost the job; Kubernetes waits for five by default.
     for taint in ("not-ready", "unreachable"):
         tolerations.append({
@@ -322,16 +303,6 @@ def _spread_rule(job: Job) -> dict[str, Any]:
         "topologyKey": "kubernetes.io/hostname",
     }
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = {
-        "key": toleration.key,
-        "operator": toleration.operator,
-        "value": toleration.value,
-        "effect": toleration.effect,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _pod_security(job: Job) -> dict[str, Any]:
@@ -375,17 +346,17 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
 def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
     """Return equal requests and limits, so that other pods do not affect the measurement."""
     limits = job.workload.limits
-    found = {
+    results = {
         "memory": str(limits.memory),
         "ephemeral-storage": _disk_limit(job),
     }
     if limits.cpus:
-        found["cpu"] = f"{round(limits.cpus * 1000)}m"
+        results["cpu"] = f"{round(limits.cpus * 1000)}m"
     if job.gpu_slots:
         if not settings.claims:
-            found[settings.resource] = str(len(job.gpu_slots))
-        found |= {name: str(number) for name, number in settings.devices.items()}
-    return found
+            results[settings.resource] = str(len(job.gpu_slots))
+        results |= {name: str(number) for name, number in settings.devices.items()}
+    return results
 
 
 def _disk_limit(job: Job, volumes: int = 1) -> str:
@@ -405,13 +376,13 @@ def _environment(job: Job) -> list[dict[str, Any]]:
             "MASTER_PORT": str(PORT),
         }
     values = make_environment(job, "/tmp", more)  # noqa: S108
-    found: list[dict[str, Any]] = [
+    results: list[dict[str, Any]] = [
         {"name": name, "value": _escape(value)} for name, value in values.items()
     ]
     if nodes > 1:
         index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
-        found.append({"name": "COMPATGATE_NODE", "valueFrom": index})
-    return found
+        results.append({"name": "COMPATGATE_NODE", "valueFrom": index})
+    return results
 
 
 def _escape(text: str) -> str:
@@ -421,11 +392,11 @@ def _escape(text: str) -> str:
 
 def _volumes(job: Job, files: list[PackedFile]) -> list[dict[str, Any]]:
     limits = job.workload.limits
-    found = [
+    results = [
         {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
     ]
-    return [*found, make_files_volume(job, files)] if files else found
+    return [*results, make_files_volume(job, files)] if files else results
 
 
 MAX_BYTES = 1 << 20
@@ -433,11 +404,7 @@ MAX_BYTES = 1 << 20
 
 
 def read_job_files(job: Job) -> list[PackedFile]:
-    """Return the files to copy; none for a workload whose image has them.
-
-    Raises:
-        BadInput: they are too large, or not plain files.
-    """
+    """Return the files to copy; none for a workload whose image has them."""
     if job.workload.folder is None:
         return []
     files = list_container_files(job.workload)

@@ -14,9 +14,7 @@ requests); kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go (``dev
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,7 +24,6 @@ from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.job_view import JobView
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, FIRST, job_name
 from compatgate.errors import Conflict
-from compatgate.kit.kubernetes import ObjectMissing
 
 if TYPE_CHECKING:
     from compatgate.canary.executors.kubernetes import KubernetesExecutor
@@ -51,9 +48,6 @@ class PairPods:
 
     A block that is not expected gets a pod of its own, on the node of the pairs before: the other
     block of its pair ended in an earlier attempt, or did not pass.
-
-    Args:
-        executor: executor of the cluster.
     """
 
     kind = "kubernetes"
@@ -113,10 +107,7 @@ class PairPods:
         try:
             if view.known() in ("waiting", "running"):
                 self._killed.add(handle.id)
-                with suppress(ObjectMissing):
-                    self._cluster.ask(
-                        "batch", "delete_namespaced_job", view.name, propagation_policy="Foreground"
-                    )
+                self._executor.delete_job(view.name)
         finally:
             view.close()
 
@@ -135,18 +126,12 @@ class PairPods:
             view.close()
 
     def _start_first(self, prepared: PreparedJob, pair: PairPod) -> Handle:
-        files = objects.read_job_files(prepared.job)
-        if files:
-            self._executor.create(
-                "core", "config_map", objects.make_config_map(prepared.job, files)
-            )
-        start = uuid.uuid4().hex
-        body = objects.make_pair_job(
-            prepared, pair.second, self._cluster.settings, files, start, self._node
+        self._executor.create_job(
+            prepared.job,
+            lambda files, start: objects.make_pair_job(
+                prepared, pair.second, self._cluster.settings, files, start, self._node
+            ),
         )
-        created = self._executor.create("batch", "job", body)
-        if not created and not self._executor.is_of(pair.name, start):
-            raise Conflict(f"{prepared.job.step} of {prepared.job.run} was started before")
         return self._open(prepared, pair, FIRST)
 
     def _awaits_second(self, pair: PairPod) -> bool:

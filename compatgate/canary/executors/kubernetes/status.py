@@ -63,8 +63,6 @@ def read_job_status(
 
     Args:
         job: its Job; None if not known, or not asked for.
-        pods: all its pods.
-        timeout_s: time limit of the program.
         container: `FIRST` for the first block of a pair.
     """
     read = _first_block_status if container == FIRST else _pod_status
@@ -88,8 +86,8 @@ def find_condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Return a condition of an object if it is true."""
     for each in thing.get("status", {}).get("conditions") or []:
         if each["type"] == kind and each["status"] == "True":
-            found: dict[str, Any] = each
-            return found
+            results: dict[str, Any] = each
+            return results
     return None
 
 
@@ -151,10 +149,10 @@ def _first_block_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
 def _pending_status(pod: dict[str, Any], state: dict[str, Any] | None = None) -> JobStatus:
     state = (_container(pod).get("state") or {}) if state is None else state
     waiting = state.get("waiting") or {}
-    if found := find_obstacle(
+    if result := find_obstacle(
         waiting.get("reason", ""), _first_line(waiting.get("message")), _program(pod)
     ):
-        return JobStatus(Status("waiting", reason=found.reason), found)
+        return JobStatus(Status("waiting", reason=result.reason), result)
     for each in pod["status"].get("conditions") or []:
         if each["type"] == "PodScheduled" and each["status"] == "False":
             return JobStatus(Status("waiting", reason=_condition_text(each)))
@@ -206,15 +204,15 @@ def _deadline_status(pod: dict[str, Any], timeout_s: int) -> Status:
 
 def _disruption_text(pod: dict[str, Any]) -> str:
     """Return why the pod was disrupted: preempted, drained, its node away."""
-    found = find_condition(pod, "DisruptionTarget")
-    return _condition_text(found) if found else ""
+    result = find_condition(pod, "DisruptionTarget")
+    return _condition_text(result) if result else ""
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:
     for each in pod.get("status", {}).get("containerStatuses") or []:
         if each["name"] == CONTAINER:
-            found: dict[str, Any] = each
-            return found
+            results: dict[str, Any] = each
+            return results
     return {}
 
 
@@ -251,24 +249,18 @@ _BARE_BACKOFF = re.compile(r'(?:Back-off pulling image "[^"]*")?')
 
 
 def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
-    """Return the obstacle of a waiting container; None for an ordinary wait.
-
-    Args:
-        reason: reason of the waiting container.
-        message: message in one line.
-        program: program to run.
-    """
-    said = f"{reason}: {message}" if message else reason
+    """Return the obstacle of a waiting container; None for an ordinary wait."""
+    text = f"{reason}: {message}" if message else reason
     if reason == "InvalidImageName":
         return Obstacle(
-            said, BadInput(f"the cluster cannot read the image reference: {said}", field="image")
+            text, BadInput(f"the cluster cannot read the image reference: {text}", field="image")
         )
     if reason in _NO_PULL:
-        passing = _TEMPORARY_ERROR.search(said)
+        passing = _TEMPORARY_ERROR.search(text)
         hint = "" if passing else "check the name; a private image needs image_pull_secrets"
         kind = InfrastructureError if passing else NotFound
-        error = kind(f"the cluster cannot pull the image: {said}", field="image", hint=hint)
-        return Obstacle(said, error, PULL_GRACE_S, not _BARE_BACKOFF.fullmatch(message))
+        error = kind(f"the cluster cannot pull the image: {text}", field="image", hint=hint)
+        return Obstacle(text, error, PULL_GRACE_S, not _BARE_BACKOFF.fullmatch(message))
     if reason in _NO_START:
         return _grace(make_start_obstacle(message or reason, program))
     return None

@@ -27,7 +27,6 @@ def make_worker_objects(namespace: str, home: str | None = None) -> list[dict[st
     All rights are limited to the namespace of the jobs, and none lets the worker read a secret.
 
     Args:
-        namespace: of the jobs.
         home: namespace in which the worker runs; None: that of the jobs.
     """
     home = home or namespace

@@ -36,7 +36,7 @@ from compatgate.canary.executors.jobs import (
 from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
 from compatgate.canary.witness.processes import digest_program
-from compatgate.canary.workloads.contents import list_container_files
+from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound, quote_error
 
 IMAGE = "process"
@@ -50,11 +50,7 @@ _KEPT_VARIABLES = (
 
 
 class ProcessExecutor:
-    """Executor of jobs on this machine, as the worker's user.
-
-    Args:
-        host: host that the worker declared; it has no endpoint.
-    """
+    """Executor of jobs on this machine, as the worker's user."""
 
     kind = "process"
     development = True
@@ -64,12 +60,7 @@ class ProcessExecutor:
         self._launchers: list[subprocess.Popen[bytes]] = []
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Check that the program can run here; no image is needed.
-
-        Raises:
-            BadInput: an image is under test, or the workload has no folder.
-            NotFound: this machine does not have the program of the command.
-        """
+        """Check that the program can run here; no image is needed."""
         check_single_machine(job, self._host.name)
         if job.image:
             raise BadInput(
@@ -92,12 +83,7 @@ class ProcessExecutor:
         return PreparedJob(job, IMAGE)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Start the launcher; its folder prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            Infrastructure: the disk is full, or no process can be started.
-        """
+        """Start the launcher; its folder prevents a second start."""
         job = prepared.job
         try:
             folder = make_folder(job)
@@ -106,7 +92,7 @@ class ProcessExecutor:
             self._launchers.append(
                 subprocess.Popen(  # noqa: S603
                     [sys.executable, "-I", str(_LAUNCHER), str(order)],
-                    env={MARK: make_job_mark(job), "PATH": os.environ.get("PATH", "")},
+                    env={MARK: make_mark(job), "PATH": os.environ.get("PATH", "")},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -125,15 +111,12 @@ class ProcessExecutor:
         """Return the status of the job."""
         self._reap()
         folder = Path(handle.id)
-        if ended := _load_json(folder / "ended.json"):
-            return Status("exited", ended["code"], ended["oom"], ended["reason"])
         launcher = _load_json(folder / "launcher.json")
-        if launcher and is_alive(launcher["pid"], launcher["started"]):
-            return Status("running")
-        # The job may have ended between the two looks.
+        alive = launcher and is_alive(launcher["pid"], launcher["started"])
+        # Read last, because the job may have ended between the two looks.
         if ended := _load_json(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
-        return Status("lost", reason="its launcher is gone")
+        return Status("running") if alive else Status("lost", reason="its launcher is gone")
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Yield whole lines of both streams from the beginning, until the job has ended."""
@@ -171,7 +154,7 @@ class ProcessExecutor:
             deadline = time.monotonic() + _PATIENCE_S
             while self.status(handle).state == "running" and time.monotonic() < deadline:
                 time.sleep(0.05)
-        kill_processes(make_handle_mark(handle))
+        kill_processes(make_mark(handle))
         self._reap()
 
     def clean(self, run: str) -> int:
@@ -212,7 +195,7 @@ def _make_order(job: Job, folder: Path) -> dict[str, Any]:
     tmp = str(folder / "tmp")
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     slots = ",".join(str(slot) for slot in job.gpu_slots)
-    mark = {MARK: make_job_mark(job), "CUDA_VISIBLE_DEVICES": slots}
+    mark = {MARK: make_mark(job), "CUDA_VISIBLE_DEVICES": slots}
     if job.workload.interpreter == "worker":
         mark[VARIABLE] = "worker"
     return {
@@ -236,22 +219,13 @@ def _load_json(path: Path) -> dict[str, Any] | None:
 
 
 def make_folder(job: Job) -> Path:
-    """Create the folder of a job, with the workload's files in it.
-
-    Raises:
-        Conflict: the folder exists.
-        Infrastructure: another user owns the place.
-    """
+    """Create the folder of a job, with the workload's files in it."""
     folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
     try:
         folder.mkdir(parents=True, mode=0o700)
     except FileExistsError:
         raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
-    for file in list_container_files(job.workload):
-        path = folder / "files" / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
-        path.chmod(0o755 if file.executable else 0o644)
+    write_files(job.workload, folder / "files")
     (folder / "tmp").mkdir()
     (folder / "output").touch()
     return folder
@@ -272,22 +246,17 @@ def list_runs() -> set[str]:
     return {folder.name for folder in _root_folder().iterdir()}
 
 
-def make_job_mark(job: Job) -> str:
-    """Return the name of the job in the environment of its processes."""
+def make_mark(job: Job | Handle) -> str:
+    """Return the name of a job in the environment of its processes."""
     return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
-
-
-def make_handle_mark(handle: Handle) -> str:
-    """Return the mark of a started job."""
-    return f"{check_name(handle.run)}/{handle.attempt}/{check_name(handle.step)}"
 
 
 def _root_folder() -> Path:
     """Return the user's folder; in a world-writable place it must belong to this user."""
     root = Path(tempfile.gettempdir()) / f"compatgate-canary-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    result = root.lstat()
+    if not stat.S_ISDIR(result.st_mode) or result.st_uid != os.getuid():
         raise InfrastructureError(f"{root} belongs to another user", field="host", value=str(root))
     return root
 
@@ -321,36 +290,31 @@ def request_end(pid: int, since: int) -> None:
 
 
 def kill_processes(mark: str) -> int:
-    """Kill every process whose mark begins with ``mark``; return their number.
-
-    Raises:
-        Infrastructure: some processes did not end.
-    """
+    """Kill every process whose mark begins with ``mark``; return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S
-    while found := _find_marked(mark):
-        for pid in found:
+    while result := _find_marked(mark):
+        for pid in result:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             killed.add(pid)
         if time.monotonic() > deadline:
-            raise InfrastructureError(f"processes {found} do not end", field="host")
+            raise InfrastructureError(f"processes {result} do not end", field="host")
         time.sleep(0.02)
     return len(killed)
 
 
 def _find_marked(mark: str) -> list[int]:
     wanted = f"{MARK}={mark}".encode()
-    found = []
+    results = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            marked = any(_has_mark(part, wanted) for part in file.read().split(b"\0"))
+            marked = any(
+                part.startswith(wanted) if wanted.endswith(b"/") else part == wanted
+                for part in file.read().split(b"\0")
+            )
             if marked and read_start_time(int(name)) is not None:
-                found.append(int(name))
-    return found
-
-
-def _has_mark(variable: bytes, wanted: bytes) -> bool:
-    return variable.startswith(wanted) if wanted.endswith(b"/") else variable == wanted
+                results.append(int(name))
+    return results

@@ -164,12 +164,12 @@ def _descendants() -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal() and (fields := _stat(int(name))) and fields[0] != ord("Z"):
             parents[int(name)] = fields[1]
-    found: list[int] = []
+    results: list[int] = []
     wanted = {os.getpid()}
     while wanted:
         wanted = {pid for pid, parent in parents.items() if parent in wanted}
-        found += wanted
-    return found
+        results += wanted
+    return results
 
 
 def _memory(pid: int) -> int:
@@ -179,8 +179,8 @@ def _memory(pid: int) -> int:
 
 def _kill_descendants() -> None:
     """Kill all descendants until none is left; orphans are adopted here and killed too."""
-    while found := _descendants():
-        for pid in found:
+    while result := _descendants():
+        for pid in result:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -53,7 +53,8 @@ from compatgate.canary.executors.slurm.submission import (
     time_limit,
     wrap_for_nodes,
 )
-from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, InfrastructureError
 
 _GLANCE_S = 0.25
@@ -89,13 +90,7 @@ class SlurmExecutor:
         self.health = JobHealth()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Pin the image to its digest; the node that Slurm chooses fetches it.
-
-        Raises:
-            NotFound: the registry does not have the image.
-            BadInput: an image is given without a container type, or the other way round.
-            Infrastructure: the registry does not answer.
-        """
+        """Pin the image to its digest; the node that Slurm chooses fetches it."""
         return PreparedJob(
             job, containers.prepare_image(job, self._slurm, self._host.name, progress)
         )
@@ -121,14 +116,7 @@ class SlurmExecutor:
                 self._blocks.pop(run, None)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Submit the job; its folder prevents a second start.
-
-        Raises:
-            Conflict: it was started before.
-            NotFound: the site does not have a bundle of the image.
-            BadInput: Slurm will never accept the job: unknown partition, more GPUs than a node has.
-            Infrastructure: the controller does not answer, or accepts no more jobs now.
-        """
+        """Submit the job; its folder prevents a second start."""
         job = prepared.job
         folder = self._work.make(job)
         looks = self._looks_at_gpus(job)
@@ -157,13 +145,7 @@ class SlurmExecutor:
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """Return the status of the job; read its folder each time, ask Slurm now and then.
-
-        Raises:
-            BadInput: Slurm will never run the job.
-            NotFound: the node does not have the program of the command.
-            Infrastructure: the controller has not answered for a long time.
-        """
+        """Return the status of the job; read its folder each time, ask Slurm now and then."""
         return self._looks.status(handle)
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
@@ -193,11 +175,7 @@ class SlurmExecutor:
             self._commands.cancel([handle.id])
 
     def clean(self, run: str) -> int:
-        """Cancel the run's jobs, wait until Slurm has ended them, and remove their folders.
-
-        Raises:
-            Infrastructure: Slurm did not end the jobs.
-        """
+        """Cancel the run's jobs, wait until Slurm has ended them, and remove their folders."""
         jobs = self._end_jobs(check_name(run))
         self._looks.forget(run)
         return max(jobs, self._work.remove(run))
@@ -278,8 +256,6 @@ class StatusReader:
     """Reader of jobs' status.
 
     Args:
-        commands: of the cluster.
-        work: work directory of the host.
         poll: seconds between two questions to the controller about an unchanged job.
         held: allocations that steps share; None: each step is a job of its own.
     """
@@ -294,12 +270,7 @@ class StatusReader:
         self._jobs: dict[tuple[str, int, str], _LastStatus] = {}
 
     def status(self, handle: Handle) -> Status:
-        """Return the status of a job.
-
-        Raises:
-            CompatgateError: the job will never run.
-            Infrastructure: the controller has not answered for a long time.
-        """
+        """Return the status of a job."""
         seen = self._jobs.setdefault(_key(handle), _LastStatus(handle.run))
         stage = self._work.stage(handle)
         now = time.monotonic()

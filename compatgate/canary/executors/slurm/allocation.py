@@ -69,9 +69,7 @@ class Allocations:
     """The allocations of a host's runs.
 
     Args:
-        root: the work directory.
         seconds: time that an allocation is asked for.
-        commands: of the cluster.
     """
 
     def __init__(self, root: str, seconds: int, commands: Commands) -> None:
@@ -89,14 +87,8 @@ class Allocations:
         """Run a step in the run's allocation; return the number of the allocation's job.
 
         Args:
-            job: of the step.
-            folder: of the step, with its script.
             seconds: that the step may take.
             arguments: returns the arguments of sbatch for a folder and a time in seconds.
-
-        Raises:
-            BadInput: Slurm will never accept the allocation.
-            Infrastructure: the controller does not answer, or the folder cannot be written.
         """
         try:
             held = self._find(job, seconds) or self._submit(job, seconds, arguments)
@@ -146,8 +138,8 @@ class Allocations:
         whole = max(self._seconds, seconds + _GRACE_S)
         script = held / "hold.sh"
         script.write_text(make_hold_script(str(held), whole - _GRACE_S))
-        found = self._commands.submit(arguments(str(held), whole), str(script))
-        (held / _NUMBER).write_text(found)
+        result = self._commands.submit(arguments(str(held), whole), str(script))
+        (held / _NUMBER).write_text(result)
         return held
 
 
@@ -155,7 +147,6 @@ def make_hold_script(folder: str, seconds: int) -> str:
     """Return the script of an allocation.
 
     Args:
-        folder: of the allocation, on every node.
         seconds: after which no step may still run.
     """
     return _HOLD.format(folder=shlex.quote(folder), seconds=seconds, idle=4 * _IDLE_S, log=LOG)
@@ -185,12 +176,6 @@ def read_step_status(record: Record | None, stage: Stage, log: str, *, killed_he
 
     Args:
         record: of the allocation's job; None if it is not known.
-        stage: of the step.
-        log: of the step and of the allocation.
-        killed_here: this worker ended the allocation.
-
-    Raises:
-        Infrastructure: Slurm's state is not known.
     """
     code = stage.exit_code
     if code is not None and not (killed_here and code >= _KILLED):

@@ -35,61 +35,43 @@ class Commands:
         self._folder = folder
 
     def submit(self, arguments: Sequence[str], script: str) -> str:
-        """Submit a batch script, and return the job's number.
-
-        Raises:
-            BadInput: Slurm will never accept the job.
-            Infrastructure: Slurm does not accept it now.
-        """
-        said = self._call("sbatch", *arguments, script)
-        number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
+        """Submit a batch script, and return the job's number."""
+        output = self._call("sbatch", *arguments, script)
+        number = output.strip().splitlines()[-1].partition(";")[0] if output.strip() else ""
         if not number.isdecimal():
-            raise InfrastructureError(f"sbatch printed no job number: {said[:128]!r}", field="host")
+            raise InfrastructureError(
+                f"sbatch printed no job number: {output[:128]!r}", field="host"
+            )
         return number
 
     def look(self, number: str, run: str) -> Record | None:
         """Return a job as the controller knows it, else as accounting does; None if neither does.
 
         A controller that lost its state starts numbers again, so the name is checked as well.
-
-        Raises:
-            Infrastructure: the controller does not answer.
         """
         done = self._run("scontrol", "--oneliner", "show", "job", number)
         if done.returncode == 0:
-            found = read_scontrol(done.stdout)
+            result = read_scontrol(done.stdout)
         elif NO_JOB.search(done.stderr):
-            found = self._accounted(number)
+            result = self._accounted(number)
         else:
             raise _unreachable_error(explain_command_error("scontrol", done.stderr))
-        return found if found and found.name == job_name(run) else None
+        return result if result and result.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
-        """Return number to state of the jobs of a run that Slurm has not finished.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
-        said = self._asked("squeue", "--me", "--noheader", f"--name={job_name(run)}",
+        """Return number to state of the jobs of a run that Slurm has not finished."""
+        output = self._asked("squeue", "--me", "--noheader", f"--name={job_name(run)}",
                            "--format=%A %T")  # fmt: skip
-        return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
+        return dict(line.split(maxsplit=1) for line in output.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
-        """Return the runs with jobs.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
-        said = self._asked("squeue", "--me", "--noheader", "--format=%j")
-        names = (line.strip() for line in said.splitlines())
+        """Return the runs with jobs."""
+        output = self._asked("squeue", "--me", "--noheader", "--format=%j")
+        names = (line.strip() for line in output.splitlines())
         return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
     def cancel(self, numbers: Sequence[str]) -> None:
-        """End jobs, waiting or running; no error for those that have ended.
-
-        Raises:
-            Infrastructure: the controller does not answer.
-        """
+        """End jobs, waiting or running; no error for those that have ended."""
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
             raise _unreachable_error(explain_command_error("scancel", done.stderr))
@@ -212,8 +194,8 @@ def read_sacct(text: str) -> Record | None:
 
 
 def _field(text: str, name: str) -> str:
-    found = re.search(rf"(?:^| ){name}=(\S*)", text)
-    return found[1] if found else ""
+    result = re.search(rf"(?:^| ){name}=(\S*)", text)
+    return result[1] if result else ""
 
 
 def _clean_value(value: str) -> str:
@@ -221,8 +203,8 @@ def _clean_value(value: str) -> str:
 
 
 def _parse_exit(text: str) -> tuple[int, int]:
-    found = _EXIT.fullmatch(text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    result = _EXIT.fullmatch(text)
+    return (int(result[1]), int(result[2])) if result else (0, 0)
 
 
 def _parse_number(text: str) -> int:
@@ -255,10 +237,6 @@ def explain_command_error(command: str, said: str) -> CompatgateError:
 
     An error that is not known to be permanent may pass: the controller is down, a job limit is
     reached, munge does not answer.
-
-    Args:
-        command: name of the command.
-        said: standard error of the command.
     """
     what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
     what = " ".join(what.split())[-512:] or "no message"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compatgate.canary.executors.jobs import Job, Progress, check_name, pin_image
 from compatgate.canary.executors.slurm.commands import PREFIX
-from compatgate.canary.hosts import Slurm
+from compatgate.canary.host_clusters import Slurm
 from compatgate.canary.workload import FOLDER
 from compatgate.discovery.registry.image_spec import DOCKER_HUB, parse_reference
 from compatgate.errors import BadInput, InfrastructureError, NotFound
@@ -67,14 +67,7 @@ def make_fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
 def make_run_command(
     slurm: Slurm, place: ContainerPlace, program: Sequence[str], nodes: int
 ) -> list[str]:
-    """Return the whole argument vector.
-
-    Args:
-        slurm: settings of the host.
-        place: image, folder and name.
-        program: program with its environment.
-        nodes: number of nodes; one task is started on each.
-    """
+    """Return the whole argument vector."""
     spread = _SRUN if nodes > 1 else ()
     match slurm.container:
         case "pyxis":
@@ -129,11 +122,6 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
 
     A cluster does not build images. A workload whose image is built from its folder needs that
     image in a registry, and the reference in ``workload.toml``.
-
-    Raises:
-        BadInput: no image is named, or an image is given without a container type.
-        NotFound: the registry does not have the image.
-        Infrastructure: the registry does not answer.
     """
     workload = job.workload
     if slurm.container == "none":
@@ -167,12 +155,6 @@ def write_bundle(template: str, place: ContainerPlace) -> None:
 
     Args:
         template: path of the site's bundle, with ``{digest}``; this machine sees it as well.
-        place: image, folder and name.
-
-    Raises:
-        NotFound: the image has no bundle.
-        BadInput: the bundle is not valid.
-        Infrastructure: the bundle cannot be read.
     """
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
     own = Path(place.folder) / "bundle"
@@ -191,9 +173,7 @@ def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) 
     Source: opencontainers/runtime-spec, config.md and config-linux.md.
 
     Args:
-        config: configuration of the site's bundle.
         bundle: path of the bundle; its root is relative to it.
-        place: image, folder and name.
     """
     made = copy.deepcopy(config)
     made["root"] = {"path": str(bundle / config["root"]["path"]), "readonly": True}

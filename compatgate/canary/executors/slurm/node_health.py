@@ -12,10 +12,10 @@ import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
+from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.health import Event, Health, Snapshot, judge_health, read_log
 from compatgate.canary.health.smi import parse_smi
 from compatgate.core.facts.xid import XidTable
@@ -45,19 +45,6 @@ def make_function(nodes: int) -> str:
     return FUNCTION.format(spread=spread, program=shlex.quote(_LOOK))
 
 
-class NodeHealth(Struct, frozen=True):
-    """State of the GPUs of a job's nodes, as in `compatgate.canary.health.Health`.
-
-    Attributes:
-        state: ``unknown`` where it could not be read.
-        body: the health as plain data.
-    """
-
-    state: str
-    reason: str = ""
-    body: dict[str, Any] | None = None
-
-
 class _Node(Struct, frozen=True):
     """The files that one node wrote."""
 
@@ -84,33 +71,33 @@ class JobHealth:
         """Remember the job that the thread has started."""
         self._local.job = (folder, nodes, gpus)
 
-    def observe(self, table: XidTable) -> NodeHealth:
+    def observe(self, table: XidTable) -> HostObservation:
         """Return what the nodes of the thread's last job observed; forget the job."""
         job = getattr(self._local, "job", None)
         self._local.job = None
         if job is None:
-            return NodeHealth("unknown", "no job was started")
+            return HostObservation("unknown", "no job was started")
         folder, nodes, gpus = job
-        found = [_observe(_read(folder / FOLDER, n, gpus, table), table) for n in range(nodes)]
-        worst = max(found, key=lambda one: _RANK.index(one.state))
-        reasons = "; ".join(dict.fromkeys(one.reason for one in found if one.reason))
-        return NodeHealth(worst.state, reasons, worst.body)
+        results = [_observe(_read(folder / FOLDER, n, gpus, table), table) for n in range(nodes)]
+        worst = max(results, key=lambda one: _RANK.index(one.state))
+        reasons = "; ".join(dict.fromkeys(one.reason for one in results if one.reason))
+        return HostObservation(worst.state, reasons, worst.body)
 
 
-def _observe(node: _Node, table: XidTable) -> NodeHealth:
+def _observe(node: _Node, table: XidTable) -> HostObservation:
     """Judge one node; what it did not tell is ``unknown``, never healthy."""
     where = f"node {node.number}"
     if node.before is None:
-        return NodeHealth("unknown", f"{where}: no answer of nvidia-smi: {node.said}")
+        return HostObservation("unknown", f"{where}: no answer of nvidia-smi: {node.said}")
     if node.gpus is None:
-        return NodeHealth("unknown", f"{where}: not known which of its GPUs the job had")
+        return HostObservation("unknown", f"{where}: not known which of its GPUs the job had")
     # A job that was ended has no second snapshot; what was seen before still counts.
     judged = judge_health(
         node.before, (), node.after or node.before, node.kernel, gpus=node.gpus, rma=table.rma
     )
     if judged is None:
-        return NodeHealth("unknown", f"{where}: nothing was observed")
-    return NodeHealth(judged.state, "; ".join(_reasons(node, judged)), judged.to_json())
+        return HostObservation("unknown", f"{where}: nothing was observed")
+    return HostObservation(judged.state, "; ".join(_reasons(node, judged)), judged.to_json())
 
 
 def _reasons(node: _Node, judged: Health) -> Iterator[str]:

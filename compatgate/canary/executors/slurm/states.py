@@ -77,12 +77,7 @@ def read_status(
 
     Args:
         record: None if neither controller nor accounting knows the job.
-        stage: stage from the job's folder.
         log: log of Slurm and of container tools; the program does not write there.
-        killed_here: this worker cancelled the job.
-
-    Raises:
-        Infrastructure: the state is not known.
     """
     if record is None:
         if stage.exit_code is not None:
@@ -113,13 +108,7 @@ def read_status(
 
 
 def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
-    """Return why every attempt would fail; None if another may succeed, or nothing is wrong.
-
-    Args:
-        record: record of the job.
-        stage: stage from its folder.
-        said: last line of its log.
-    """
+    """Return why every attempt would fail; None if another may succeed, or nothing is wrong."""
     if stage.missing:
         where = record.node if record else "the node"
         return NotFound(f"{where} cannot run the workload's command: {said}", field="command")

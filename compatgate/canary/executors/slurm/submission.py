@@ -20,8 +20,8 @@ from msgspec import Struct
 from compatgate.canary.executors.jobs import Handle, Job, check_name
 from compatgate.canary.executors.slurm.commands import job_name
 from compatgate.canary.executors.slurm.states import Stage, read_stage
-from compatgate.canary.hosts import Slurm
-from compatgate.canary.workloads.contents import list_container_files
+from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
 
 
@@ -49,13 +49,7 @@ def make_sbatch_arguments(
     The whole environment is passed on: it is the small one that the commands get.
 
     Args:
-        job: job to run.
-        slurm: settings of the host.
-        folder: folder of the job.
         seconds: Slurm's limit of the job's time; None: `time_limit` of a job that does not look.
-
-    Raises:
-        BadInput: the job needs GPUs, and the host does not name their GRES.
     """
     workload = job.workload
     limits = workload.limits
@@ -93,13 +87,7 @@ def make_sbatch_arguments(
 
 
 def time_limit(job: Job, slurm: Slurm, *, looks: bool) -> int:
-    """Return the seconds that a job may take, for when no worker is left to end it.
-
-    Args:
-        job: job to run.
-        slurm: settings of the host.
-        looks: the job looks at its GPUs before and after its program.
-    """
+    """Return the seconds that a job may take, for when no worker is left to end it."""
     fetch = _FETCH_S if slurm.container in ("pyxis", "wrapper") else 0
     look = _LOOK_S if looks else 0
     return math.ceil(job.workload.timeout_s) + fetch + look + _GRACE_S
@@ -269,10 +257,6 @@ class WorkFolder:
 
         Create the files that the node writes, too: over NFS a file that is known to be missing may
         stay missing for a minute, while an existing one is checked when it is opened.
-
-        Raises:
-            Conflict: the folder exists, so the job was started before.
-            Infrastructure: the directory is not available, or full.
         """
         folder = self.of(job)
         if not self._root.is_dir():
@@ -281,7 +265,10 @@ class WorkFolder:
             )
         try:
             folder.mkdir(parents=True, mode=0o700)
-            _write_files(folder, job)
+            write_files(job.workload, folder / "files")
+            (folder / "tmp").mkdir()
+            for name in (STAGE, OUTPUT, ERRORS, LOG):
+                (folder / name).touch(0o600)
         except FileExistsError:
             raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
@@ -306,11 +293,7 @@ class WorkFolder:
             raise _unreachable_error(error) from None
 
     def remove(self, run: str) -> int:
-        """Remove the folders of a run; return the number of jobs.
-
-        Raises:
-            Infrastructure: they cannot be removed.
-        """
+        """Remove the folders of a run; return the number of jobs."""
         folder = self._root / check_name(run)
         try:
             jobs = sum(1 for _ in folder.iterdir())
@@ -323,11 +306,7 @@ class WorkFolder:
 
 
 class OutputFollower:
-    """Reader of a program's output in whole lines, while the program runs.
-
-    Args:
-        folder: folder of the job.
-    """
+    """Reader of a program's output in whole lines, while the program runs."""
 
     def __init__(self, folder: Path) -> None:
         self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
@@ -371,18 +350,6 @@ def find_last_line(log: str) -> str:
     lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
     telling = [line for line in lines if not line.startswith("srun: ")]
     return (telling or lines or [""])[-1]
-
-
-def _write_files(folder: Path, job: Job) -> None:
-    for file in list_container_files(job.workload):
-        path = folder / "files" / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
-        path.chmod(0o755 if file.executable else 0o644)
-    (folder / "files").mkdir(exist_ok=True)
-    (folder / "tmp").mkdir()
-    for name in (STAGE, OUTPUT, ERRORS, LOG):
-        (folder / name).touch(0o600)
 
 
 def _read_piece(path: Path, most: int, start: int = 0) -> bytes:

@@ -128,13 +128,13 @@ def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
         return Refusal("samples are too large or too small to compare", "samples of a usual size")
     zeros_count = counts_events(samples)
     for arm in ("reference", "candidate"):
-        found = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]
-        if not found:
+        results = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]
+        if not results:
             return Refusal(f"the {arm} has no samples", f"samples of the {arm}")
-        if min(found) < 0:
+        if min(results) < 0:
             return Refusal(f"the {arm} has negative samples: no ratio", "a positive metric")
-        if min(found) == 0 and not zeros_count:
-            zeros = f"{found.count(0)} of {len(found)} samples of the {arm} are 0"
+        if min(results) == 0 and not zeros_count:
+            zeros = f"{results.count(0)} of {len(results)} samples of the {arm} are 0"
             return Refusal(f"{zeros}: nothing was measured", f"a {arm} that does real work")
     open_pairs = [pair.number for pair in samples.pairs[:-1] if not pair.complete]
     if open_pairs:

@@ -147,8 +147,8 @@ def _trim(values: Sequence[float], floor: float) -> tuple[float, float, int]:
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     mean = fsum(winsorised) / count
     squares = fsum((v - mean) ** 2 for v in winsorised)
-    found = count * squares / (len(kept) * (len(kept) - 1))
-    return centre, max(found, floor), len(kept) - 1
+    result = count * squares / (len(kept) * (len(kept) - 1))
+    return centre, max(result, floor), len(kept) - 1
 
 
 MAX_NEEDED = 200
@@ -185,7 +185,6 @@ class Course(Protocol):
         """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1.
 
         Args:
-            level: one-sided level of a false alarm of this metric at a look.
             deviation: noise of a log-ratio to expect at least.
         """
 

@@ -91,7 +91,6 @@ def failing_share(pairs: int, first: int = FIRST_LOOK) -> float:
     """Return a look's share of the rate of false alarms; all looks together have less than 1.
 
     Args:
-        pairs: the look.
         first: first look at which the metric may regress; it has half of the rate.
     """
     if pairs < first:

@@ -69,7 +69,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 def _continued_fraction(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1 - (a + b) * x / (a + 1)
     d = 1 / (d if abs(d) > _TINY else _TINY)
-    found = d
+    result = d
     for m in range(1, _STEPS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
@@ -79,10 +79,10 @@ def _continued_fraction(a: float, b: float, x: float) -> float:
             d = 1 / (d if abs(d) > _TINY else _TINY)
             c = 1 + term / c
             c = c if abs(c) > _TINY else _TINY
-            found *= d * c
+            result *= d * c
         if abs(d * c - 1) < _PRECISION:
             break
-    return found
+    return result
 
 
 def digamma(x: float) -> float:
@@ -144,17 +144,17 @@ def learn_noise(sessions: Iterable[LogRatios]) -> NoisePrior | None:
     Args:
         sessions: log-ratios of each; a session of fewer than two pairs shows no noise.
     """
-    found = [s for s in sessions if len(s.values) >= 2]
-    if not found:
+    results = [s for s in sessions if len(s.values) >= 2]
+    if not results:
         return None
-    dfs = [len(session.values) - 1 for session in found]
-    variances = [max(_estimate_variance(s), ROUNDING_SLACK**2) for s in found]
+    dfs = [len(session.values) - 1 for session in results]
+    variances = [max(_estimate_variance(s), ROUNDING_SLACK**2) for s in results]
     centred = [log(v) - digamma(df / 2) + log(df / 2) for v, df in zip(variances, dfs, strict=True)]
     weight = fsum(dfs)
     mean = fsum(df * c for df, c in zip(dfs, centred, strict=True)) / weight
     between = trigamma(_find_degrees(centred, dfs) / 2)
-    df = 2 * find_trigamma_inverse(between * (1 + 1 / len(found)) + 2 / weight)
-    return NoisePrior(exp(mean), min(df, MAX_DF), len(found))
+    df = 2 * find_trigamma_inverse(between * (1 + 1 / len(results)) + 2 / weight)
+    return NoisePrior(exp(mean), min(df, MAX_DF), len(results))
 
 
 def _find_degrees(centred: list[float], dfs: list[int]) -> float:
@@ -162,7 +162,6 @@ def _find_degrees(centred: list[float], dfs: list[int]) -> float:
 
     Args:
         centred: logarithms of variances, without the bias of their own degrees of freedom.
-        dfs: degrees of freedom of each.
     """
     mean = fsum(centred) / len(centred)
     excess = fsum((c - mean) ** 2 for c in centred) - (len(centred) - 1) * fsum(

@@ -51,15 +51,7 @@ class PairedFile(Struct, frozen=True):
 
 
 def read_pairs(data: bytes, *, source: str) -> PairedFile:
-    """Read a file; lines that are no JSON objects are log.
-
-    Args:
-        data: content of the file.
-        source: name of the file for errors.
-
-    Raises:
-        BadInput: the file is too large, or a line is malformed; the message names the line.
-    """
+    """Read a file; lines that are no JSON objects are log."""
     if len(data) > MAX_BYTES:
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
     collector = _Collector()

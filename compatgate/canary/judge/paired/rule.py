@@ -31,14 +31,7 @@ class Rule:
         reliable: Collection[str] = (),
         design: Design = STANDARD,
     ) -> None:
-        """Take the courses of metrics.
-
-        Args:
-            metrics: number of metrics that count in the correction.
-            courses: metrics that can be compared.
-            reliable: metrics with enough history to regress after few pairs.
-            design: error rates.
-        """
+        """Take the courses of metrics."""
         self.design = design
         self.metrics = max(metrics, len(courses), 1)
         self.courses = courses
@@ -86,8 +79,8 @@ class Rule:
         return self.courses[name].settles(pairs, self.estimate_noise(name, pairs))
 
     def _find_typical(self, pairs: int) -> float | None:
-        found = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]
-        spreads = [spread for spread in found if spread]
+        results = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]
+        spreads = [spread for spread in results if spread]
         return find_typical_variance(spreads) if spreads else None
 
     def _is_confirmed(self, course: Course, last: int) -> bool:

@@ -84,11 +84,9 @@ def judge_pairs(
     Args:
         metrics: declared metrics; all count in the correction, and others are not judged.
         samples: by metric, in the unit of its spec.
-        known: by metric; a missing one has neither history nor peak.
         checks: checks of the candidate; a failed one fails the suite, and so does one that only the
             reference reported.
         reference_checks: checks of the reference; with a failed one the suite cannot pass.
-        design: error rates.
     """
     known = known or {}
     omitted = _find_omitted_metrics(samples)
@@ -155,20 +153,20 @@ def _judge_metric(
     known: Knowledge,
 ) -> PairedMetric:
     decision = rule.decide(name, course.pairs)
-    found = (
+    result = (
         describe_ratio(name, spec, course, decision)
         if isinstance(course, RatioCourse)
         else describe_events(name, spec, course, decision)
     )
     if course.pairs < FIRST_LOOK:
-        few = f"{found.reason}; {_format_pairs(course.pairs)} cannot decide"
-        return _ask(replace(found, outcome="inconclusive", reason=few), FIRST_LOOK)
-    doubt = find_doubt(samples, found, known.peak)
+        few = f"{result.reason}; {_format_pairs(course.pairs)} cannot decide"
+        return _ask(replace(result, outcome="inconclusive", reason=few), FIRST_LOOK)
+    doubt = find_doubt(samples, result, known.peak)
     if doubt and not known.explained:
         missing = "an explanation by a person (--explained METRIC=REASON)"
-        reason = f"{found.reason}: {doubt}"
-        return replace(found, outcome="inconclusive", reason=reason, missing=missing)
-    explained = replace(found, explained=known.explained if doubt else "")
+        reason = f"{result.reason}: {doubt}"
+        return replace(result, outcome="inconclusive", reason=reason, missing=missing)
+    explained = replace(result, explained=known.explained if doubt else "")
     return _add_needs(explained, course, decision, rule)
 
 

@@ -10,9 +10,7 @@ from compatgate.canary.protocol.adapters.dcgm import read_dcgm
 from compatgate.canary.protocol.adapters.gpu_burn import read_gpu_burn
 from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
 from compatgate.canary.protocol.adapters.nvbandwidth import read_nvbandwidth
-from compatgate.canary.protocol.adapters.nvidia_smi import read_nvidia_smi
 from compatgate.canary.protocol.adapters.tool import ToolOutput, ToolReader
-from compatgate.canary.protocol.adapters.torch_benchmark import read_torch_benchmark
 
 __all__ = ["TOOLS", "ToolOutput"]
 
@@ -21,7 +19,5 @@ TOOLS: dict[str, ToolReader] = {
     "nvbandwidth": read_nvbandwidth,
     "dcgm-diag": read_dcgm,
     "gpu-burn": read_gpu_burn,
-    "torch-benchmark": read_torch_benchmark,
-    "nvidia-smi": read_nvidia_smi,
 }
 """Adapter, as in ``workload.toml``, to the reader of the tool's output."""

@@ -51,11 +51,7 @@ class _Result(Struct, frozen=True):
 
 
 def read_dcgm(text: str, found: ToolResults) -> None:
-    """Read every diagnosis in the output.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read every diagnosis in the output."""
     bodies = list(find_documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
     if not bodies:
         found.problem("the output has no JSON of dcgmi diag")
@@ -72,7 +68,9 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         found.check("diagnostics", False, str(error))
         return
     tests = [
-        test for category in read_objects(whole, "test_categories") for test in _tests(category)
+        test
+        for category in read_objects(whole, "test_categories")
+        for test in read_objects(category, "tests")
     ]
     outcomes = [_report(test, found) for test in tests]
     if "failed" in outcomes:
@@ -81,10 +79,6 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         found.check("diagnostics", True, f"{passed} tests passed")
     else:
         found.problem("dcgmi diag ran no test")
-
-
-def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
-    return read_objects(category, "tests")
 
 
 def _report_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
@@ -108,9 +102,9 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
     for result in results:
         _measure(name, result, found)
     if statuses & _FAILED:
-        said = [line for r in results if r.status in _FAILED for line in _lines(r)]
-        found.check(name, False, "; ".join(said) or "failed")
-        found.check("diagnostics", False, f"{name}: {'; '.join(said) or 'failed'}")
+        reasons = [line for r in results if r.status in _FAILED for line in _lines(r)]
+        found.check(name, False, "; ".join(reasons) or "failed")
+        found.check("diagnostics", False, f"{name}: {'; '.join(reasons) or 'failed'}")
         return "failed"
     if statuses & _SKIPPED or not statuses:
         skipped: list[str] = found.other.setdefault("skipped", [])
@@ -162,7 +156,7 @@ def _measure(test: str, result: _Result, found: ToolResults) -> None:
 
 
 def _name(text: str) -> str:
-    found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if not found:
+    result = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if not result:
         raise BrokenLine("a test has no name")
-    return found[:128]
+    return result[:128]

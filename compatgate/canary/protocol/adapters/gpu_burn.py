@@ -98,16 +98,16 @@ class _Burn:
             self._found.metric(name, "GFLOP/s", [rate])
 
     def end(self) -> None:
-        found = self._found
+        result = self._found
         if not self._reports:
-            found.problem("the output has no report of gpu-burn")
+            result.problem("the output has no report of gpu-burn")
         if self._tested is None:
-            found.problem("the verdict at the end is missing")
+            result.problem("the verdict at the end is missing")
         elif sorted(self._verdicts) != list(range(self._tested)) or not self._tested:
-            found.problem(f"{len(self._verdicts)} of {self._tested} GPUs have a verdict")
+            result.problem(f"{len(self._verdicts)} of {self._tested} GPUs have a verdict")
         idle = [gpu for gpu in self._verdicts if self._done.get(gpu, 0) < 1]
         if idle:
-            found.problem(f"finished no work, despite its verdict: {_gpus(idle)}")
+            result.problem(f"finished no work, despite its verdict: {_gpus(idle)}")
         self._check(idle)
 
     def _check(self, idle: list[int]) -> None:

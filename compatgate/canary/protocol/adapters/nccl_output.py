@@ -229,7 +229,7 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
         raise ValueError(f"{len(tokens)} columns")
     size, kind = int(left[0]), left[2]
     rest = [*left[3:], "", ""]
-    redop, root = (rest[0], rest[1]) if not _is_number(rest[0]) else ("", rest[0])
+    redop, root = (rest[0], rest[1]) if not rest[0].lstrip("-").isdecimal() else ("", rest[0])
     values = list(zip(measured, right, strict=True))
     half = len(values) // 2
     return [
@@ -272,10 +272,6 @@ def _finite(text: str) -> float:
     return value
 
 
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").isdecimal()
-
-
 def _number(text: str, what: str, found: ToolResults) -> float | None:
     try:
         return _finite(text)
@@ -285,11 +281,7 @@ def _number(text: str, what: str, found: ToolResults) -> float | None:
 
 
 def read_json(text: str, found: ToolResults) -> list[Run]:
-    """Return the runs whose JSON is in the text; [] if there is none.
-
-    Raises:
-        BrokenLine: a document is cut off, or has another shape.
-    """
+    """Return the runs whose JSON is in the text; [] if there is none."""
     bodies = [body for body in find_documents(text, "version") if "nccl_version" in body]
     return [_run(body, found) for body in bodies]
 
@@ -308,30 +300,25 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
             found.problem(f"nccl-tests reports an error: {error}")
     return Run(
         rows=tuple(rows),
-        ranks=tuple(_rank(item) for item in _devices(body)),
+        ranks=tuple(
+            Rank(
+                number=read_member(item, "rank", int, 0),
+                host=read_member(item, "hostname", str, ""),
+                pci=read_member(item, "device_hex", str, "").strip("[]"),
+                gpu=read_member(item, "device_info", str, "").strip(),
+            )
+            for item in _devices(body)
+        ),
         nccl=str(read_member(body, "nccl_version", int)),
         out_of_bounds=read_member(bounds, "count", int),
         average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
-        bandwidth_ok=_is_ok(average),
+        bandwidth_ok={"true": True, "false": False}.get(str(average.get("okay", ""))),
     )
-
-
-def _is_ok(average: dict[str, Any]) -> bool | None:
-    return {"true": True, "false": False}.get(str(average.get("okay", "")))
 
 
 def _devices(body: dict[str, Any]) -> list[dict[str, Any]]:
     config = read_member(body, "config", dict, {})
     return read_objects(config, "devices") if "devices" in config else []
-
-
-def _rank(item: dict[str, Any]) -> Rank:
-    return Rank(
-        number=read_member(item, "rank", int, 0),
-        host=read_member(item, "hostname", str, ""),
-        pci=read_member(item, "device_hex", str, "").strip("[]"),
-        gpu=read_member(item, "device_info", str, "").strip(),
-    )
 
 
 def _rows(result: dict[str, Any]) -> list[Row]:

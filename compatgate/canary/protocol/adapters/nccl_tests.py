@@ -36,11 +36,7 @@ class _CommonSetup(Struct, frozen=True):
 
 
 def read_nccl_tests(text: str, found: ToolResults) -> None:
-    """Read the whole output of the tool and of NCCL.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read the whole output of the tool and of NCCL."""
     for line in text.splitlines():
         tool.note_nccl_tests(line, found)
     log = read_nccl_log(text)
@@ -193,8 +189,6 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
     to shared memory, and to sockets if there is no shared memory.
 
     Args:
-        log: log of the run.
-        hosts: hosts on which ranks ran.
         sockets_meant: ``workload.toml`` asks for sockets (``NCCL_NET = "Socket"``).
     """
     used = log.transports
@@ -202,12 +196,12 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
         used = {f"NET/{name}": 0 for name in log.network.split(", ")}
     if not used:
         return None
-    shown = ", ".join(f"{name} ({n})" if n else name for name, n in used.items())
+    names = ", ".join(f"{name} ({n})" if n else name for name, n in used.items())
     if "NET/Socket" not in used:
-        return TransportJudgement(True, shown)
+        return TransportJudgement(True, names)
     if sockets_meant:
-        return TransportJudgement(True, f"{shown}; the workload requires sockets")
-    return TransportJudgement(False, f"fell back to TCP sockets: {shown}")
+        return TransportJudgement(True, f"{names}; the workload requires sockets")
+    return TransportJudgement(False, f"fell back to TCP sockets: {names}")
 
 
 def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
@@ -221,8 +215,8 @@ def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
 
 def _find_route(line: str) -> str | None:
     """Return the text behind ``via`` of a connection's line; None for other lines."""
-    before, found, via = line.rpartition(" via ")
-    return _COMM.split(via)[0].strip() if found and _FROM_TO.search(before) else None
+    before, result, via = line.rpartition(" via ")
+    return _COMM.split(via)[0].strip() if result and _FROM_TO.search(before) else None
 
 
 def _transport(via: str) -> str:

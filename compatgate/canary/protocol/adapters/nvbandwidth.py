@@ -53,11 +53,7 @@ class _Case(Struct, frozen=True):
 
 
 def read_nvbandwidth(text: str, found: ToolResults) -> None:
-    """Read either form.
-
-    Raises:
-        BrokenLine: the JSON is damaged.
-    """
+    """Read either form."""
     bodies = list(find_documents(text, "nvbandwidth"))
     for body in bodies:
         _read_json(read_member(body, "nvbandwidth", dict, {}), found)

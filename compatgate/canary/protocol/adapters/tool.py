@@ -181,21 +181,21 @@ class ToolResults:
 
     def _whole_env(self) -> Env | None:
         """Return the env line completed by the tool's statements; a difference is a problem."""
-        said = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
+        stated = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
         if self.env is None:
-            return said if said.driver or said.gpus or said.versions else None
+            return stated if stated.driver or stated.gpus or stated.versions else None
         versions = dict(self.env.versions)
-        for component, text in said.versions.items():
+        for component, text in stated.versions.items():
             versions[component] = self._agreed(component, versions.get(component), text)
         driver = self.env.driver
-        if said.driver:
-            driver = self._agreed("driver", driver, said.driver)
+        if stated.driver:
+            driver = self._agreed("driver", driver, stated.driver)
         return replace(
             self.env,
             driver=driver,
-            gpus=self.env.gpus or said.gpus,
+            gpus=self.env.gpus or stated.gpus,
             versions=versions,
-            other={**self.env.other, **said.other},
+            other={**self.env.other, **stated.other},
         )
 
 
@@ -219,11 +219,6 @@ class ToolOutput:
         self._data = bytearray()
         self._dropped = 0
 
-    @property
-    def progress(self) -> float | None:
-        """Return None: tools do not state their progress."""
-        return None
-
     def feed(self, data: bytes) -> None:
         """Take the next piece of output."""
         room = self._most - len(self._data)
@@ -232,13 +227,13 @@ class ToolOutput:
 
     def report(self) -> Report:
         """Read the whole output, and return the report."""
-        found = self._found
-        text = _tool_text(bytes(self._data), found)
+        result = self._found
+        text = _tool_text(bytes(self._data), result)
         try:
-            self._read(text, found)
+            self._read(text, result)
         except BrokenLine as broken:
-            found.problem(str(broken))
-        return found.report(lines=text.count("\n"), dropped=self._dropped)
+            result.problem(str(broken))
+        return result.report(lines=text.count("\n"), dropped=self._dropped)
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:
@@ -289,11 +284,7 @@ def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin a line and have a given first member.
 
     Args:
-        text: output of a tool.
         first: regular expression of the member's name.
-
-    Raises:
-        BrokenLine: an object is cut off or malformed.
     """
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -314,11 +305,7 @@ def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
 
 
 def read_member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """Return a member of a type, or the default if it is missing or null.
-
-    Raises:
-        BrokenLine: it has another type.
-    """
+    """Return a member of a type, or the default if it is missing or null."""
     value = body.get(name)
     if value is None:
         return default
@@ -328,11 +315,7 @@ def read_member(body: dict[str, Any], name: str, kind: type, default: Any = None
 
 
 def read_objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a list of objects; ``null`` between them, as some versions print, is left out.
-
-    Raises:
-        BrokenLine: the list is missing, or contains something else.
-    """
+    """Return a list of objects; ``null`` between them, as some versions print, is left out."""
     values = read_member(body, name, list)
     if values is None:
         raise BrokenLine(f"{name} is missing")

@@ -1,4 +1,4 @@
-"""One module per lockfile format."""
+"""One module per family of lockfile formats."""
 
 from compatgate.discovery.lockfiles.formats.conda import (
     CondaEnvironment,
@@ -6,26 +6,21 @@ from compatgate.discovery.lockfiles.formats.conda import (
     CondaLock,
     PixiLock,
 )
-from compatgate.discovery.lockfiles.formats.json_locks import (
-    PipfileLock,
-    PipInspection,
-    PipReport,
-)
+from compatgate.discovery.lockfiles.formats.json_locks import PIP_INSPECTION, PIP_REPORT, PIPFILE
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
-from compatgate.discovery.lockfiles.formats.spack import SpackLock
-from compatgate.discovery.lockfiles.formats.toml_locks import PdmLock, PoetryLock, PylockToml
+from compatgate.discovery.lockfiles.formats.toml_locks import PDM, POETRY, PYLOCK
 from compatgate.discovery.lockfiles.formats.uv import UvLock
 from compatgate.discovery.lockfiles.interface import LockFormat
 
+QUOTING_FORMATS: tuple[LockFormat, ...] = (PIP_REPORT, PIP_INSPECTION)
+"""Formats that quote descriptions of packages; braces in these are no template."""
 FORMATS: tuple[LockFormat, ...] = (
     PixiLock(),
-    SpackLock(),
-    PipfileLock(),
-    PipReport(),
-    PipInspection(),
-    PoetryLock(),
-    PdmLock(),
-    PylockToml(),
+    PIPFILE,
+    *QUOTING_FORMATS,
+    POETRY,
+    PDM,
+    PYLOCK,
     UvLock(),
     CondaExplicit(),
     CondaLock(),
@@ -33,8 +28,5 @@ FORMATS: tuple[LockFormat, ...] = (
     RequirementsTxt(),
 )
 """All formats, the most specific first."""
-
-QUOTING_FORMATS: tuple[LockFormat, ...] = (PipReport(), PipInspection())
-"""Formats that quote descriptions of packages; braces in these are no template."""
 
 __all__ = ["FORMATS", "QUOTING_FORMATS"]

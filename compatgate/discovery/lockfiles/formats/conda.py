@@ -117,12 +117,12 @@ def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
 
 def _entry_lines(text: str) -> dict[str, int]:
     """Find the line of each item of a list in the text."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()
         if item.startswith("-"):
-            found.setdefault(item[1:].strip().strip("\"'"), number)
-    return found
+            lines.setdefault(item[1:].strip().strip("\"'"), number)
+    return lines
 
 
 _EXPLICIT_MARK = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
@@ -250,7 +250,11 @@ class PixiLock:
         if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
             hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
             raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
-        known = _known_pixi_version(read_tables(document.get("packages"), "packages", file.name))
+        # Python's packages have their name and version here, not in the URL
+        known = {
+            str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p
+            for p in read_tables(document.get("packages"), "packages", file.name)
+        }
         chosen = selection.extras | selection.groups
         places = _pixi_platforms(document, platform, chosen, file.name)
         wanted = chosen - set(places) or {_PIXI_DEFAULT}
@@ -292,22 +296,15 @@ def _pixi_items(
     listed: dict[str, Any], places: tuple[str, ...], where: str, file: str
 ) -> list[tuple[dict[str, Any], str]]:
     """Return the packages of the places; what only some of them have is undecided, in words."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    items: dict[str, tuple[dict[str, Any], list[str]]] = {}
     have = [place for place in places if listed.get(place) is not None]
     for place in have:
         for item in read_tables(listed[place], where, file):
-            found.setdefault(repr(item), (item, []))[1].append(place)
+            items.setdefault(repr(item), (item, []))[1].append(place)
     return [
         (item, "" if len(names) == len(have) else f"platform is {' or '.join(names)}")
-        for item, names in found.values()
+        for item, names in items.values()
     ]
-
-
-def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the described packages by their URL; Python's have their name and version there."""
-    return {
-        str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p for p in packages
-    }
 
 
 def _pixi_package(

@@ -65,7 +65,6 @@ class RequirementLine(Struct, frozen=True):
     """One logical line.
 
     Attributes:
-        origin: file and line.
         option: ``-i``, ``-e``, ...; empty for a requirement.
         constraint: whether the line is in a constraints file.
     """
@@ -85,11 +84,7 @@ class RequirementLines:
         self.unread: list[str] = []
 
     def __iter__(self) -> Iterator[RequirementLine]:
-        """Yield every line, with those of includes in their place.
-
-        Raises:
-            BadInput: an unknown option, an include outside the folder or too many of them.
-        """
+        """Yield every line, with those of includes in their place."""
         return self._read(self._file.name, self._file.text, "", constraint=False, depth=0)
 
     def _read(

@@ -88,9 +88,9 @@ class _Graph:
         """Return every package for the platform; without a component those of each selection."""
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
-        found = self._walk(extras, groups, PackagePath(), roots)
-        if any(find_pypi_component(self._name(node)) for node in found):
-            return found
+        reached = self._walk(extras, groups, PackagePath(), roots)
+        if any(find_pypi_component(self._name(node)) for node in reached):
+            return reached
         for kind, name in self._others():
             more = self._walk(
                 extras | {name} if kind == "extra" else extras,
@@ -99,8 +99,8 @@ class _Graph:
                 self._by_name[name] if kind == "member" else roots,
             )
             for node, how in more.items():
-                found.setdefault(node, how)
-        return found
+                reached.setdefault(node, how)
+        return reached
 
     def package(self, node: int, how: PackagePath, platform: Platform) -> ListedPackage:
         """Return a package as `LockContents` has it."""
@@ -129,7 +129,7 @@ class _Graph:
         self, extras: frozenset[str], groups: frozenset[str], how: PackagePath, roots: list[int]
     ) -> dict[int, PackagePath]:
         markers = self._markers(extras, groups)
-        found: dict[int, PackagePath] = {}
+        reached: dict[int, PackagePath] = {}
         seen: dict[tuple[int, str], str] = {}
         queue: deque[tuple[int, str, str]] = deque()
         for edge in self._root_edges(extras, groups, roots):
@@ -140,11 +140,11 @@ class _Graph:
             if known == "" or (known is not None and when):
                 continue
             seen[node, extra] = when
-            if node not in found or (found[node].when and not when):
-                found[node] = PackagePath(when, how.selection)
+            if node not in reached or (reached[node].when and not when):
+                reached[node] = PackagePath(when, how.selection)
             for edge in self._edges(node, extra):
                 self._follow(edge, when, markers, queue)
-        return found
+        return reached
 
     def _follow(
         self, edge: dict[str, Any], when: str, markers: Markers, queue: deque[tuple[int, str, str]]
@@ -222,7 +222,7 @@ class _Graph:
 
     def _others(self) -> list[tuple[str, str]]:
         """Return extras, groups and members of the workspace that were not selected."""
-        found: dict[tuple[str, str], None] = {}
+        others: dict[tuple[str, str], None] = {}
         roots = self._roots()
         for node in roots:
             for key, kind, asked in (
@@ -231,9 +231,9 @@ class _Graph:
             ):
                 table = self.packages[node].get(key)
                 if isinstance(table, dict):
-                    found.update({(kind, name): None for name in table if name not in asked})
-        found.update({("member", self._name(n)): None for n in self._members() if n not in roots})
-        return list(found)[:_MAX_SELECTIONS]
+                    others.update({(kind, name): None for name in table if name not in asked})
+        others.update({("member", self._name(n)): None for n in self._members() if n not in roots})
+        return list(others)[:_MAX_SELECTIONS]
 
     def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
         """Return markers with uv's extras of conflicts: ``extra-7-trainer-cu124``."""

@@ -141,7 +141,8 @@ async function copy(button) {
   setTimeout(() => { button.textContent = label; }, 1500);
 }
 
-/* Charts are drawn from the table beside them: figure[data-chart] with a table of x, y, low, high.
+/* Charts are drawn from the table beside them: figure[data-chart] with a table of x, y, low, high, and
+   more lines. A row may have a shape at its y (data-mark, data-tone), and letters above a line before it.
    The scripts of the chart are loaded by the pages that have one. */
 
 function resolved(name) {
@@ -151,6 +152,33 @@ function resolved(name) {
   const found = getComputedStyle(probe).color;
   probe.remove();
   return found;
+}
+
+function drawMarks(plot, rows, line) {
+  const { ctx, bbox, data } = plot;
+  const tones = {};
+  const toneOf = (row) => (tones[row.dataset.tone] ??= resolved(`--${row.dataset.tone === "plain" ? "accent" : row.dataset.tone}`));
+  const placeOf = (at) => plot.valToPos(data[0][at], "x", true);
+  ctx.save();
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.font = `${13 * devicePixelRatio}px system-ui`;
+  rows.forEach((row, at) => {
+    if (row.dataset.letters && at) {
+      const x = (placeOf(at - 1) + placeOf(at)) / 2;
+      ctx.strokeStyle = ctx.fillStyle = resolved("--muted");
+      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top + 16 * devicePixelRatio);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.fillText(row.dataset.letters, x, bbox.top + 8 * devicePixelRatio);
+    }
+    if (!row.dataset.mark || data[line][at] == null) return;
+    ctx.fillStyle = toneOf(row);
+    ctx.fillText(row.dataset.mark, placeOf(at), plot.valToPos(data[line][at], "y", true));
+  });
+  ctx.restore();
 }
 
 function draw(figure) {
@@ -176,6 +204,8 @@ function draw(figure) {
   const room = figure.querySelector(".chart");
   const isTime = figure.dataset.x === "time";
   const bars = stacked || figure.dataset.chart === "bars";
+  const steps = figure.dataset.chart === "steps";
+  const marked = rows.some((row) => row.dataset.mark);
   const tones = (figure.dataset.tones || "--accent").split(" ").map(resolved);
   const grid = { stroke: resolved("--line"), width: 1 };
   const axis = { stroke: resolved("--muted"), grid, ticks: grid, font: "12px system-ui" };
@@ -184,8 +214,8 @@ function draw(figure) {
     stroke: tones[i % tones.length],
     width: bars ? 0 : 1.5,
     fill: bars ? tones[i % tones.length] : undefined,
-    points: { show: !bars && !(band && i < 2), size: 6 },
-    paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
+    points: { show: !bars && !steps && !marked && !(band && i < 2), size: 6 },
+    paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
     spanGaps: true,
     ...(stacked && { value: (_, shown, of, at) => (at == null ? "–" : `${numbers[of][at]}`) }),
   }));
@@ -198,6 +228,7 @@ function draw(figure) {
     scales: { x: { time: isTime, ...(bars && { range: (_, low, high) => [low - half, high + half] }) }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
     legend: { show: columns.length > 2 && !figure.dataset.quiet },
     cursor: { drag: { x: false, y: false } },
+    hooks: marked ? { draw: [(plot) => drawMarks(plot, rows, series.length)] } : {},
     bands: band ? [{ series: [2, 1], fill: resolved("--pass-bg") }] : [],
   };
   const plot = new uPlot(options, data, room);

@@ -14,7 +14,7 @@ from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 
 def take(queue: DatabaseQueue, *hosts: str, worker: str = "w1") -> Lease:
@@ -67,7 +67,7 @@ def submit(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
 
     def ask(suite: str = "smoke", **fields: Any) -> str:
         fields = {"target": "prod", "stack": STACK} | fields
-        (run,) = gate.runs.submit(Submission(suite, **fields), by="tester")
+        (run,) = gate.runs.submit(RunRequest(suite, **fields), by="tester")
         return run.id
 
     return ask

@@ -14,7 +14,7 @@ from compatgate.core.needs import parse_needs
 from compatgate.errors import BadInput
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 Submit = Callable[..., str]
 
@@ -71,7 +71,7 @@ def test_the_pools_that_can_are_named(
     with pytest.raises(BadInput) as raised:
         submit("dl-core", target="mixed")
     assert "h100" in raised.value.hint
-    asked = Submission("dl-core", target="mixed", pool="h100", stack=STACK)
+    asked = RunRequest("dl-core", target="mixed", pool="h100", stack=STACK)
     assert [run.pool for run in gate.runs.submit(asked, by="tester")] == ["h100"]
 
 

@@ -14,7 +14,7 @@ from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import parse_moment
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.imports import Import
+from compatgate.service.runs.schemas import ImportRequest
 
 STACK = {"cuda": "12.4", "nccl": "2.21.5"}
 QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
@@ -23,13 +23,15 @@ STATED: dict[str, Any] = {
     "sku": "a100 sxm4 80 GB",
     "driver": DRIVER,
     "stack": STACK,
-    "file": "results-summary.jsonl",
+    "file": "results.jsonl",
 }
 Policy = Callable[..., None]
 
 
-def superbench(code: int = 0, node: str = "n1") -> str:
-    return json.dumps({"node": node, "nccl-bw/return_code": code, "nccl-bw/all_busbw": 89.5}) + "\n"
+def results(code: int = 0, node: str = "n1") -> str:
+    check = {"type": "check", "name": "finished", "ok": code == 0, "message": f"status {code}"}
+    lines = ({"type": "env", "host": node}, check)
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 @pytest.fixture
@@ -47,12 +49,12 @@ def policy(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]
 
 @pytest.fixture
 def take(gate: Gate, time: Any) -> Callable[..., Any]:
-    """Import a report of SuperBench, measured now."""
+    """Import results as JSON lines, measured now."""
 
     def go(text: str, **fields: Any) -> Any:
         now = time.present.replace(microsecond=0)
         asked = {**STATED, "measured_at": now, "target": "prod", **fields}
-        return gate.runs.import_report(Import(text, **asked), by="anna")
+        return gate.runs.import_report(ImportRequest(text, **asked), by="anna")
 
     return go
 
@@ -65,16 +67,16 @@ def rules(gate: Gate) -> set[str]:
 def test_a_result_counts_only_for_a_suite_that_names_its_source(
     gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
 ) -> None:
-    (run,) = take(superbench())
-    assert (run.state, run.source, run.purpose) == ("passed", "superbench@lab", "import")
+    (run,) = take(results())
+    assert (run.state, run.source, run.purpose) == ("passed", "jsonl@lab", "import")
     assert rules(gate) == {"CG811"}
-    policy(imported={"smoke": ["superbench@other"]})
+    policy(imported={"smoke": ["jsonl@other"]})
     assert rules(gate) == {"CG811"}
-    policy(imported={"smoke": ["superbench@lab"]})
+    policy(imported={"smoke": ["jsonl@lab"]})
     verdict = gate.decide(QUESTION, asked_by="t", source="test")
     assert (rules(gate), verdict.evidence) == (set(), (run.id,))
     time.forward(minutes=1)
-    take(superbench(code=32))
+    take(results(code=32))
     assert rules(gate) == {"CG813"}
     policy()
     assert rules(gate) == {"CG811"}
@@ -84,27 +86,27 @@ def test_a_result_counts_only_for_a_suite_that_names_its_source(
 def test_a_result_about_another_stack_or_long_ago_is_no_evidence(
     gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
 ) -> None:
-    policy(imported={"smoke": ["superbench@lab"]})
-    take(superbench(), stack={"nccl": "2.21.5"})
+    policy(imported={"smoke": ["jsonl@lab"]})
+    take(results(), stack={"nccl": "2.21.5"})
     assert rules(gate) == {"CG811"}
     time.forward(days=40)
-    take(superbench(), measured_at=(time.present - timedelta(days=35)).replace(microsecond=0))
+    take(results(), measured_at=(time.present - timedelta(days=35)).replace(microsecond=0))
     assert rules(gate) == {"CG812"}
 
 
 def test_each_step_names_its_source_and_what_was_stated(
     gate: Gate, take: Callable[..., Any]
 ) -> None:
-    one, two = take(superbench() + superbench(4, "n2"))
+    one, two = take(results() + results(4, "n2"))
     assert [(r.on_host, r.state) for r in (one, two)] == [("n1", "passed"), ("n2", "failed")]
     (step,) = gate.runs.show(one.id).to_json()["steps"]
     about = step["imported"]
-    assert (about["format"], about["source"], about["by"]) == ("superbench", "lab", "anna")
-    assert (about["trust"], about["file"]) == ("stated", "results-summary.jsonl")
+    assert (about["format"], about["source"], about["by"]) == ("jsonl", "lab", "anna")
+    assert (about["trust"], about["file"]) == ("stated", "results.jsonl")
     assert set(about["stated"]) == {"sku", "driver", "stack.cuda", "stack.nccl", "measured_at"}
     assert gate.runs.list(purpose="import").items[0].id == two.id
     with pytest.raises(Conflict, match=one.id):
-        take(superbench() + superbench(4, "n2"))
+        take(results() + results(4, "n2"))
     with pytest.raises(Conflict, match="was imported"):
         gate.runs.rerun(one.id, by="anna")
 
@@ -120,7 +122,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"measured_at": parse_moment("2999-01-01")}, "measured_at", "in the future"),
     ({"stack": {"nccl": "new"}}, "stack.nccl", ""),
     ({"pool": "a100", "target": None}, "pool", "needs a target"),
-    ({"format": "nvcre"}, "result", "is missing"),
+    ({"format": "dcgm"}, "file", "no JSON of dcgmi"),
 ]
 
 
@@ -129,7 +131,7 @@ def test_what_a_report_does_not_say_must_be_stated_and_agree(
 ) -> None:
     for fields, field, problem in WRONG:
         with pytest.raises(BadInput) as caught:
-            take(superbench(), **fields)
+            take(results(), **fields)
         assert caught.value.field == field, fields
         assert problem in caught.value.problem, fields
     assert not gate.runs.list(purpose="import").items

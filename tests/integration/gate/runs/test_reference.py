@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
@@ -12,7 +13,7 @@ from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 OLD, OTHER, NEW = (f"registry.example/team/app:{tag}" for tag in ("1", "1-other", "2"))
 PINNED = "registry.example/team/app@sha256:" + "a" * 64
@@ -29,9 +30,9 @@ def ask(gate: Gate, queue: DatabaseQueue) -> Callable[..., Any]:
 
     def against(image: str | None = NEW, **fields: Any) -> dict[str, Any] | None:
         asked = {"target": "prod", "stack": {"cuda": "12.6", "torch": "2.5.1"}} | fields
-        (run,) = gate.runs.submit(Submission("dl-core", image=image, **asked), by="tester")
+        (run,) = gate.runs.submit(RunRequest("dl-core", image=image, **asked), by="tester")
         gate.runs.cancel(run.id, by="tester")
-        found: dict[str, Any] | None = run.against
+        found: dict[str, Any] | None = msgspec.to_builtins(run.against)
         return found
 
     return against
@@ -42,7 +43,7 @@ def passed(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
     """A run of an image that passed with measured versions; its id."""
 
     def go(image: str, **components: str) -> str:
-        asked = Submission("dl-core", target="prod", image=image, against="none")
+        asked = RunRequest("dl-core", target="prod", image=image, against="none")
         (run,) = gate.runs.submit(asked, by="tester")
         lease = queue.lease("w1", [host()])
         assert lease is not None
@@ -119,7 +120,7 @@ def test_a_reference_that_was_named_must_be_there(
 def test_a_repeated_run_is_compared_again_and_a_verification_is_not(
     gate: Gate, queue: DatabaseQueue
 ) -> None:
-    asked = Submission("dl-core", target="prod", image=NEW, against=PINNED)
+    asked = RunRequest("dl-core", target="prod", image=NEW, against=PINNED)
     (run,) = gate.runs.submit(asked, by="tester")
     lease = queue.lease("w1", [host(driver=DRIVER, gpu=GPU)])
     assert lease is not None

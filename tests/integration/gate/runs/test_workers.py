@@ -12,7 +12,7 @@ from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 RUNS = 200
 WORKERS = 4
@@ -34,7 +34,7 @@ def test_hundreds_of_runs_are_finished_once_each_by_four_processes(
     gate.runs.queue.register("w0", served)
     gate.runs.catalogue = suites
     for _ in range(RUNS):
-        gate.runs.submit(Submission("hello", host="cpu"), by="tester")
+        gate.runs.submit(RunRequest("hello", host="cpu"), by="tester")
     spawn = forked()
     workers = [
         spawn.Process(target=_work, args=(database_url, f"w{index}", served))
@@ -64,7 +64,7 @@ def test_two_workers_on_one_slot_run_one_after_the_other(
     single = host("single", slots=1)
     queue.register("w1", [single])
     for _ in range(6):
-        gate.runs.submit(Submission("smoke", target="prod", host="single"), by="tester")
+        gate.runs.submit(RunRequest("smoke", target="prod", host="single"), by="tester")
     busy, overlaps, done = threading.Lock(), [], []
 
     def work(name: str) -> None:
@@ -94,7 +94,7 @@ def test_twenty_runs_fill_the_slots_of_three_hosts(gate: Gate, queue: DatabaseQu
     served = [host(f"h{index}", slots=slots) for index, slots in enumerate((1, 2, 4))]
     queue.register("w1", served)
     for _ in range(20):
-        gate.runs.submit(Submission("smoke", target="prod"), by="tester")
+        gate.runs.submit(RunRequest("smoke", target="prod"), by="tester")
     rounds: list[int] = []
     while True:
         leases: list[Lease] = []

@@ -76,7 +76,7 @@ def first_pairs(count, name="gemm-0"):
 
 @pytest.fixture
 def paired(lease):
-    against = Against("auto", REFERENCE, "cuda124")
+    against = Against("auto", REFERENCE, "cuda124", "")
     return replace(lease, run=replace(lease.run, image=CANDIDATE, against=against))
 
 
@@ -272,7 +272,7 @@ def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
     assert queue.ended[0] == "passed"
     assert "runs no pairs: the candidate is judged alone" in queue.compared[-1].reason
 
-    named = replace(paired.run, against=Against("cuda124", REFERENCE, "cuda124"))
+    named = replace(paired.run, against=Against("cuda124", REFERENCE, "cuda124", ""))
     for host in (Unpaired(), Unshared()):
         queue = Memory()
         drive(replace(paired, run=named), context(host, queue))
@@ -309,7 +309,7 @@ def test_a_process_host_says_why_it_compares_nothing(context, paired):
     class Processes(Unpaired):
         kind = "process"
 
-    named = replace(paired, run=replace(paired.run, against=Against("a", REFERENCE, "a")))
+    named = replace(paired, run=replace(paired.run, against=Against("a", REFERENCE, "a", "")))
     with pytest.raises(CompatgateError) as caught:
         check_pairs(named, context(Processes(), Memory()))
     assert "runs no images" in caught.value.hint
@@ -324,7 +324,7 @@ def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):
     assert REFERENCE in queue.compared[-1].reason
     assert judge.offered == [("run_1", "gemm-0")]
 
-    named = replace(paired.run, against=Against(REFERENCE, REFERENCE))
+    named = replace(paired.run, against=Against(REFERENCE, REFERENCE, None, ""))
     queue, executor = Memory(), Host()
     drive(replace(paired, run=named), replace(context(executor, queue), images=images))
     assert queue.ended[0] == "error"

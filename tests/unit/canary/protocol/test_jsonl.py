@@ -123,12 +123,12 @@ def test_a_failure_is_no_skip(wrong: dict[str, Any]) -> None:
     assert "skipped must be true or false" in report.problems[0]
 
 
-def test_progress_is_seen_while_the_program_runs_and_stays_between_0_and_1() -> None:
+def test_progress_is_the_last_value_and_stays_between_0_and_1() -> None:
     reader = make_reader(WORKLOAD)
     reader.feed(ENV + b'{"type": "progress", "value": 0.25}\n')
-    assert reader.progress == 0.25
+    assert reader.report().progress == 0.25
     reader.feed(b'{"type": "progress", "value": 7}\n')
-    assert reader.progress == 1.0
+    assert reader.report().progress == 1.0
 
 
 @pytest.mark.parametrize(

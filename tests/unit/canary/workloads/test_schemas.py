@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from compatgate.canary.hosts_file import HostsFile
-from compatgate.canary.samples.baseline_files import ExportedBaseline
 from compatgate.canary.samples.sample import SampleHead
 from compatgate.canary.workloads import manifest
 from compatgate.documents import validation
@@ -22,7 +21,6 @@ SHAPES: dict[str, Any] = {
     "suites": manifest.SuitesFile,
     "hosts": HostsFile,
     "sample": SampleHead,
-    "baselines": ExportedBaseline,
 }
 GOOD: dict[str, dict[str, Any]] = {
     "workload": {
@@ -108,30 +106,6 @@ GOOD["sample"] = {
     "run": "run_1",
     "step": "gemm-0",
     "note": "500 W",
-}
-GOOD["baselines"] = {
-    "type": "baseline",
-    "workload": "gemm@0123456789ab",
-    "sku": "L4",
-    "family": "none",
-    "metric": "time",
-    "unit": "ms",
-    "version": 3,
-    "approved_by": "mara",
-    "approved_at": "2026-11-21T20:16:37Z",
-    "source": "",
-    "runs": [
-        {
-            "run": "run_1:gemm-0",
-            "values": [1.5, 2],
-            "sample": {
-                "measured_at": "2026-11-21T20:16:37Z",
-                "driver": "535.183.01",
-                "versions": {"cuda": "12.4"},
-                "note": "",
-            },
-        }
-    ],
 }
 # TOML tells 1 from 1.0 and so does the reader; to JSON Schema both are whole numbers.
 _junk = st.sampled_from(

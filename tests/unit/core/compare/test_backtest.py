@@ -12,15 +12,9 @@ from msgspec.structs import replace
 from compatgate.core.compare.backtest import Backtest, run_backtest
 from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.worlds import Evaluator, State
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import (
-    Entry,
-    EntryIndex,
-    EntryStatus,
-    Matrix,
-    Waiver,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix, Waiver
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.stack import parse_stack
 

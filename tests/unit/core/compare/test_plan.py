@@ -14,8 +14,9 @@ from compatgate.core.compare.frontier import FactsEvaluator, Placed, find_fronti
 from compatgate.core.compare.plan import Plan, Question, make_plan
 from compatgate.core.compare.ranges import RangeChange, edit_entry
 from compatgate.core.compare.upgrades import resolve_upgrades
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput

@@ -10,15 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.compare.what_if import WhatIf, what_if
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import (
-    Entry,
-    EntryIndex,
-    EntryStatus,
-    Evidence,
-    Matrix,
-    parse_constraint,
-)
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Evidence, Matrix
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 

@@ -12,7 +12,7 @@ def ask_with(facts, ask, monkeypatch):
         for one in records:
             by_name.setdefault(one.package, []).append(one)
         monkeypatch.setattr(facts, "records", lambda name: tuple(by_name.get(name, ())))
-        monkeypatch.setattr(facts, "finders", {})
+        monkeypatch.setattr(facts, "memory", {})
         return ask(pool, stack, **options)
 
     return asked

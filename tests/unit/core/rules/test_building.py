@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.matrix import Constraint, parse_constraint
+from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.stack import parse_stack, parse_stack_text
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput

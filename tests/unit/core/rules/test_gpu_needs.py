@@ -1,6 +1,7 @@
 """A GPU against what the workload needs, asked with the pinned facts."""
 
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.needs import parse_needs
 
 

@@ -139,7 +139,7 @@ def test_an_empty_list_has_nothing_to_say(with_issues):
 
 
 def test_the_shipped_issues_are_readable_and_their_fixes_leave_them(facts):
-    from compatgate.core.matrix import parse_constraint
+    from compatgate.core.constraints import parse_constraint
     from compatgate.core.versions import parse_version
 
     ids = [shipped.id for shipped in facts.known_issues.issues]

@@ -4,7 +4,8 @@ from itertools import combinations, product
 
 import pytest
 
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.request import Policy
 
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"

@@ -48,7 +48,7 @@ def ask_with(facts, ask, monkeypatch):
         monkeypatch.setattr(
             facts, "records", lambda name: tuple(one for one in records if one.package == name)
         )
-        monkeypatch.setattr(facts, "finders", {})
+        monkeypatch.setattr(facts, "memory", {})
         verdict = ask(pool, stack)
         about = [f for f in verdict.findings if f.component in ("fast", "torch", "torchaudio")]
         return {f.rule: f for f in about if f.rule.startswith("CG41")}

@@ -100,7 +100,7 @@ def test_a_component_has_the_records_of_its_package_for_a_cuda(facts, ask, monke
     one = record("2.7.0", library(sass={"sm_80": 1}), name="transformer-engine-cu12")
     monkeypatch.setattr(facts, "recorded", {*facts.recorded, one.package})
     monkeypatch.setattr(facts, "records", lambda name: (one,) if name == one.package else ())
-    monkeypatch.setattr(facts, "finders", {})
+    monkeypatch.setattr(facts, "memory", {})
     assert found(ask(A100, f"{BASE},transformer-engine-cu12=2.7.0"), "CG411") == []
     (finding,) = found(ask(H100, f"{BASE},transformer-engine-cu12=2.7.0"), "CG411")
     assert (finding.component, finding.outcome) == ("transformer-engine", "fail")

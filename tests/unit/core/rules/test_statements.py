@@ -28,7 +28,7 @@ def ask_with(facts, ask, monkeypatch):
     def asked(pool, stack, *statements, records=(), **options):
         monkeypatch.setattr(facts, "statements", lambda name: statements if name == "fast" else ())
         monkeypatch.setattr(facts, "records", lambda name: records if name == "fast" else ())
-        monkeypatch.setattr(facts, "finders", {})
+        monkeypatch.setattr(facts, "memory", {})
         return ask(pool, stack, **options)
 
     return asked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.integrations.drafts import draft_target, read_drafts, read_snapshot_pools
+from compatgate.discovery.integrations.drafts import draft_target, read_drafts
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 
@@ -33,75 +33,7 @@ def nodes(*bodies: dict) -> str:
     return json.dumps({"kind": "List", "apiVersion": "v1", "items": bodies})
 
 
-def test_a_snapshot_tells_gpu_and_driver_of_its_node(facts: Facts) -> None:
-    draft = read(facts, sample("aicr-snapshot-gb200.yaml"))
-    [pool] = draft.pools
-    assert (pool.gpu, pool.driver, pool.missing) == ("NVIDIA GB200", "580.82.07", ())
-    assert any("first of 4 GPUs" in note for note in draft.notes)
-    assert any("MIG" in note for note in draft.notes)
-
-
-def test_a_snapshot_whose_driver_is_not_the_declared_one_says_so(facts: Facts) -> None:
-    text = sample("aicr-snapshot-gb200.yaml").replace(
-        "driver.version: 580.82.07", "driver.version: 580.95.05"
-    )
-    draft = read(facts, text)
-    assert draft.pools[0].driver == "580.82.07"
-    assert any(note.startswith("ClusterPolicy declares driver 580.95.05") for note in draft.notes)
-
-
-def test_without_nvidia_smi_the_driver_is_not_known(facts: Facts) -> None:
-    [pool] = read(facts, sample("aicr-snapshot-criteria.yaml")).pools
-    assert (pool.gpu, pool.missing) == ("h100", ("driver",))
-    assert pool.why == {"driver": "nvidia-smi did not answer on the node"}
-    [pool] = read(facts, sample("aicr-snapshot-cpu.yaml")).pools
-    assert pool.missing == ("gpu", "driver")
-
-
-def test_cut_off_lists_of_nodes_are_not_counted(facts: Facts) -> None:
-    draft = read(facts, sample("aicr-topology.yaml"))
-    assert draft.pools[0].missing == ("gpu", "driver")
-    assert any("truncated" in note for note in draft.notes)
-
-
-@pytest.mark.parametrize("lossless", [True, False], ids=["items", "folded"])
-def test_whole_lists_of_nodes_give_the_clusters_pools(facts: Facts, lossless) -> None:
-    readings = [
-        (PRODUCT, "NVIDIA-H100-80GB-HBM3", "n1,n2"),
-        (PRODUCT, "NVIDIA-L4", "n3"),
-        (DRIVER, "580.82.07", "n1,n2,n3"),
-        ("kubernetes.io/arch", "amd64", "n1,n2,n3,cpu1"),
-    ]
-    items = [{"context": {"key": key, "value": value}, "data": {"node-list": names}}
-             for key, value, names in readings]  # fmt: skip
-    several = {PRODUCT}
-    data = {f"{key}.{value}" if key in several else key: f"{value}|{names}"
-            for key, value, names in readings}  # fmt: skip
-    subtype = {"subtype": "label", "data": data, **({"items": items} if lossless else {})}
-    body = {
-        "kind": "Snapshot",
-        "apiVersion": "aicr.run/v1",
-        "measurements": [{"type": "NodeTopology", "subtypes": [subtype]}],
-    }
-    draft = read(facts, json.dumps(body))
-    assert [(pool.count, pool.driver, pool.cpu) for pool in draft.pools] == [
-        (2, "580.82.07", "x86_64"),
-        (1, "580.82.07", "x86_64"),
-    ]
-
-
-def test_recipes_say_what_is_meant_and_not_what_they_leave_to_others(facts: Facts) -> None:
-    [pool] = read(facts, sample("aicr-recipe-gb200.yaml")).pools
-    assert (pool.gpu, pool.missing) == ("gb200", ("driver",))
-    assert "components/gpu-operator/values-eks-training.yaml" in pool.why["driver"]
-    [pool] = read(facts, sample("aicr-recipe-old.yaml")).pools
-    assert (pool.gpu, pool.driver) == ("gb200", "580.82.07")
-    text = sample("aicr-recipe-gb200.yaml").replace(
-        "kernelModuleConfig:", 'version: "595.91.07"\n        kernelModuleConfig:'
-    )
-    assert read(facts, text).pools[0].driver == "595.91.07"
-    text = sample("aicr-recipe-b200.yaml").replace("accelerator: b200", "accelerator: any")
-    assert read(facts, text).pools[0].why["gpu"] == "the recipe is for any accelerator"
+GB200 = node("n1", **{PRODUCT: "NVIDIA-GB200", DRIVER: "580.82.07"})
 
 
 def test_nodes_tell_gpus_and_the_operator_tells_drivers(facts: Facts) -> None:
@@ -135,7 +67,7 @@ def test_a_selector_names_the_gpu_where_no_node_does(facts: Facts) -> None:
 
 
 def test_what_is_stated_decides_and_the_contradiction_is_noted(facts: Facts) -> None:
-    draft = read(facts, sample("aicr-snapshot-gb200.yaml"))
+    draft = read(facts, nodes(GB200))
     filled = draft.filled(facts.gpus, driver="595.91.07", gpu=None)
     assert filled.pools[0].driver == "595.91.07"
     assert "driver: the files say 580.82.07, 595.91.07 is stated" in filled.notes
@@ -144,10 +76,10 @@ def test_what_is_stated_decides_and_the_contradiction_is_noted(facts: Facts) -> 
 
 
 def test_the_document_is_one_that_import_takes(facts: Facts, gate_documents) -> None:
-    draft = read(facts, sample("aicr-snapshot-gb200.yaml"))
+    draft = read(facts, nodes(GB200))
     [document] = gate_documents(draft_target(draft, "staging", facts.gpus))
     assert document.metadata.name == "staging"
-    open_ = read(facts, sample("aicr-recipe-gb200.yaml"))
+    open_ = read(facts, sample("nvidiadriver.yaml"))
     with pytest.raises(BadInput):
         gate_documents(draft_target(open_, "next", facts.gpus))
 
@@ -180,21 +112,9 @@ def test_other_texts_are_refused_by_name(facts: Facts, text, problem) -> None:
         read(facts, text)
 
 
-def test_a_recipe_beside_something_else_is_refused(facts: Facts) -> None:
-    with pytest.raises(BadInput, match="a recipe cannot be combined"):
-        read(facts, sample("aicr-recipe-gb200.yaml"), sample("nvidiadriver.yaml"))
-
-
 def test_no_driver_at_all_is_an_error_that_says_why(facts: Facts) -> None:
     policy = sample("clusterpolicy.yaml").replace(
         "enabled: true\n    use_ocp", "useNvidiaDriverCRD: true\n    use_ocp"
     )
     with pytest.raises(BadInput, match="none is given"):
         read(facts, policy)
-
-
-def test_a_probe_is_not_taken_for_a_snapshot(facts: Facts) -> None:
-    text = (
-        '{"compatgate": "probe/v1", "pools": [], "stack": {}, "host": {"notes": ["measurements"]}}'
-    )
-    assert read_snapshot_pools(text, facts, origin="probe") is None

@@ -27,32 +27,23 @@ def found(reading):
 
 
 @pytest.mark.parametrize(
-    "name", ["image.spdx", "image.spdx.json", "image.spdx.xml", "image.spdx.yaml"]
-)
-def test_spdx_says_the_same_in_every_notation(read, name):
-    reading = read(name)
-    assert reading.format == "SPDX 2.3"
-    assert found(reading) == IMAGE
-    assert (reading.open, reading.conflicts) == ((), ())
-
-
-@pytest.mark.parametrize(
     ("name", "form"),
     [
+        ("image.spdx.json", "SPDX 2.3"),
         ("image.spdx3.json", "SPDX 3.0.1"),
         ("image.intoto.json", "SPDX 2.3"),
         ("image.dsse.json", "SPDX 2.3"),
     ],
 )
-def test_spdx_3_and_attested_documents_say_the_same(read, name, form):
+def test_spdx_2_spdx_3_and_attested_documents_say_the_same(read, name, form):
     reading = read(name)
     assert reading.format == form
     assert found(reading) == IMAGE
     assert (reading.open, reading.conflicts) == ((), ())
 
 
-@pytest.mark.parametrize("name", ["torch.cdx.json", "torch.cdx.xml", "torch.attestations.jsonl"])
-def test_cyclonedx_says_the_same_in_json_xml_and_attested(read, name):
+@pytest.mark.parametrize("name", ["torch.cdx.json", "torch.attestations.jsonl"])
+def test_cyclonedx_says_the_same_bare_and_attested(read, name):
     reading = read(name)
     assert reading.format == "CycloneDX 1.6"
     assert found(reading) == {
@@ -76,8 +67,8 @@ def test_cyclonedx_says_the_same_in_json_xml_and_attested(read, name):
 def test_the_origin_is_the_documents_own_reference(read):
     spdx = {o.component: o.origin for o in read("image.spdx.json").observations}
     assert spdx["torch"] == "image.spdx.json: SPDXRef-Package-python-torch"
-    cyclonedx = {o.component: o.origin for o in read("torch.cdx.xml").observations}
-    assert cyclonedx["cudnn"] == "torch.cdx.xml: requirements-L77"
+    cyclonedx = {o.component: o.origin for o in read("torch.cdx.json").observations}
+    assert cyclonedx["cudnn"] == "torch.cdx.json: requirements-L77"
 
 
 def test_a_lock_exported_for_every_platform_is_open_without_one(read):
@@ -230,55 +221,38 @@ _TIMES = (
 )
 
 
-def test_a_creation_time_may_have_any_form(read, files, capfd):
+def test_a_creation_time_may_have_any_form(read, files):
     """The specification allows one form; scanners write others."""
-    for name in ("image.spdx", "image.spdx.json", "image.spdx.xml", "image.spdx.yaml"):
-        text = (files / name).read_text()
-        for time in _TIMES:
-            assert found(read(name, text.replace("2026-11-01T00:00:00Z", time))) == IMAGE, time
-    assert capfd.readouterr() == ("", "")
+    text = (files / "image.spdx.json").read_text()
+    for time in _TIMES:
+        assert found(read("x.json", text.replace("2026-11-01T00:00:00Z", time))) == IMAGE, time
 
 
-_TAGS = """SPDXVersion: SPDX-2.3
-DataLicense: CC0-1.0
-SPDXID: SPDXRef-DOCUMENT
-DocumentName: app
-DocumentNamespace: https://x.example/app
-Creator: Organization: Example, Inc
-Creator: Tool: scanner-1.2
-Created: 2024-01-02T03:04:05.1Z
-FileName: /a
-SPDXID: SPDXRef-File
-FileChecksum: SHA1: {digest}
-##### Package: torch
-PackageName: torch
-SPDXID: SPDXRef-torch
-PackageVersion: 2.4.1+cu124
-PackageDownloadLocation: NOASSERTION
-PackageSourceInfo: <text>found in
-PackageName: another
-SPDXID: SPDXRef-another
-</text>
-PackageLicenseConcluded: LicenseRef-free text
-ExternalRef: SECURITY cpe23Type cpe:2.3:a:x
-ExternalRef: PACKAGE-MANAGER purl pkg:pypi/torch@2.4.1%2Bcu124
-FileName: /b
-SPDXID: SPDXRef-b
-Unknown-Tag
-"""
+def test_a_malformed_package_url_is_refused(read):
+    with pytest.raises(BadInput, match="is not a package URL"):
+        read("sbom.json", _bom(_component("pkg:torch", name="torch")))
 
 
-def test_tag_value_needs_only_what_is_read(read, capfd):
-    text = _TAGS.format(digest="0" * 40).replace("Unknown-Tag\n", "UnknownTag: x\n")
-    reading = read("app.spdx", text)
-    assert [(o.component, o.origin) for o in reading.observations] == [
-        ("torch", "app.spdx: SPDXRef-torch")
-    ]
-    assert capfd.readouterr() == ("", "")
-    with pytest.raises(BadInput, match=r"app\.spdx:26: is not a line of tag-value SPDX"):
-        read("app.spdx", _TAGS)
-    with pytest.raises(BadInput, match="ends within <text>"):
-        read("app.spdx", _TAGS.partition("</text>")[0])
+_TAG_VALUE = "SPDXVersion: SPDX-2.3\nSPDXID: SPDXRef-DOCUMENT\nPackageName: torch\n"
+_YAML = "SPDXID: SPDXRef-DOCUMENT\nspdxVersion: SPDX-2.3\npackages: []\n"
+_XML = "<?xml version='1.0'?>\n<Document><SPDXID>SPDXRef-DOCUMENT</SPDXID></Document>"
+_BOM_XML = '<bom xmlns="http://cyclonedx.org/schema/bom/1.5"><components/></bom>'
+
+
+@pytest.mark.parametrize(
+    ("text", "notation", "instead"),
+    [
+        (_TAG_VALUE, "SPDX in tag-value", "spdx-json"),
+        (_YAML, "SPDX in YAML", "spdx-json"),
+        (_XML, "SPDX in XML", "spdx-json"),
+        (_BOM_XML, "CycloneDX in XML", "cyclonedx-json"),
+    ],
+)
+def test_other_notations_are_refused_with_the_form_to_make(read, text, notation, instead):
+    for document in (text, _statement(predicate={"Data": text})):
+        with pytest.raises(BadInput, match=f"is {notation}, which is not supported") as caught:
+            read("sbom", document)
+        assert f"use {instead}" in caught.value.hint
 
 
 def test_spdx_3_of_another_version_is_refused_by_name(read):
@@ -296,12 +270,10 @@ def _statement(**members: object) -> str:
 
 
 def test_predicates_of_cosign_and_bundles_of_sigstore_are_read(read, files):
-    """Older cosign wraps the document once more, and tag-value as text."""
-    for name in ("image.spdx.json", "image.spdx"):
-        text = (files / name).read_text()
-        document = json.loads(text) if name.endswith("json") else text
-        data = {"Data": document, "Timestamp": "2024-01-02T03:04:05Z"}
-        assert found(read("a.json", _statement(predicate=data))) == IMAGE
+    """Older cosign wraps the document once more."""
+    document = json.loads((files / "image.spdx.json").read_text())
+    data = {"Data": document, "Timestamp": "2024-01-02T03:04:05Z"}
+    assert found(read("a.json", _statement(predicate=data))) == IMAGE
     envelope = json.loads((files / "image.dsse.json").read_text())
     bundle = {
         "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
@@ -335,36 +307,14 @@ def test_what_is_attested_otherwise_is_named(read, text, says):
     assert str(caught.value).startswith("a.json")
 
 
-_BOMB = """<?xml version="1.0"?>
-<!DOCTYPE bom [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
-<!ENTITY x SYSTEM "file:///etc/passwd">]>
-{}
-"""
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        '<bom xmlns="http://cyclonedx.org/schema/bom/1.5"><serialNumber>&b;&x;</serialNumber></bom>',
-        "<Document><spdxVersion>SPDX-2.3</spdxVersion><name>&b;&x;</name></Document>",
-    ],
-)
-def test_xml_with_entities_is_refused(read, body):
-    with pytest.raises(BadInput, match="document type or entities"):
-        read("sbom.xml", _BOMB.format(body))
-
-
 def test_what_is_nested_too_deeply_is_refused(read):
     text = '{"bomFormat": "CycloneDX", "components": ' + "[" * 500 + "]" * 500 + "}"
     with pytest.raises(BadInput, match="nested too deeply"):
         read("sbom.json", text)
-    deep = "<a>" * 500 + "</a>" * 500
-    with pytest.raises(BadInput, match="nested too deeply"):
-        read("s.xml", f'<bom xmlns="http://cyclonedx.org/schema/bom/1.5">{deep}</bom>')
 
 
 def test_without_the_extra_the_error_names_it(read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cyclonedx.model.bom", None)
+    monkeypatch.setitem(sys.modules, "packageurl", None)
     with pytest.raises(BadInput, match=r"\.\[sbom\]"):
         read("torch.cdx.json")
 

@@ -169,5 +169,5 @@ def test_without_a_setting_it_is_the_package_index():
     ],
 )
 def test_a_page_leads_neither_out_of_tls_nor_into_the_readers_own_files(page, file, listed):
-    found = list(index._listed_file([{"url": f"{file}{name()}"}], page, ""))
+    found = list(index._listed_files([{"url": f"{file}{name()}"}], page, ""))
     assert bool(found) is listed

@@ -13,7 +13,7 @@ from compatgate.documents.specs import decode
 from compatgate.service.comparison.backtests import backtest_edits
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.revisions import Edit
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import RunRequest
 
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 
@@ -60,7 +60,7 @@ def test_questions_about_other_targets_and_what_if_questions_do_not_count(
 
 
 def test_a_stack_that_only_a_canary_run_had_counts(gate: Gate, revoked: Edit) -> None:
-    gate.runs.submit(Submission("smoke", target="prod-a100", stack=STACK), by="staging")
+    gate.runs.submit(RunRequest("smoke", target="prod-a100", stack=STACK), by="staging")
     (group,) = backtest_edits(gate, [revoked]).groups
     assert (group.examples[0].origin, group.decisions) == ("run", 0)
     assert group.asked_by == ["staging"]

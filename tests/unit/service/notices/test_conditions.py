@@ -15,11 +15,11 @@ from compatgate.service.matrix.pairs import FitCache
 from compatgate.service.notices.conditions import (
     find_ending_waivers,
     find_evidence,
-    find_failed_runs,
     find_impossible_entries,
     find_old_branches,
     find_unusable_targets,
 )
+from compatgate.service.notices.records import find_failed_runs
 from compatgate.service.runs.models import RunRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -47,7 +47,7 @@ def snapshot_of(facts: Facts):
 def conditions(snapshot: Snapshot, facts: Facts) -> list[Condition]:
     return [
         *find_unusable_targets(snapshot),
-        *find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).found,
+        *find_impossible_entries(snapshot, FitCache(facts), NOW, 5.0).conditions,
         *find_evidence(snapshot, NOW),
         *find_ending_waivers(snapshot, NOW.date()),
         *find_old_branches(snapshot, NOW),

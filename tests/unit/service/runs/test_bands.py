@@ -24,8 +24,10 @@ def row(number: int, workload: str, metric: str = "step", unit: str = "ms") -> B
     values = tuple(100.0 + i for i in range(41))
     samples = [("run_0:gemm-0", Samples(metric, unit, (values,)))]
     learnt = learn(workload, "L4", FAMILY, metric, MetricSpec(unit, "lower"), samples)
-    key = (workload, "L4", FAMILY, metric)
-    return BaselineRow(number, *key, 1, "approved", learnt.to_json(), WHEN, "run_0", WHEN, "mara")
+    return BaselineRow(
+        id=number, workload=workload, sku="L4", family=FAMILY, metric=metric, version=1,
+        state="approved", body=learnt.to_json(), decided_at=WHEN,
+    )  # fmt: skip
 
 
 def test_a_band_holds_nine_of_ten_values_in_the_runs_unit() -> None:

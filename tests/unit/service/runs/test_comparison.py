@@ -5,7 +5,6 @@ The values of two runs are drawn over each other in one scale.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,17 +15,7 @@ from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.kit.ui.charts import Scale
-from compatgate.service.runs.comparison import (
-    BOTTOM,
-    LEFT,
-    RIGHT,
-    TOP,
-    Comparison,
-    compare_runs,
-    count_shares,
-    draw_overlay,
-)
+from compatgate.service.runs.comparison import Comparison, compare_runs, overlay_values
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.service import RunDetail
 
@@ -111,36 +100,20 @@ def test_steps_that_only_one_has_are_shown_and_not_compared(detail: Make, compar
     assert (line.name, line.a, line.b) == ("conv-0", None, "passed")
 
 
-def test_medians_and_tolerance_lie_in_the_scale_of_the_values() -> None:
-    chart = draw_overlay([90.0, 100.0, 110.0], [112.0, 114.0, 140.0], 0.05)
-
-    def place(value: float) -> float:
-        return LEFT + (value - 90) / 50 * (RIGHT - LEFT)
-
-    assert chart.medians == pytest.approx((place(100), place(114)), abs=0.06)
-    assert chart.band == pytest.approx((place(95), place(105)), abs=0.06)
-    assert [value for _, value in chart.ticks] == [90, 115, 140]
+def test_values_are_counted_in_equal_bins_over_both_runs() -> None:
+    bins = overlay_values([0.0, 0.5, 24.0, 24.0], [12.0])
+    assert [one.low for one in bins] == pytest.approx(range(24))
+    assert (bins[0].first, bins[-1].first, bins[12].second) == (50.0, 50.0, 100.0)
+    assert sum(one.first for one in bins) == sum(one.second for one in bins) == 100.0
 
 
 def test_runs_with_different_numbers_of_values_are_equally_high() -> None:
-    few, many = draw_overlay([1.0, 2.0], [1.0, 2.0] * 50, 0.05).outlines
-    assert few == many
+    bins = overlay_values([1.0, 2.0], [1.0, 2.0] * 50)
+    assert [one.first for one in bins] == pytest.approx([one.second for one in bins])
 
 
-def test_the_fullest_bin_reaches_the_top_and_no_outline_leaves_the_chart() -> None:
-    heights = [
-        float(y)
-        for outline in draw_overlay([5.0] * 9 + [6.0], [7.0], 0.01).outlines
-        for y in re.findall(r"V([0-9.]+)", outline)
-    ]
-    assert (min(heights), max(heights)) == (TOP, BOTTOM)
-
-
-def test_every_value_is_counted_once_the_largest_too() -> None:
-    shares = count_shares([0.0, 0.5, 24.0, 24.0], Scale(0.0, 24.0, LEFT, RIGHT))
-    assert (shares[0], shares[-1], sum(shares)) == (0.5, 0.5, 1.0)
-
-
-def test_two_constant_equal_runs_are_drawn() -> None:
-    chart = draw_overlay([0.0, 0.0], [0.0], 0.05)
-    assert chart.medians == ((LEFT + RIGHT) / 2, (LEFT + RIGHT) / 2)
+def test_two_constant_equal_runs_share_a_bin() -> None:
+    for value in (0.0, 5.0):
+        first, *rest = overlay_values([value, value], [value])
+        assert (first.low, first.first, first.second) == (value, 100.0, 100.0)
+        assert not any(one.first or one.second for one in rest)

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.service.runs.models import HostRow
+from compatgate.service.runs.schemas import QuietBody
 from compatgate.service.runs.staging_pages import (
     SILENT_AFTER,
     describe_hours,
@@ -21,10 +22,9 @@ QUIET: dict[str, Any] = {"start": "11:00", "end": "13:00", "days": ["sat"], "tim
 
 
 def host(busy: int = 0, silent: timedelta = timedelta(0), **quiet: Any) -> HostRow:
-    hours = [{**QUIET, **quiet}] if quiet else []
-    seen = NOON - silent
-    named = ("stage", "w1", "docker", "L4", "550.54.15", 2, "local")
-    return HostRow(*named, hours, NOON, seen, busy)
+    hours = [QuietBody(**{**QUIET, **quiet})] if quiet else []
+    named = ("stage", "w1", "docker", "L4", "550.54.15", 2, busy, "local")
+    return HostRow(*named, hours, NOON, NOON - silent)
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,10 @@ def test_the_page_draws_the_metric_and_names_the_change(
     assert "535.183.01" in page
     assert "+20.0 % since" in page
     assert f"/runs/{measured[6]}" in page
-    assert page.count('<path class="point ') == 12
+    assert page.count('<tr data-mark="') == 12
+    assert page.count('data-letters="1 D"') == 1
     later = client.get("/ui/workloads/gemm/history?since=2999-01-01").text
-    assert ("in this time" in later, '<path class="point ' in later) == (True, False)
+    assert ("in this time" in later, '<tr data-mark="' in later) == (True, False)
     assert "No finished run" in client.get("/ui/workloads/nccl/history").text
     assert client.get("/ui/workloads/nothing/history").status_code == 404
 

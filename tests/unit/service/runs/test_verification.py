@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.service.runs.models import RunRow

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
+
+import pytest
 
 from compatgate.cli.main import main
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
 
 
-def test_a_document_is_printed_with_its_remarks_as_comments(capsys) -> None:
-    assert main(["target", "from", str(FOLDER / "aicr-snapshot-gb200.yaml"), "--name", "gb"]) == 0
+GB200 = {
+    "nvidia.com/gpu.product": "NVIDIA-GB200",
+    "nvidia.com/cuda.driver-version.full": "580.82.07",
+}
+
+
+@pytest.fixture
+def nodes(tmp_path) -> str:
+    """A node whose driver the operator also declares, with another version."""
+    node = {"kind": "Node", "metadata": {"name": "n1", "labels": GB200}}
+    policy = {"kind": "ClusterPolicy", "apiVersion": "nvidia.com/v1"}
+    policy["spec"] = {"driver": {"version": "580.95.05"}}
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({"kind": "List", "items": [node, policy]}))
+    return str(path)
+
+
+def test_a_document_is_printed_with_its_remarks_as_comments(nodes, capsys) -> None:
+    assert main(["target", "from", nodes, "--name", "gb"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# AICR records the name of the first of 4 GPUs")
-    assert "  - name: gb200\n    gpu: GB200\n    driver: 580.82.07\n" in out
+    assert "# ClusterPolicy cluster-policy declares driver 580.95.05, n1 has 580.82.07\n" in out
+    assert "  - name: gb200\n    gpu: GB200\n    driver: 580.95.05\n" in out
 
 
-def test_what_is_printed_can_be_imported(tmp_path, capsys, monkeypatch) -> None:
+def test_what_is_printed_can_be_imported(nodes, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COMPATGATE_DATABASE", f"sqlite:///{tmp_path}/gate.db")
-    main(["target", "from", str(FOLDER / "aicr-snapshot-gb200.yaml"), "--name", "gb"])
+    main(["target", "from", nodes, "--name", "gb"])
     path = tmp_path / "target.yaml"
     path.write_text(capsys.readouterr().out)
     assert main(["matrix", "import", str(path)]) == 0
@@ -28,16 +48,17 @@ def test_what_is_printed_can_be_imported(tmp_path, capsys, monkeypatch) -> None:
 
 
 def test_what_is_not_known_is_named_and_may_be_stated(capsys) -> None:
-    recipe = str(FOLDER / "aicr-recipe-gb200.yaml")
-    assert main(["target", "from", recipe, "--name", "next"]) == 3
+    policy = str(FOLDER / "clusterpolicy.yaml")
+    assert main(["target", "from", policy, "--name", "next"]) == 3
     result = capsys.readouterr()
-    assert "# pool eks-gb200: driver is not known: the recipe takes the driver's" in result.out
-    assert "missing: eks-gb200: driver" in result.err
-    stated = ["--driver", "595.91.07", "--format", "json"]
-    assert main(["target", "from", recipe, "--name", "next", *stated]) == 0
+    assert "# pool gpu-cluster-policy: driver is not known: ClusterPolicy" in result.out
+    assert "missing: gpu-cluster-policy: gpu, gpu-cluster-policy: driver" in result.err
+    stated = ["--gpu", "L4", "--driver", "595.91.07", "--format", "json"]
+    assert main(["target", "from", policy, "--name", "next", *stated]) == 0
     result = capsys.readouterr()
     assert '"driver": "595.91.07"' in result.out
-    assert "note: a recipe states the intended" in result.err
+    assert main(["target", "from", str(FOLDER / "nvidiadriver.yaml"), "--name", "n", *stated]) == 0
+    assert "note: driver: the files say 570.148.08, 595.91.07 is stated" in capsys.readouterr().err
 
 
 def test_standard_input_is_read(capsys, monkeypatch) -> None:
@@ -57,21 +78,6 @@ def test_bad_files_are_errors_of_one_line(tmp_path, capsys) -> None:
         main(["target", "from", str(FOLDER / "nvidiadriver.yaml"), "--name", "t", "--gpu", "Z9"])
         == 2
     )
-
-
-def test_check_takes_a_snapshot_as_a_probe(capsys) -> None:
-    probe = ["check", "--probe", str(FOLDER / "aicr-snapshot-gb200.yaml")]
-    assert main([*probe, "--stack", "cuda=13.0,arch=sm_100"]) == 0
-    result = capsys.readouterr()
-    assert "GB200, driver 580.82.07" in result.out
-    assert "note: AICR does not record MIG devices" in result.err
-    assert main([*probe, "--stack", "cuda=12.4,arch=sm_80"]) == 1
-
-
-def test_check_refuses_a_snapshot_without_a_gpu_and_says_unknown_without_a_driver(capsys) -> None:
-    stack = ["--stack", "cuda=12.4,arch=sm_90"]
-    assert main(["check", "--probe", str(FOLDER / "aicr-snapshot-cpu.yaml"), *stack]) == 2
-    assert main(["check", "--probe", str(FOLDER / "aicr-snapshot-criteria.yaml"), *stack]) == 3
 
 
 def test_a_name_that_no_target_can_have_is_refused(capsys) -> None:

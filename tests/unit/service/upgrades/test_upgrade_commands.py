@@ -44,7 +44,7 @@ def test_an_upgrade_from_proposal_to_rollback(
     assert run(capsys, gate, *upgrade, "resume", "roll", "--reason", "quiet")[0] == 0
     left = run(capsys, gate, *upgrade, "leave-out", "roll", "n2", "--reason", "repair")
     assert left[0] == 0
-    assert run(capsys, gate, *upgrade, "approve", "roll", "--author", "ben", "-m", "ok")[0] == 0
+    assert run(capsys, gate, *upgrade, "approve", "roll", "--author", "ben")[0] == 0
     assert run(capsys, gate, *upgrade, "retract", "roll", "--author", "ben")[0] == 0
     assert run(capsys, gate, *upgrade, "roll-back", "roll", "--reason", "slow")[0] == 0
     status, text = run(capsys, gate, *upgrade, "may-start", "roll")

@@ -23,9 +23,9 @@ from jsonschema import Draft202012Validator
 from upgrade_fleet import Fleet
 from werkzeug.serving import make_server
 
+from compatgate.core.upgrades import Answer
 from compatgate.service.gate.service import Gate
 from compatgate.service.upgrades.cli import EXIT
-from compatgate.service.upgrades.schemas import AnswerName
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 
@@ -183,7 +183,7 @@ def test_kargo_succeeds_waits_or_fails_by_the_answer(fleet: Fleet) -> None:
     assert (step["uses"], config["headers"][0]["name"]) == ("http", "Authorization")
     good = re.findall(r"'([^']*)'", config["successExpression"])
     bad = re.findall(r"'([^']*)'", config["failureExpression"])
-    assert {*good, *bad} == set(get_args(AnswerName)) - {"wait"}
+    assert {*good, *bad} == set(get_args(Answer)) - {"wait"}
     assert ask(fleet, config["url"])["answer"] in good
     final = re.search(r"response\.status in \[([\d, ]+)\]", config["failureExpression"])
     assert final, "a wrong name or token would wait for two days"

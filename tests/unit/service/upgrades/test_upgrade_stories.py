@@ -67,7 +67,7 @@ class Story(RuleBasedStateMachine):
 
     def nodes_of(self, wave: int) -> list[str]:
         with self.fleet.gate.database.reading() as session:
-            keys = find_upgrade(session, "roll").upgrade.waves[wave - 1].nodes
+            keys = find_upgrade(session, "roll").waves[wave - 1].nodes
         return [key.partition("/")[2] for key in keys]
 
     def has(self, wave: int) -> bool:

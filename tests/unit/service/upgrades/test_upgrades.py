@@ -108,7 +108,7 @@ def test_approvals_that_the_policy_asks_for_hold_every_wave_and_may_be_taken_bac
     assert fleet.act("approve", fleet.who("tool-2", "upgrade")).status_code == 403
     assert fleet.act("approve", eve).status_code == 200
     assert fleet.answer(1) == "wait"
-    assert fleet.act("approve", ana, comment="ok").get_json()["missing_approvals"] == []
+    assert fleet.act("approve", ana).get_json()["missing_approvals"] == []
     assert fleet.answer(1) == "start"
     assert fleet.act("retract", ana).status_code == 200
     assert fleet.answer(1) == "wait"

@@ -21,10 +21,11 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.http.connection import CertificatePair, certificate_end
+from compatgate.kit.http.certificates import CertificatePair, certificate_end
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import add_evidence
-from compatgate.service.runs.submission import Submission
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.schemas import RunRequest
 from compatgate.service.web import figures
 from compatgate.service.web.figures import Background, evidence_of
 from compatgate.service.web.metric_table import GATE
@@ -109,8 +110,22 @@ def test_the_state_of_the_gate_is_shown(client: FlaskClient, gate: Gate) -> None
     assert samples(client, "spool_batches") == {(): 0}
 
 
+def test_incidents_are_counted_by_kind_and_level_until_they_are_snoozed(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "EVERY_SECONDS", 0.0)
+    gate.incidents.survey()
+    (number,) = [one.id for one in gate.incidents.list(kind="driver-branch").items]
+    branch = labels(kind="driver-branch", level="warn")
+    counted = samples(client, "incidents")
+    assert counted[branch] == 1
+    assert counted[labels(kind="drift", level="warn")] == 0
+    gate.incidents.snooze(number, clock.now() + datetime.timedelta(days=1), Authorship("t", ""))
+    assert samples(client, "incidents")[branch] == 0
+
+
 def test_a_waiting_run_has_an_age(client: FlaskClient, gate: Gate) -> None:
-    gate.runs.submit(Submission(suite="smoke", host="cpu", stack={"cuda": "12.4"}), by="tester")
+    gate.runs.submit(RunRequest(suite="smoke", host="cpu", stack={"cuda": "12.4"}), by="tester")
     time.sleep(0.01)
     assert samples(client, "canary_runs")[labels(state="waiting")] == 1
     assert samples(client, "canary_oldest_waiting_seconds")[()] > 0

@@ -24,8 +24,7 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals.agreement import ApprovalNeeded
 from compatgate.service.proposals.schemas import ProposalRequest
 from compatgate.service.routes import HOOKS, ROUTES
-from compatgate.service.runs.schemas import IMPORT
-from compatgate.service.runs.submission import Submission
+from compatgate.service.runs.schemas import IMPORT, RunRequest
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.route import Route
 
@@ -159,7 +158,6 @@ CHECKED: dict[str, Make] = {
     "import_matrix": lambda at: Ask("/matrix/import?reason=x", imported(at)),
     "create_proposal": lambda at: Ask("/proposals", proposed(at)),
     "show_proposal": lambda at: Ask(f"/proposals/{at.approval}"),
-    "comment_proposal": lambda at: Ask(f"/proposals/{at.approval}/comments", {"comment": "x"}),
     "change_proposal": lambda at: Ask(f"/proposals/{at.mine}", proposed(at)),
     "approve_proposal": lambda at: Ask(f"/proposals/{at.proposal}/approve", {}),
     "retract_approval": lambda at: Ask(f"/proposals/{at.proposal}/retract", {}),
@@ -261,9 +259,9 @@ def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
 def stock(gate: Gate, target: str, entry: str, waiver: str) -> Place:
     verdict = gate.decide({"target": target, "stack": STACK}, asked_by="t", source="rest")
     decision = gate.history.list_decisions(limit=1).items[0]
-    (ended, *_) = gate.runs.submit(Submission("smoke", target=target), by="t")
+    (ended, *_) = gate.runs.submit(RunRequest("smoke", target=target), by="t")
     gate.runs.cancel(ended.id, by="t")
-    (run, *_) = gate.runs.submit(Submission("smoke", target=target), by="t")
+    (run, *_) = gate.runs.submit(RunRequest("smoke", target=target), by="t")
     with pytest.raises(ApprovalNeeded) as needed:
         gate.matrix.delete("Target", f"{target.partition('-')[0]}-two", BY)
     asked = str(needed.value.value)

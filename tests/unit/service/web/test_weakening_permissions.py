@@ -7,10 +7,13 @@ is computed: only ``bless``, within the limit, weakens ``prod``, and no other ta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 from msgspec import UNSET, to_builtins
@@ -25,6 +28,10 @@ from compatgate.kit.http.links import API_PREFIX
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.matching import match_targets
 from compatgate.service.admission.node_index import KnownNode, NodeIndex
+from compatgate.service.far.log import make_requests
+from compatgate.service.gate.batch_store import Delivery
+from compatgate.service.gate.batches import WriterChain
+from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.revisions import Edit
@@ -338,3 +345,51 @@ def test_what_a_report_says_only_narrows(world: World) -> None:
         for gone, where in product(("gpu-1", "ghost"), ("one", "two")):
             path = f"{API_PREFIX}/nodes/{gone}?cluster={where}&reason=x"
             world.client.delete(path, headers=admin.headers)
+
+
+def deliveries(who: Credential, world: World, verdict: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield batches that would turn a denial into "allowed", or renew what was answered."""
+    (row,) = world.gate.history.list_decisions(verdict_id=verdict["id"], limit=1).items
+    true = {name: getattr(row, name) for name in NewDecision.__struct_fields__}
+    true["asked_by"] = f"ci@{who.name}"
+    better = {**verdict, "verdict": "pass", "allowed": True, "findings": []}
+    lies: tuple[dict[str, Any], ...] = ({}, {"allowed": True}, {"outcome": "pass"})
+    for bodies, lie in product(({}, {verdict["id"]: json.dumps(better)}), lies):
+        if bodies or lie:
+            yield from sent_by(who, {**true, **lie}, bodies)
+    later: datetime = true["decided_at"] + timedelta(days=7)
+    yield from sent_by(who, {**true, "decided_at": later}, {})
+
+
+def sent_by(
+    who: Credential, decision: dict[str, Any], bodies: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    made = WriterChain(who.name).make([NewDecision(**decision)], bodies)
+    for request in make_requests([Delivery(made, bodies, late=True)]):
+        yield json.loads(msgspec.json.encode(request))
+
+
+def test_no_delivery_plants_a_verdict_or_renews_one(world: World) -> None:
+    world.store(PROD)
+    question = {"target": "prod", "stack": {"cuda": "12.4", "arch": ["sm_90"]}}
+    (admin,) = (who for who in world.credentials if who.scope == "admin")
+    asked = world.client.post(f"{API_PREFIX}/gate", json=question, headers=admin.headers)
+    verdict = asked.get_json()
+    assert verdict["allowed"] is False
+    stored = f"{API_PREFIX}/verdicts/{verdict['id']}"
+
+    def shown() -> Any:
+        found = world.client.get(stored, headers=admin.headers)
+        return found.get_json(), len(world.gate.history.list_decisions(limit=100).items)
+
+    before = shown()
+    for who in world.credentials:
+        for batch in deliveries(who, world, verdict):
+            answer = world.client.post(
+                f"{API_PREFIX}/decisions/batches", json=batch, headers=who.headers
+            )
+            may = who.scope in ("deliver", "admin")
+            refused = (400, 409, 503) if may else (403,) if who.scope else (401,)
+            assert answer.status_code in refused, (who.name, answer.text)
+            assert shown() == before, (who.name, batch)
+    assert world.gate.history.verify(full=True).ok

@@ -21,7 +21,7 @@ from compatgate.canary.executors.kubernetes.objects import (
     read_job_files,
 )
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
-from compatgate.canary.hosts import Kubernetes, Toleration
+from compatgate.canary.host_clusters import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput
 
@@ -85,7 +85,7 @@ def pod(job: Job, settings: Kubernetes = FULL) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("nodes", [1, 4])
-@pytest.mark.parametrize("settings", [FULL, Kubernetes()])
+@pytest.mark.parametrize("settings", [FULL, Kubernetes("default")])
 def test_every_job_is_valid_for_every_version(
     job: Make, version: str, nodes: int, settings: Kubernetes
 ) -> None:
@@ -204,7 +204,9 @@ def test_volcano_claims_and_devices_of_a_fabric_are_asked_for(job: Make) -> None
     assert "rdma" not in str(without)
     with pytest.raises(BadInput, match="ResourceClaimTemplate is named for 3 GPUs"):
         pod(job(gpu_slots=(0, 1, 2)), FABRIC)
-    urgent = built(job(), Kubernetes(queue="canary", priority_class="urgent", scheduler="kai"))
+    urgent = built(
+        job(), Kubernetes("default", queue="canary", priority_class="urgent", scheduler="kai")
+    )
     assert urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     assert urgent["spec"]["template"]["spec"]["schedulerName"] == "kai"
 
@@ -216,7 +218,7 @@ def test_a_workload_without_gpus_is_given_none(job: Make) -> None:
 
 
 def test_a_job_has_one_try_and_ends_whatever_happens_to_its_worker(job: Make) -> None:
-    spec = built(job(timeout_s=60), Kubernetes(wait_s=100))["spec"]
+    spec = built(job(timeout_s=60), Kubernetes("default", wait="100s"))["spec"]
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
     within = spec["template"]["spec"]["activeDeadlineSeconds"]
     assert within == 1800 + 60

@@ -71,7 +71,6 @@ def test_the_tools_own_failure_is_inconclusive_and_says_whose_it_is(case):
 STACKS = {
     "a program of the stack": ("jsonl", f"RuntimeError: {OLD}"),
     "it even quotes a tool": ("jsonl", BANDWIDTH),
-    "PyTorch's own benchmark": ("torch-benchmark", f"RuntimeError: {OLD}\n{BANDWIDTH}"),
     "NCCL's log": ("nccl-tests", f"node-1:7:9 [0] init.cc:99 NCCL WARN Cuda failure '{OLD}'"),
     "a call of NCCL": ("nccl-tests", f"node-1: Test NCCL failure common.cu:9 'x / {OLD}'"),
     "a log that quotes it": ("nccl-tests", f"node-1:7:9 [0] NCCL INFO {NCCL}"),

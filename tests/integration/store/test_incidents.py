@@ -1,0 +1,299 @@
+"""Incidents open, close and are posted; however many processes, each change is posted once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from incident_receiver import Receiver, web_receiver
+from sqlalchemy import insert, text
+
+from compatgate.core.incidents import IncidentKind
+from compatgate.errors import BadInput, NotFound
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.notices import repository
+from compatgate.service.notices.models import Incident
+from compatgate.service.notices.releases import KnownReleases
+from compatgate.service.notices.service import RELEASES
+from compatgate.service.notices.webhook import (
+    IncidentWebhook,
+    WebhookSender,
+    pause_after,
+    read_webhook,
+)
+from compatgate.service.webhooks.signatures import HEADER, Secret, verify
+
+OLD = {"name": "l4", "gpu": "L4", "driver": "470.82.01", "count": 3}
+NEW = {**OLD, "driver": "580.95.05"}
+STACK = {"cuda": "12.4"}
+SECRET = Secret("incidents", b"0123456789abcdef")
+BY = Authorship("tester", "for the test")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with web_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def sender_of(receiver: Receiver) -> Iterator[Callable[[Gate], WebhookSender]]:
+    """Makes the sender of a gate to the receiver."""
+    made: list[WebhookSender] = []
+
+    def make(gate: Gate) -> WebhookSender:
+        webhook = IncidentWebhook(f"{receiver.url}/hook?team=ml", SECRET, "https://gate.example/")
+        made.append(WebhookSender(gate.database, webhook))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def clock_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Move the clock from a fixed start."""
+    start = datetime.now(UTC)
+
+    def move(by: timedelta) -> None:
+        monkeypatch.setattr("compatgate.kit.clock.now", lambda: start + by)
+
+    move(timedelta(0))
+    return move
+
+
+def add_target(gate: Gate, name: str, pool: dict[str, Any] = OLD, **metadata: Any) -> None:
+    body = {"metadata": {"name": name, **metadata}, "spec": {"pools": [pool]}}
+    gate.matrix.create("Target", body, BY)
+    gate.snapshots.refresh()
+
+
+def mend_target(gate: Gate, name: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"pools": [NEW]}}
+    gate.matrix.change("Target", name, body, BY)
+    gate.snapshots.refresh()
+
+
+def posted(receiver: Receiver) -> list[tuple[str, int, str]]:
+    """Event, incident and state of each request."""
+    bodies = [json.loads(one.body) for one in receiver.posted]
+    return [(one["event"], one["incident"]["id"], one["incident"]["state"]) for one in bodies]
+
+
+def test_an_incident_is_posted_when_it_opens_and_when_it_closes(
+    gate: Gate, sender_of: Callable[[Gate], WebhookSender], receiver: Receiver
+) -> None:
+    sender = sender_of(gate)
+    add_target(gate, "a", owner="team-ml")
+    (number,) = gate.incidents.survey()
+    assert sender.send_due() == 1
+    add_target(gate, "b")
+    gate.incidents.survey()
+    assert sender.send_due() == 0, "another member is the same incident"
+    for name in ("a", "b"):
+        mend_target(gate, name)
+    gate.incidents.survey()
+    assert sender.send_due() == 1
+    assert sender.send_due() == 0
+    assert posted(receiver) == [("opened", number, "open"), ("closed", number, "ended")]
+    body = json.loads(receiver.posted[0].body)
+    assert body["schema"] == "compatgate.dev/incident/v1"
+    assert body["url"] == f"https://gate.example/ui/incidents/{number}"
+    assert body["incident"]["kind"] == "driver-branch"
+    assert [one["name"] for one in body["incident"]["members"]] == ["a"]
+    assert body["incident"]["owners"] == ["team-ml"]
+
+
+def test_a_request_is_signed_with_the_time_the_path_and_the_body(
+    gate: Gate, sender_of: Callable[[Gate], WebhookSender], receiver: Receiver
+) -> None:
+    add_target(gate, "a")
+    gate.incidents.survey()
+    sender_of(gate).send_due()
+    (request,) = receiver.posted
+    now = datetime.now(UTC).timestamp()
+    header = request.headers[HEADER]
+    assert verify([SECRET], header, now, "POST", "/hook?team=ml", request.body) == "incidents"
+
+
+def test_a_snoozed_incident_waits_and_a_resolved_one_closes(
+    gate: Gate,
+    sender_of: Callable[[Gate], WebhookSender],
+    receiver: Receiver,
+    clock_at: Callable[[timedelta], None],
+) -> None:
+    sender = sender_of(gate)
+    add_target(gate, "a")
+    (number,) = gate.incidents.survey()
+    gate.incidents.snooze(number, datetime.now(UTC) + timedelta(hours=2), BY)
+    assert sender.send_due() == 0
+    clock_at(timedelta(hours=3))
+    sender.send_due()
+    gate.incidents.resolve(number, BY)
+    sender.send_due()
+    add_target(gate, "b")
+    assert gate.incidents.survey() == [number], "another member opens it again"
+    sender.send_due()
+    events = [("opened", "open"), ("closed", "resolved"), ("opened", "open")]
+    assert posted(receiver) == [(event, number, state) for event, state in events]
+    assert [json.loads(one.body)["incident"]["episode"] for one in receiver.posted] == [1, 1, 2]
+
+
+def test_a_receiver_that_fails_is_asked_again_later(
+    gate: Gate,
+    sender_of: Callable[[Gate], WebhookSender],
+    receiver: Receiver,
+    clock_at: Callable[[timedelta], None],
+) -> None:
+    sender = sender_of(gate)
+    receiver.statuses = [500, 302, 429]
+    receiver.location = "/elsewhere"
+    add_target(gate, "a")
+    (number,) = gate.incidents.survey()
+    counts = []
+    for seconds in (0, 5, 11, 20, 32, 40, 73):
+        clock_at(timedelta(seconds=seconds))
+        sender.send_due()
+        counts.append(len(receiver.posted))
+    assert counts == [1, 1, 2, 2, 3, 3, 4]
+    assert {one.path for one in receiver.posted} == {"/hook?team=ml"}
+    assert posted(receiver)[-1] == ("opened", number, "open")
+    assert sender.send_due() == 0
+    assert [pause_after(n).total_seconds() for n in (1, 2, 3, 20)] == [10, 20, 40, 600]
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://hooks.example", "https://", "https://u:p@hooks.example", "hooks", "https://a:x"]
+)
+def test_a_webhook_needs_a_url_and_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INCIDENT_KEY", "k" * 16)
+    with pytest.raises(BadInput) as found:
+        read_webhook(url, "env:INCIDENT_KEY", "")
+    assert found.value.field == "--incident-webhook"
+    monkeypatch.setenv("INCIDENT_KEY", "short")
+    with pytest.raises(BadInput) as found:
+        read_webhook("https://hooks.example/secret", "env:INCIDENT_KEY", "")
+    assert (found.value.field or "").startswith("--incident-webhook-key")
+    monkeypatch.setenv("INCIDENT_KEY", "k" * 16)
+    assert "secret" not in repr(
+        read_webhook("https://hooks.example/secret", "env:INCIDENT_KEY", "")
+    )
+
+
+def test_what_the_matrix_and_the_facts_do_to_stacks_in_use_becomes_incidents(gate: Gate) -> None:
+    add_target(gate, "a", NEW, owner="team-ml")
+    spec = {"targets": ["a"], "components": {"cuda": "12.4.*"}, "status": "blessed"}
+    gate.matrix.create("Entry", {"metadata": {"name": "e"}, "spec": spec}, BY)
+    gate.snapshots.refresh()
+    gate.decide({"target": "a", "stack": {**STACK, "arch": ["sm_89"]}}, asked_by="t", source="t")
+    gate.incidents.survey()
+    assert not kinds(gate) & {"entry-revoked", "verdict-flipped", "release"}
+    gate.matrix.change(
+        "Entry", "e", {"metadata": {"name": "e"}, "spec": {**spec, "status": "revoked"}}, BY
+    )
+    gate.snapshots.refresh()
+    with gate.database.working() as session:
+        known = msgspec.json.decode(repository.lock_mark(session, RELEASES), type=KnownReleases)
+        older = {**known.versions, "driver": known.versions["driver"][:-1]}
+        before = msgspec.structs.replace(known, digest="", versions=older)
+        repository.write_mark(session, RELEASES, value=msgspec.json.encode(before).decode())
+    gate.incidents.survey()
+    assert kinds(gate) >= {"entry-revoked", "verdict-flipped", "release"}
+    (revoked,) = gate.incidents.list(kind="entry-revoked").items
+    assert (revoked.members[0].name, revoked.owners) == ("e", ["team-ml"])
+    (flipped,) = gate.incidents.list(kind="verdict-flipped").items
+    assert "CG802" in flipped.message
+    assert flipped.owners == ["team-ml"]
+
+
+def kinds(gate: Gate) -> set[IncidentKind]:
+    return {one.kind for one in gate.incidents.list(state="open").items}
+
+
+def test_workers_that_survey_and_post_together_post_each_event_once(
+    gate: Gate,
+    database_url: str,
+    sender_of: Callable[[Gate], WebhookSender],
+    receiver: Receiver,
+) -> None:
+    add_target(gate, "a")
+    add_target(gate, "b", {**OLD, "driver": "535.183.01"})
+    gates = [Gate.open(database_url, overlays=[]) for _ in range(4)]
+    senders = [sender_of(one) for one in gates]
+    errors: list[BaseException] = []
+    started = threading.Barrier(len(gates))
+
+    def work(mine: Gate, sender: WebhookSender) -> None:
+        started.wait()
+        try:
+            for _ in range(3):
+                mine.incidents.survey()
+                sender.send_due()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=one) for one in zip(gates, senders, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    senders[0].send_due()
+    for one in gates:
+        one.close()
+    assert errors == []
+    assert sorted(event for event, _, _ in posted(receiver)) == ["opened", "opened"]
+    assert len({number for _, number, _ in posted(receiver)}) == 2
+
+
+def test_an_incident_that_goes_on_is_written_when_it_changes(
+    gate: Gate, clock_at: Callable[[timedelta], None]
+) -> None:
+    add_target(gate, "a")
+    (number,) = gate.incidents.survey()
+    first = gate.incidents.show(number)
+    clock_at(timedelta(minutes=1))
+    gate.incidents.survey()
+    assert gate.incidents.show(number) == first
+    add_target(gate, "b")
+    gate.incidents.survey()
+    assert [one.name for one in gate.incidents.show(number).members] == ["a", "b"]
+    changed = gate.incidents.show(number)
+    assert changed.last_seen == first.last_seen + timedelta(minutes=1)
+    clock_at(timedelta(minutes=7))
+    gate.incidents.survey()
+    assert gate.incidents.show(number).last_seen == first.last_seen + timedelta(minutes=7)
+
+
+def test_an_incident_of_a_kind_that_is_gone_is_hidden_and_pruned(gate: Gate) -> None:
+    now = datetime.now(UTC)
+    values = {
+        "id": 77, "key": "channel-failing:1", "kind": "channel-failing", "level": "fail",
+        "severity": 0, "state": "open", "episode": 1, "message": "m", "count": 1,
+        "every_member": [], "members": [], "member_count": 0, "owner_lines": "",
+        "first_seen": now, "last_seen": now, "settled": {},
+    }  # fmt: skip
+    with gate.database.working() as session:
+        session.execute(insert(Incident).values(**values))
+    gate.incidents.survey()
+    assert gate.incidents.list().items == ()
+    assert gate.incidents.attention(4).leading == []
+    with pytest.raises(NotFound):
+        gate.incidents.show(77)
+    gate.incidents.prune()
+    with gate.database.reading() as session:
+        assert session.execute(text("SELECT count(*) FROM incidents")).scalar() == 0
+
+
+def test_one_process_surveys_at_a_time(gate: Gate, database_url: str) -> None:
+    other = Gate.open(database_url, overlays=[])
+    assert gate.incidents.survey_if_due()
+    assert not other.incidents.survey_if_due()
+    assert not gate.incidents.survey_if_due()
+    other.close()

@@ -1,0 +1,114 @@
+"""A command derives from an operation: its options, what it sends, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.commands import (
+    Option,
+    Row,
+    add_rows,
+    name_option,
+    print_answer,
+    time_of,
+    values_of,
+)
+from compatgate.kit.cli.parser import Parser
+from compatgate.service.tokens.schemas import SCOPES
+
+CREATE = Row(
+    "create",
+    "create_token",
+    "create a token",
+    options=(Option("name", "--name"), Option("scopes", "--scope", form="commas")),
+)
+NODES = Row("list", "list_nodes", "list nodes")
+RUNS = Row("list", "list_runs", "list runs", columns={"id": "id", "queued": time_of("queued_at")})
+
+
+def parsed(row: Row, *words: str) -> argparse.Namespace:
+    parser = Parser(prog="compatgate thing")
+    add_rows(parser.add_subparsers(dest="action", required=True), [row])
+    return parser.parse_args([row.action, *words])
+
+
+def values(row: Row, *words: str) -> dict[str, Any]:
+    found = values_of(parsed(row, *words), row)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_an_option_sends_the_argument_that_it_names() -> None:
+    assert values(CREATE, "--name", "ci", "--scope", "read, gate") == {
+        "name": "ci",
+        "scopes": ["read", "gate"],
+    }
+
+
+def test_without_a_table_of_options_each_argument_is_one() -> None:
+    assert values(NODES, "--driver-state", "blessed", "--disagrees") == {
+        "driver_state": "blessed",
+        "disagrees": True,
+    }
+
+
+def test_what_the_operation_requires_the_command_requires(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(CREATE, "--name", "ci")
+    assert "required: --scope" in capsys.readouterr().err
+
+
+def test_a_choice_that_the_api_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(NODES, "--driver-state", "new")
+    assert "blessed" in capsys.readouterr().err
+    for scopes, problem in (("read,root", "is unknown"), (",", "names nothing")):
+        with pytest.raises(BadInput, match=f"--scope: .*{problem}") as refused:
+            values(CREATE, "--name", "ci", "--scope", scopes)
+        assert refused.value.hint == f"of {', '.join(SCOPES)}"
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [((), {}), (("--stale", "yes"), {"stale": True}), (("--stale", "no"), {"stale": False})],
+)
+def test_a_truth_value_is_given_as_yes_or_no(words: tuple[str, ...], sent: dict[str, bool]) -> None:
+    row = NODES._replace(options=(Option("stale", form="yes-no"),))
+    assert values(row, *words) == sent
+
+
+def test_an_option_may_lift_a_filter() -> None:
+    row = Row("list", "list_tokens", "list", options=(Option("active", "--all", form="unless"),))
+    assert values(row) == {"active": True}
+    assert values(row, "--all") == {}
+
+
+def test_the_end_of_a_time_is_the_end_of_its_day() -> None:
+    found = values(RUNS, "--since", "2026-11-03", "--until", "2026-11-03")
+    assert (found["since"].hour, found["until"].hour) == (0, 23)
+    with pytest.raises(BadInput, match="--since"):
+        values(RUNS, "--since", "soon")
+
+
+def test_an_error_about_an_argument_names_its_option() -> None:
+    for field, option in (("scopes[1]", "--scope[1]"), ("name", "--name"), ("matrix", "matrix")):
+        error = BadInput("is wrong", field=field)
+        name_option(error, CREATE)
+        assert error.field == option
+
+
+def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"id": "r1", "queued_at": "2026-11-03T09:30:00.5Z"}
+    assert print_answer("text", RUNS, [run]) == 0
+    assert capsys.readouterr().out == "ID  QUEUED\nr1  2026-11-03 09:30:00Z\n"
+    print_answer("text", RUNS, [])
+    assert capsys.readouterr().out == "nothing yet\n"
+    print_answer("text", CREATE._replace(text=lambda made: made["secret"]), {"secret": "cg_1"})
+    assert capsys.readouterr().out == "cg_1\n"
+    print_answer("json", RUNS, [run])
+    assert capsys.readouterr().out.startswith("[\n  {")
