@@ -158,8 +158,8 @@ def _compare(
         "targets": len(entries),
         "changed": [
             {"target": target, **to_wire(entry, EntryWhatIfBody)}
-            for target, found in entries.items()
-            for entry in found
+            for target, of_target in entries.items()
+            for entry in of_target
             if any(pool.change != "same" or pool.before != pool.after for pool in entry.pools)
         ],
         "unusable": {**before.unusable, **after.unusable},
@@ -174,7 +174,9 @@ def _compare(
             "changed": [_describe_verdict(one) for one in changed],
             "not_asked": unread,
         }
-    worse = [e for found in entries.values() for e in found if e.change in ("breaks", "worsens")]
+    worse = [
+        e for of_target in entries.values() for e in of_target if e.change in ("breaks", "worsens")
+    ]
     return bool(worse) or any(_weigh(one) < 0 for one in changed)
 
 

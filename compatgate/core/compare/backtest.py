@@ -145,7 +145,9 @@ def run_backtest(
                 groups.setdefault(key, []).append(changed)
                 by_effect.setdefault(case.effect, []).append(changed)
     return Backtest(
-        tuple(sorted((_make_group(found, shown) for found in groups.values()), key=_rank_group)),
+        tuple(
+            sorted((_make_group(changes, shown) for changes in groups.values()), key=_rank_group)
+        ),
         BacktestCounts(**{effect: _count(by_effect.get(effect, ())) for effect in EFFECTS}),
         sum(not one.open for one in compared),
         sum(one.decisions for one in compared if not one.open),
@@ -153,17 +155,19 @@ def run_backtest(
     )
 
 
-def _count(found: Sequence[_Changed]) -> EffectCount:
+def _count(changes: Sequence[_Changed]) -> EffectCount:
     return EffectCount(
-        len(found),
-        sum(one.subject.decisions for one in found),
-        summarise_places(one.reason for one in found),
+        len(changes),
+        sum(one.subject.decisions for one in changes),
+        summarise_places(one.reason for one in changes),
     )
 
 
-def _make_group(found: Sequence[_Changed], shown: int) -> BacktestGroup:
-    found = sorted(found, key=lambda one: (-one.subject.decisions, -one.nodes, one.subject.name))
-    first, count = found[0], _count(found)
+def _make_group(changes: Sequence[_Changed], shown: int) -> BacktestGroup:
+    changes = sorted(
+        changes, key=lambda one: (-one.subject.decisions, -one.nodes, one.subject.name)
+    )
+    first, count = changes[0], _count(changes)
     rule = first.reason.rule
     return BacktestGroup(
         first.effect,
@@ -174,10 +178,10 @@ def _make_group(found: Sequence[_Changed], shown: int) -> BacktestGroup:
         count.questions,
         count.decisions,
         count.nodes,
-        sorted({one.subject.target for one in found}),
-        list(dict.fromkeys(name for one in found for name in one.subject.asked_by)),
-        max(one.subject.last_asked for one in found if one.subject.last_asked),
-        [_describe(one) for one in found[:shown]],
+        sorted({one.subject.target for one in changes}),
+        list(dict.fromkeys(name for one in changes for name in one.subject.asked_by)),
+        max(one.subject.last_asked for one in changes if one.subject.last_asked),
+        [_describe(one) for one in changes[:shown]],
     )
 
 

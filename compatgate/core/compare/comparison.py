@@ -103,8 +103,8 @@ class Comparison:
         key = (subject.target, entry.status, entry.gpus, *entry.components.items())
         if key not in self._alike:
             self._alike[key] = self._compare_entry(subject, entry)
-        found = self._alike[key]
-        return found and replace(subject, cases=found.cases, open=found.open)
+        known = self._alike[key]
+        return known and replace(subject, cases=known.cases, open=known.open)
 
     def _compare_entry(self, subject: Subject, entry: Entry) -> Subject | None:
         before, after = self._find_places(subject, ())
@@ -147,9 +147,9 @@ class Comparison:
         before, after = self.evaluators
         return before.find_place(subject.target, pools), after.find_place(subject.target, pools)
 
-    def _decide(self, subject: Subject, cases: Iterable[_Case]) -> Subject:
-        found = tuple(self._compare_case(subject, stack, pools) for stack, pools in cases)
-        return replace(subject, cases=found)
+    def _decide(self, subject: Subject, stacks: Iterable[_Case]) -> Subject:
+        cases = tuple(self._compare_case(subject, stack, pools) for stack, pools in stacks)
+        return replace(subject, cases=cases)
 
     def _compare_case(self, subject: Subject, stack: Stack, pools: tuple[str, ...]) -> Difference:
         try:
@@ -177,7 +177,7 @@ class Comparison:
     ) -> Difference:
         """Return what differs between two answers, with fixes where the later one is worse."""
         effect = _find_effect(before, after)
-        found = Difference(
+        difference = Difference(
             pool,
             stack.to_json(),
             _outcome(before),
@@ -187,7 +187,7 @@ class Comparison:
             _find_reason(subject.target, effect, before, after) if effect else None,
         )
         if isinstance(before, NoAnswer) or isinstance(after, NoAnswer):
-            return replace(found, is_open=True)
+            return replace(difference, is_open=True)
         key = (id(before), id(after))  # of verdicts that the evaluators keep
         if key not in self._verdicts:
             self._verdicts[key] = compare_verdicts(before, after)
@@ -199,7 +199,7 @@ class Comparison:
         if self._changes:
             lost = tuple(self._adapt(one, subject.row) for one in lost)
         return replace(
-            found,
+            difference,
             change=change.change,
             cause=change.cause,
             is_open=change.is_open,
@@ -230,14 +230,14 @@ class Comparison:
 
 def find_pool_findings(pairs: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
     """Return new findings about the pools themselves; pools share equal findings."""
-    found: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     for before, after in pairs:
         for finding in new_findings(before, after):
             if BY_ID[finding.rule].pool_only:
-                known = found.setdefault((finding.rule, finding.message), finding)
+                known = findings.setdefault((finding.rule, finding.message), finding)
                 pools = dict.fromkeys((*known.pools, *finding.pools))
-                found[finding.rule, finding.message] = replace(known, pools=tuple(pools))
-    return tuple(found.values())
+                findings[finding.rule, finding.message] = replace(known, pools=tuple(pools))
+    return tuple(findings.values())
 
 
 # --- what a difference means for whoever asks ------------------------------------------------

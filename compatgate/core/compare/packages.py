@@ -87,8 +87,8 @@ def report_packages(
         for mode in ("audit", "enforce")
     ]
     entries = list_entries_in_use(world.matrix, target.name)
-    found = compare(sides[0], sides[1], [*questions, *entries], now, with_fixes=False).subjects
-    checked = [one for one in found if one.cases and one.cases[0].before is not None]
+    compared = compare(sides[0], sides[1], [*questions, *entries], now, with_fixes=False).subjects
+    checked = [one for one in compared if one.cases and one.cases[0].before is not None]
     asked = [one for one in checked if one.kind != "entry"]
     used = [one for one in checked if one.kind == "entry"]
     return PackagesTarget(
@@ -100,7 +100,7 @@ def report_packages(
         len(used),
         [one.name for one in used if _is_stopped(one)],
         _list_packages(world.facts, target, checked),
-        list(dict.fromkeys(_list_open(found))),
+        list(dict.fromkeys(_list_open(compared))),
     )
 
 
@@ -129,7 +129,7 @@ def _list_packages(facts: Facts, target: Target, checked: Iterable[Subject]) -> 
                 known = replace(known, rules=list(dict.fromkeys((*known.rules, *rules))))
                 packages[key] = _count(known, one, stopped=case.allowed == (True, False))
     code = [pool.gpu.capability for pool in target.pools if pool.gpu]
-    found = [
+    described = [
         replace(
             one,
             verdicts=one.verdicts[:_SHOWN_VERDICTS],
@@ -137,7 +137,9 @@ def _list_packages(facts: Facts, target: Target, checked: Iterable[Subject]) -> 
         )
         for one in packages.values()
     ]
-    return sorted(found, key=lambda one: (-one.stopped, -one.decisions, one.package, one.version))
+    return sorted(
+        described, key=lambda one: (-one.stopped, -one.decisions, one.package, one.version)
+    )
 
 
 def _find_open(case: Difference) -> Iterator[tuple[tuple[str, str], list[str], str]]:

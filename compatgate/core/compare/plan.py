@@ -146,7 +146,7 @@ class _Planner:
 
     def make(self) -> Plan:
         asked, changes, facts = self._asked, self._asked.changes, self._facts
-        found = what_if(
+        effects = what_if(
             asked.target,
             asked.pools,
             changes,
@@ -155,12 +155,12 @@ class _Planner:
             now=self._now,
             running=asked.running,
         )
-        subjects = sorted(found.subjects, key=_rank)
+        subjects = sorted(effects.subjects, key=_rank)
         edited = self._edit_entries(subjects)
         owed = self._list_owed(subjects, edited)
         physics = self._physics
         return Plan(
-            **{**asdict(found), "subjects": tuple(subjects), "remarks": asked.remarks},
+            **{**asdict(effects), "subjects": tuple(subjects), "remarks": asked.remarks},
             groups=_group(subjects),
             edits=self._describe_edits(edited),
             owed=owed,
@@ -184,7 +184,7 @@ class _Planner:
                 asked.pools,
                 asked.nodes,
                 changes.get("driver"),
-                _hold(subjects, found.host),
+                _hold(subjects, effects.host),
                 _list_needed(asked.pools, edited, owed),
                 asked.rack_labels,
             ),
@@ -210,7 +210,7 @@ class _Planner:
         entries = EntryIndex([new.get(one.name, one) for one in matrix.entries.of(after.name)])
         tried = Matrix(matrix.revision, entries, matrix.waivers, matrix.evidence)
         evaluate = Evaluator(State(self._facts, tried), self._now)
-        found = []
+        edits = []
         for old, entry in edited:
             pools = [pair for pair in self._moves if old.is_for(pair[0])]
             stacks, _ = self._samples.of(old, [before for before, _ in pools])
@@ -224,7 +224,7 @@ class _Planner:
             if "driver" in entry.components:
                 ranges = old.components["driver"], entry.components["driver"]
                 between = branches_between(*ranges, changes.get("driver"), self._facts)
-            found.append(
+            edits.append(
                 EntryEdit(
                     old.name,
                     entry.name,
@@ -233,7 +233,7 @@ class _Planner:
                     bool(blessed) and all(blessed),
                 )
             )
-        return tuple(found)
+        return tuple(edits)
 
     def _list_owed(
         self, subjects: Iterable[Subject], edited: Sequence[tuple[Entry, Entry]]
@@ -243,7 +243,7 @@ class _Planner:
         new = {old.name: entry for old, entry in edited}
         runs = index_runs(self._matrix.evidence)
         where = replace(self._after, pools=tuple(pool for _, pool in self._moves))
-        found: dict[tuple[str, str, str], OwedRun] = {}
+        owed: dict[tuple[str, str, str], OwedRun] = {}
         for entry in self._matrix.entries.of(where.name):
             if entry.status not in STATUSES_IN_USE or entry.name not in alive:
                 continue
@@ -251,27 +251,27 @@ class _Planner:
             needs = judge_candidate(changed, [where], runs, self._now.timestamp()).needs
             for need in needs:
                 key = (need.sku, need.driver, need.suite)
-                known = found.get(key) or OwedRun(*key, where.policy.canary.require, ())
+                known = owed.get(key) or OwedRun(*key, where.policy.canary.require, ())
                 names = tuple(dict.fromkeys((*known.entries, changed.name)))
-                found[key] = replace(known, entries=names, failed=known.failed or need.failed)
-        return tuple(found[key] for key in sorted(found))
+                owed[key] = replace(known, entries=names, failed=known.failed or need.failed)
+        return tuple(owed[key] for key in sorted(owed))
 
     def _place(self) -> list[Placed]:
         """Return the stacks in use on each pool, where they work now by the facts."""
         asked = self._asked
-        found = []
+        placed = []
         for entry in self._matrix.entries.of(asked.target.name):
             if entry.status in STATUSES_IN_USE:
                 pools = [pool for pool in asked.pools if entry.is_for(pool)]
                 stacks, _ = self._samples.of(entry, pools)
                 for pool, of_pool in zip(pools, stacks, strict=True):
-                    found += [Placed(entry.name, stack, pool) for stack in of_pool]
+                    placed += [Placed(entry.name, stack, pool) for stack in of_pool]
         for one in asked.running:
             stack = parse_stack(one.stack, image=one.image)
             pools = [p for p in asked.pools if not one.within or p.name in one.within]
-            found += [Placed(one.name, stack, pool) for pool in pools]
+            placed += [Placed(one.name, stack, pool) for pool in pools]
         usable = OUTCOME_RANK["unknown"]
-        return [one for one in found if self._physics(one.stack, one.pool)[0] < usable]
+        return [one for one in placed if self._physics(one.stack, one.pool)[0] < usable]
 
 
 def _rank(subject: Subject) -> tuple[int, int, int, str, str]:

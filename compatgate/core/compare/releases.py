@@ -62,7 +62,7 @@ def compare_frameworks(
     """
     wanted = changes.get("cuda")
     major = parse_version("cuda", wanted).major if isinstance(wanted, str) else None
-    found: dict[FrameworkChange, list[str]] = {}
+    rows: dict[FrameworkChange, list[str]] = {}
     for name in names:
         table = facts.framework(name)
         builds: dict[str, _Builds] = {
@@ -74,8 +74,8 @@ def compare_frameworks(
         }
         for before, after in moves:
             if row := _compare(name, builds, before, after, major, judge):
-                found.setdefault(row, []).append(before.name)
-    return tuple(replace(row, pools=tuple(pools)) for row, pools in found.items())
+                rows.setdefault(row, []).append(before.name)
+    return tuple(replace(row, pools=tuple(pools)) for row, pools in rows.items())
 
 
 def _compare(

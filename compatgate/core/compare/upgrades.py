@@ -35,7 +35,7 @@ def resolve_upgrades(
     Raises:
         BadInput: an upgrade is malformed, states what ``set`` states, or has no newer version.
     """
-    found, remarks = dict(changes), []
+    chosen, remarks = dict(changes), []
     asked: dict[str, str | None] = {}
     for text in upgrades:
         match = _PATTERN.fullmatch(text)
@@ -48,12 +48,12 @@ def resolve_upgrades(
             raise BadInput(f"{name} is stated twice", field="upgrade", value=text, hint=hint)
         asked[name] = match[2]
     if "driver" in asked:
-        found["driver"], why = _choose_driver(asked["driver"], pools, facts, today)
+        chosen["driver"], why = _choose_driver(asked["driver"], pools, facts, today)
         remarks.append(why)
     if "cuda" in asked:
-        found["cuda"], why = _choose_cuda(asked["cuda"], found.get("driver"), pools, facts)
+        chosen["cuda"], why = _choose_cuda(asked["cuda"], chosen.get("driver"), pools, facts)
         remarks.append(why)
-    return found, tuple(remarks)
+    return chosen, tuple(remarks)
 
 
 def _choose_driver(

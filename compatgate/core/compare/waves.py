@@ -254,20 +254,20 @@ def _remark(
     nodes: Sequence[PlannedNode],
     done: int,
 ) -> tuple[str, ...]:
-    found = []
+    remarks = []
     if mixed := [d for d in domains if d.mixed]:
         names = ", ".join(d.name for d in mixed[:5])
-        found.append(f"{len(mixed)} domains have several drivers now, they come first: {names}")
+        remarks.append(f"{len(mixed)} domains have several drivers now, they come first: {names}")
     if unlabelled := sorted({d.name for d in domains if d.kind == "pool"}):
-        found.append(
+        remarks.append(
             f"pool {', '.join(unlabelled)}: no label names the NVLink domain, so the whole pool is "
             f"one domain; report nodes with {CLIQUE}"
         )
     if done:
-        found.append(f"{done} nodes have the driver already")
+        remarks.append(f"{done} nodes have the driver already")
     silent = [row.pool for row in rows if not row.nodes and row.held is None]
     if silent:
-        found.append(f"pool {', '.join(silent)}: no node is reported, so it is in no wave")
+        remarks.append(f"pool {', '.join(silent)}: no node is reported, so it is in no wave")
     if lost := sum(node.pool is None for node in nodes):
-        found.append(f"{lost} nodes have GPUs that no pool of the target declares")
-    return tuple(found)
+        remarks.append(f"{lost} nodes have GPUs that no pool of the target declares")
+    return tuple(remarks)

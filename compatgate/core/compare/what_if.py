@@ -80,16 +80,16 @@ def what_if(
     )
     comparison = Comparison(before, after, now, changes)
     subjects = [*list_entries_in_use(matrix, target.name), *running]
-    found = sorted(filter(None, map(comparison, subjects)), key=_rank)
+    compared = sorted(filter(None, map(comparison, subjects)), key=_rank)
     nothing = Stack({})
     alone = [
         [evaluate(nothing, replace(target, pools=(pool,))) for pool in side]
         for evaluate, side in zip(comparison.evaluators, (pools, changed), strict=True)
     ]
     host = find_pool_findings(zip(*alone, strict=True))
-    outcome = judge_change(found, host)
+    outcome = judge_change(compared, host)
     return WhatIf(
-        subjects=tuple(found),
+        subjects=tuple(compared),
         target=target.name,
         set=dict(changes),
         verdict=outcome,

@@ -117,7 +117,7 @@ def backtest(call: Call[NoQuery]) -> Reply:
         raise BadInput("names no change", field="documents", hint=hint)
     edits = plan_edits(call.gate, sources, [(one.kind, one.name) for one in asked.delete])
     call.principal.require_targets(name for edit in edits for name in targets_of(edit))
-    found = backtest_edits(
+    answer = backtest_edits(
         call.gate,
         edits,
         days=asked.days,
@@ -125,7 +125,7 @@ def backtest(call: Call[NoQuery]) -> Reply:
         questions=asked.questions,
         shown=asked.shown,
     )
-    return Reply(msgspec.to_builtins(found))
+    return Reply(msgspec.to_builtins(answer))
 
 
 @route(
@@ -180,7 +180,7 @@ def packages_report(call: Call[PackagesReportOptions]) -> Reply:
     that represent blessed and deprecated entries, under `packages: enforce`. Nothing is logged.
     """
     asked = call.query
-    found = report_on_packages(
+    report = report_on_packages(
         call.gate, target=asked.target, since=asked.since, decisions=asked.decisions
     )
-    return Reply(msgspec.to_builtins(found))
+    return Reply(msgspec.to_builtins(report))

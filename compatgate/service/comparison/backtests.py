@@ -82,16 +82,16 @@ def backtest_edits(
             session, list_targets(edits), since, decisions=decisions, questions=questions
         )
     after = apply_edits(before, edits)
-    found = gate.compute(run_backtest, recorded.questions, before, after, now, shown)
+    backtest = gate.compute(run_backtest, recorded.questions, before, after, now, shown)
     remarks = list(recorded.remarks)
-    if found.unread:
-        named = [f"{name}: {why}" for name, why in list(found.unread.items())[:_MAX_UNREAD]]
-        count = len(found.unread)
+    if backtest.unread:
+        named = [f"{name}: {why}" for name, why in list(backtest.unread.items())[:_MAX_UNREAD]]
+        count = len(backtest.unread)
         remarks.append(f"{count} questions were not decided: {shorten(named, _MAX_NAMED)}")
     return BacktestBody(
-        summary=found.summary if edits else "nothing would change",
-        counts=found.counts,
-        groups=list(found.groups),
+        summary=backtest.summary if edits else "nothing would change",
+        counts=backtest.counts,
+        groups=list(backtest.groups),
         changes=[
             msgspec.convert(change.to_json(), ChangeBody)
             for edit in edits
@@ -99,8 +99,8 @@ def backtest_edits(
         ],
         days=days,
         since=since,
-        questions=found.questions,
-        decisions=found.decisions,
+        questions=backtest.questions,
+        decisions=backtest.decisions,
         complete=not remarks,
         remarks=remarks,
         matrix_revision=before.revision,
@@ -168,22 +168,22 @@ def preview_import(gate: Gate, edits: Sequence[Edit]) -> ImportPreviewBody:
 
 def _find_scope(gate: Gate, edit: Edit) -> WaiverScopeBody:
     """Return what one waiver alone lets through: other edits may change the same answers."""
-    found = backtest_edits(gate, [edit], **_PREVIEW)
+    backtest = backtest_edits(gate, [edit], **_PREVIEW)
     examples = [
         LetThroughBody(
             one.target, one.stack, one.image, one.decisions, one.nodes, one.asked_by, one.verdict_id
         )
-        for group in found.groups
+        for group in backtest.groups
         if group.effect == "newly_allowed"
         for one in group.examples
     ]
-    allowed = found.counts.newly_allowed
+    allowed = backtest.counts.newly_allowed
     return WaiverScopeBody(
         name=edit.document.metadata.name,
-        days=found.days,
+        days=backtest.days,
         stacks=allowed.questions,
         decisions=allowed.decisions,
         nodes=allowed.nodes,
         examples=examples[: _PREVIEW["shown"]],
-        remarks=found.remarks,
+        remarks=backtest.remarks,
     )

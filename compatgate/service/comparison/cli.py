@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         with gate_of(args) as gate:
             plans = [ask(gate, Operations.plan, target, body) for target in args.target]
-    found = plans[0] if len(plans) == 1 else {"plans": plans}
-    print_reports([report_plan(plan) for plan in plans], found, args.format)
+    answer = plans[0] if len(plans) == 1 else {"plans": plans}
+    print_reports([report_plan(plan) for plan in plans], answer, args.format)
     return worst_exit(*(exit_code(one["verdict"], allowed=one["allowed"]) for one in plans))
 
 

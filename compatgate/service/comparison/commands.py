@@ -70,12 +70,12 @@ def run_what_if(args: argparse.Namespace) -> int:
     body = _read_question(args)
     server_of(args)  # rejects more than one source
     if args.bundle:
-        found = _ask_bundle(args.bundle, body)
+        answer = _ask_bundle(args.bundle, body)
     else:
         with gate_of(args) as gate:
-            found = ask(gate, Operations.what_if, body)
-    print_reports([report_what_if(found)], found, args.format)
-    return exit_code(found["verdict"], allowed=found["allowed"])
+            answer = ask(gate, Operations.what_if, body)
+    print_reports([report_what_if(answer)], answer, args.format)
+    return exit_code(answer["verdict"], allowed=answer["allowed"])
 
 
 def _read_question(args: argparse.Namespace) -> dict[str, Any]:
@@ -185,13 +185,13 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
         hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
         raise BadInput("names no change", field="FILE", hint=hint)
     if number := args.proposal or _find_proposal_id(args):
-        found = _ask_proposal(gate, number, args.days)
+        answer = _ask_proposal(gate, number, args.days)
     else:
         deleted = [read_document_name(text) for text in args.delete]
         bounds = {"days": args.days, "questions": args.questions}
-        found = ask_backtest(gate, read_paths(args.files), deleted, **bounds)
-    print_backtest(found, args.format)
-    return backtest_status(found)
+        answer = ask_backtest(gate, read_paths(args.files), deleted, **bounds)
+    print_backtest(answer, args.format)
+    return backtest_status(answer)
 
 
 def _find_proposal_id(args: argparse.Namespace) -> str | None:
@@ -202,8 +202,8 @@ def _find_proposal_id(args: argparse.Namespace) -> str | None:
 
 
 def _ask_proposal(gate: Client, number: str, days: int) -> Body:
-    found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
-    return found
+    answer: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
+    return answer
 
 
 def ask_backtest(
@@ -222,9 +222,9 @@ def ask_backtest(
         raise whole.locate_errors(error) from None
 
 
-def print_backtest(found: Body, form: str) -> None:
+def print_backtest(answer: Body, form: str) -> None:
     """Print a backtest as text, JSON or Markdown."""
-    print_reports([report_backtest(found)], found, form)
+    print_reports([report_backtest(answer)], answer, form)
 
 
 def read_document_name(text: str) -> Body:
@@ -250,8 +250,8 @@ def dependents_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_dependents(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix dependents``."""
-    found = ask(gate, Operations.list_dependents, args.name)
-    print_reports([report_dependents(found)], found, args.format)
+    answer = ask(gate, Operations.list_dependents, args.name)
+    print_reports([report_dependents(answer)], answer, args.format)
     return 0
 
 
@@ -291,9 +291,9 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
     """Print the packages report."""
     since = read_moment(args.since, "--since")
     report = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
-    found = msgspec.to_builtins(report)
+    answer = msgspec.to_builtins(report)
     if not report.targets and args.format == "text":
         print(f"{args.target or 'every target'} enforces packages: nothing to report")
         return EXIT_ALLOWED
-    print_reports([report_packages(found)] if report.targets else [], found, args.format)
-    return packages_status(found)
+    print_reports([report_packages(answer)] if report.targets else [], answer, args.format)
+    return packages_status(answer)

@@ -146,7 +146,7 @@ def _list_nodes(
 ) -> list[DependentNodeBody]:
     """Return the nodes with a GPU and a driver that the entry is for."""
     by_name = {target.name: target for target in targets}
-    found = []
+    nodes = []
     for view in gate.nodes.each():
         driver = driver_version(view.row.driver)
         names = [
@@ -160,5 +160,5 @@ def _list_nodes(
         ]
         if names:
             row = view.row
-            found.append(DependentNodeBody(row.cluster, row.name, names, row.driver))
-    return found
+            nodes.append(DependentNodeBody(row.cluster, row.name, names, row.driver))
+    return nodes

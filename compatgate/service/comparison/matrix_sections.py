@@ -38,33 +38,35 @@ _LONGEST_VALUE = 60
 # --- backtests -------------------------------------------------------------------------------
 
 
-def backtest_status(found: Body) -> int:
+def backtest_status(answer: Body) -> int:
     """Return the exit status of a backtest: newly unknown or undecided questions give 3."""
-    counts = found["counts"]
+    counts = answer["counts"]
     if counts["newly_denied"]["questions"]:
         return EXIT_DENIED
-    if counts["newly_unknown"]["questions"] or not found["complete"]:
+    if counts["newly_unknown"]["questions"] or not answer["complete"]:
         return EXIT_NO_DECISION
     return EXIT_ALLOWED
 
 
-def report_backtest(found: Body) -> Report:
+def report_backtest(answer: Body) -> Report:
     """Return a `BacktestBody` in JSON form as a report."""
     sections = [
         Section(
-            f"{title}: {_count(found['counts'][effect])}",
-            tuple(_describe_group(group) for group in found["groups"] if group["effect"] == effect),
+            f"{title}: {_count(answer['counts'][effect])}",
+            tuple(
+                _describe_group(group) for group in answer["groups"] if group["effect"] == effect
+            ),
         )
         for effect, title in _EFFECTS.items()
     ]
-    sections.append(Section("Left out", tuple(Item(remark) for remark in found["remarks"])))
-    count = found["decisions"]
+    sections.append(Section("Left out", tuple(Item(remark) for remark in answer["remarks"])))
+    count = answer["decisions"]
     basis = (
-        f"{count} decision{'' if count == 1 else 's'} of {found['days']} days on matrix revision "
-        f"{found['matrix_revision']}; no decision was changed"
+        f"{count} decision{'' if count == 1 else 's'} of {answer['days']} days on matrix revision "
+        f"{answer['matrix_revision']}; no decision was changed"
     )
-    hue = next((_HUES[e] for e in _HUES if found["counts"][e]["questions"]), "green")
-    return Report(found["summary"], tuple(sections), basis, hue, label="Backtest")
+    hue = next((_HUES[e] for e in _HUES if answer["counts"][e]["questions"]), "green")
+    return Report(answer["summary"], tuple(sections), basis, hue, label="Backtest")
 
 
 def _describe_group(group: Body) -> Item:
@@ -106,7 +108,7 @@ def _format_moment(moment: Any) -> str:
 # --- dependents ------------------------------------------------------------------------------
 
 
-def report_dependents(found: Body) -> Report:
+def report_dependents(answer: Body) -> Report:
     """Return a `DependentsBody` in JSON form as a report."""
     targets = [
         (
@@ -118,7 +120,7 @@ def report_dependents(found: Body) -> Report:
             str(one["declared_nodes"]),
             str(one["reported_nodes"]),
         )
-        for one in found["targets"]
+        for one in answer["targets"]
     ]
     stacks = [
         (
@@ -128,16 +130,16 @@ def report_dependents(found: Body) -> Report:
             _format_moment(one["last"]),
             _LOST[one["lost"]],
         )
-        for one in found["stacks"]
+        for one in answer["stacks"]
     ]
     head = ("target", "owner", "mode", "requires it", "pools", "declared nodes", "reported nodes")
     counts = (
-        f"{len(targets)} targets, {found['decisions']} decisions about {len(stacks)} stacks since "
-        f"{found['since'][:10]}, {found['node_count']} nodes"
+        f"{len(targets)} targets, {answer['decisions']} decisions about {len(stacks)} stacks since "
+        f"{answer['since'][:10]}, {answer['node_count']} nodes"
     )
-    lost = f"without it {found['lost']} stacks are not allowed"
+    lost = f"without it {answer['lost']} stacks are not allowed"
     return Report(
-        f"{found['entry']} ({found['status']}): {counts}; {lost}",
+        f"{answer['entry']} ({answer['status']}): {counts}; {lost}",
         (
             Section("Targets", head=head, rows=tuple(targets)),
             Section(
@@ -146,34 +148,34 @@ def report_dependents(found: Body) -> Report:
                 rows=tuple(stacks),
             ),
         ),
-        f"matrix revision {found['matrix_revision']}",
-        remarks=[*found["left_out"], *(f"replaces {name}" for name in found["replaces"])],
+        f"matrix revision {answer['matrix_revision']}",
+        remarks=[*answer["left_out"], *(f"replaces {name}" for name in answer["replaces"])],
     )
 
 
 # --- packages --------------------------------------------------------------------------------
 
 
-def packages_status(found: Body) -> int:
+def packages_status(answer: Body) -> int:
     """Return the exit status of the packages report: what was not checked gives 3."""
-    targets = found["targets"]
+    targets = answer["targets"]
     if any(target["stopped"] or target["stopped_entries"] for target in targets):
         return EXIT_DENIED
     checked = all(not target["open"] and _has_checked(target) for target in targets)
-    return EXIT_ALLOWED if checked and found["complete"] else EXIT_NO_DECISION
+    return EXIT_ALLOWED if checked and answer["complete"] else EXIT_NO_DECISION
 
 
 def _has_checked(target: Body) -> bool:
     return bool(target["decisions"] or target["entries"])
 
 
-def report_packages(found: Body) -> Report:
+def report_packages(answer: Body) -> Report:
     """Return a `PackagesReport` with targets, in JSON form, as a report."""
-    which = "every decision" if found["complete"] else "the newest decisions, not every one,"
-    since = _format_moment(found["since"])
-    titles = list(map(_describe_packages, found["targets"]))
+    which = "every decision" if answer["complete"] else "the newest decisions, not every one,"
+    since = _format_moment(answer["since"])
+    titles = list(map(_describe_packages, answer["targets"]))
     sections: list[Section] = []
-    for title, target in zip(titles, found["targets"], strict=True):
+    for title, target in zip(titles, answer["targets"], strict=True):
         items = [Item(f"not checked: {reason}") for reason in target["open"]]
         items += map(_describe_package, target["packages"])
         sections.append(Section(title, tuple(items)))
@@ -182,8 +184,8 @@ def report_packages(found: Body) -> Report:
     return Report(
         titles[0] if len(titles) == 1 else f"{len(titles)} targets audit packages",
         tuple(sections),
-        f"{which} since {since}; matrix revision {found['matrix_revision']}",
-        {EXIT_ALLOWED: "green", EXIT_DENIED: "red"}.get(packages_status(found), "yellow"),
+        f"{which} since {since}; matrix revision {answer['matrix_revision']}",
+        {EXIT_ALLOWED: "green", EXIT_DENIED: "red"}.get(packages_status(answer), "yellow"),
     )
 
 
@@ -214,9 +216,9 @@ def _describe_package(package: Body) -> Item:
 # --- differences of facts --------------------------------------------------------------------
 
 
-def report_facts(found: Body) -> list[Section]:
+def report_facts(answer: Body) -> list[Section]:
     """Return the sections of what ``facts diff --format json`` prints."""
-    records, entries, decisions = found["records"], found["entries"], found["decisions"]
+    records, entries, decisions = answer["records"], answer["entries"], answer["decisions"]
     count = len(records)
     title = "1 record differs" if count == 1 else f"{count or 'no'} records differ"
     sections = [Section(f"facts: {title}", tuple(_limit(list(map(_describe_record, records)))))]

@@ -79,11 +79,11 @@ class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
     """Show every entry in use on a target, before and after a change."""
     query, snapshot, facts = ask.query, ask.gate.snapshot(), ask.gate.facts
-    found: WhatIf | None = None
+    differences: WhatIf | None = None
     problem: CompatgateError | None = None
     if query.target and query.is_change:
         try:
-            found = ask.gate.compute(answer_what_if, query.body(), snapshot, clock.now())
+            differences = ask.gate.compute(answer_what_if, query.body(), snapshot, clock.now())
         except CompatgateError as error:
             problem = error
     pairs = {version.major_minor for version in known_versions(facts, "cuda")}
@@ -94,15 +94,17 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         "gpus": sorted(facts.gpus.gpus),
         "drivers": list(_list_drivers(facts)),
         "cudas": [f"{major}.{minor}" for major, minor in sorted(pairs, reverse=True)],
-        "found": found,
-        "findings": [finding.to_json() for finding in found.host] if found else [],
-        "grid": _make_grid(found) if found else None,
+        "found": differences,
+        "findings": [finding.to_json() for finding in differences.host] if differences else [],
+        "grid": _make_grid(differences) if differences else None,
         "problem": problem,
-        "tally": {change: len(found.of(change)) for change in CHANGE_ORDER} if found else {},
+        "tally": {change: len(differences.of(change)) for change in CHANGE_ORDER}
+        if differences
+        else {},
         "pick": lambda **more: _what_if_link(query, **more),
         "left_out": 0,
     }
-    table = _change_table(query, found) if found else None
+    table = _change_table(query, differences) if differences else None
     if table and query.format is None and len(table.rows) > _MAX_CHANGES:
         context["left_out"] = len(table.rows) - _MAX_CHANGES
         table = replace(table, rows=table.rows[:_MAX_CHANGES])
@@ -124,20 +126,20 @@ def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
             yield branch.last.text, f"branch {number}{until}"
 
 
-def _make_grid(found: WhatIf) -> Grid:
+def _make_grid(differences: WhatIf) -> Grid:
     """Return the entries on each pool; those that change most are shown."""
-    columns = tuple(pool["name"] for pool in found.before)
+    columns = tuple(pool["name"] for pool in differences.before)
     rows = []
-    for entry in found.entries[:_MAX_CHANGES]:
+    for entry in differences.entries[:_MAX_CHANGES]:
         of_pool = {pool.pool: pool for pool in entry.pools}
         cells = tuple(of_pool.get(name) for name in columns)
         rows.append(GridRow(entry.name, cells, path=("entries", entry.name)))
-    return Grid(columns, tuple(rows), left=len(found.entries) - len(rows))
+    return Grid(columns, tuple(rows), left=len(differences.entries) - len(rows))
 
 
-def _change_table(query: WhatIfQuery, found: WhatIf) -> Table:
-    rows = [row for entry in found.entries for row in _change_rows(entry)]
-    name = f"what-if-{found.target}"
+def _change_table(query: WhatIfQuery, differences: WhatIf) -> Table:
+    rows = [row for entry in differences.entries for row in _change_rows(entry)]
+    name = f"what-if-{differences.target}"
     return make_table(
         name, _CHANGE_COLUMNS, rows, _NO_CHANGES, sort=query.sort, label="pairs of entry and pool"
     )

@@ -135,13 +135,13 @@ def _find_node_place(node: Node, snapshot: Snapshot, target: str | None) -> Plac
     most specific ``match.nodeLabels`` that the node has.
     """
     named = target or node.labels.get(TARGET)
-    found = snapshot.target(named or _find_target(node.labels, snapshot))
+    known = snapshot.target(named or _find_target(node.labels, snapshot))
     pools: dict[str, Pool] = {}
     remarks: list[str] = []
     undeclared: list[Pool] = []
     for drafted in group_nodes((node,), snapshot.facts, origin="node.labels").pools:
         reported = parse_pool(drafted.to_body(), snapshot.facts.gpus)
-        same = [p for p in found.pools if p.gpu and reported.gpu and p.gpu.sku == reported.gpu.sku]
+        same = [p for p in known.pools if p.gpu and reported.gpu and p.gpu.sku == reported.gpu.sku]
         for pool in same:
             pools[pool.name] = replace(
                 pool,
@@ -153,14 +153,14 @@ def _find_node_place(node: Node, snapshot: Snapshot, target: str | None) -> Plac
         if not same:
             undeclared.append(reported)
     if not pools:
-        have = sorted({pool.gpu.sku for pool in found.pools if pool.gpu})
-        problem = f"no pool of the target {found.name!r} has the node's {_join_skus(undeclared)}"
+        have = sorted({pool.gpu.sku for pool in known.pools if pool.gpu})
+        problem = f"no pool of the target {known.name!r} has the node's {_join_skus(undeclared)}"
         hint = f"its pools have {', '.join(have)}" if have else "the target has no pools"
         raise NotFound(problem, field="node.labels", hint=hint)
     for pool in undeclared:  # a second kind of GPU must not be overlooked
         pools[f"node-{pool.name}"] = replace(pool, name=f"node-{pool.name}")
-        remarks.append(f"no pool of {found.name} declares the node's {_join_skus([pool])}")
-    return Place(found, tuple(pools.values()), tuple(dict.fromkeys(remarks)))
+        remarks.append(f"no pool of {known.name} declares the node's {_join_skus([pool])}")
+    return Place(known, tuple(pools.values()), tuple(dict.fromkeys(remarks)))
 
 
 def _join_skus(pools: Iterable[Pool]) -> str:
@@ -169,17 +169,17 @@ def _join_skus(pools: Iterable[Pool]) -> str:
 
 def _list_drift(reported: Pool, pool: Pool) -> list[str]:
     """Return sentences on what the node has and the pool declares otherwise."""
-    found = []
+    drift = []
     if reported.driver and pool.driver and reported.driver != pool.driver:
-        found.append(("driver", str(reported.driver), str(pool.driver)))
+        drift.append(("driver", str(reported.driver), str(pool.driver)))
     if reported.platform and pool.platform and reported.platform != pool.platform:
-        found.append(("platform", reported.platform, pool.platform))
+        drift.append(("platform", reported.platform, pool.platform))
     for name, value in reported.node.items():
         declared = pool.node.get(name)
         if declared is not None and not fits_declared(name, declared, value):
-            found.append((NODE_COMPONENTS[name].title, value, declared))
+            drift.append((NODE_COMPONENTS[name].title, value, declared))
     return [
-        f"the node has {what} {has}, pool {pool.name} declares {is_}" for what, has, is_ in found
+        f"the node has {what} {has}, pool {pool.name} declares {is_}" for what, has, is_ in drift
     ]
 
 

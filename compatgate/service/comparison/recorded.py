@@ -106,10 +106,10 @@ def list_tested_questions(
         remarks.append(f"of the decisions since {since.date()}, only the latest {count} count")
     if len(runs) > _MAX_RUNS:
         remarks.append(f"of canary runs, the latest {_MAX_RUNS} count")
-    found = sorted(known.values(), key=lambda one: (one.last_asked, one.name), reverse=True)
-    if len(found) > questions:
-        remarks.append(f"{len(found)} different questions: the latest {questions} were decided")
-    return Recorded(tuple(found[:questions]), asked.decisions, not remarks, tuple(remarks))
+    ordered = sorted(known.values(), key=lambda one: (one.last_asked, one.name), reverse=True)
+    if len(ordered) > questions:
+        remarks.append(f"{len(ordered)} different questions: the latest {questions} were decided")
+    return Recorded(tuple(ordered[:questions]), asked.decisions, not remarks, tuple(remarks))
 
 
 def _join(questions: Iterable[Subject]) -> dict[bytes, Subject]:
@@ -169,7 +169,7 @@ def list_newest_verdicts(
     Return also the number of decisions, and why a verdict cannot be evaluated again.
     """
     times: dict[str, int] = {}
-    found, left = [], {}
+    verdicts, unread = [], {}
     with database.reading() as session:
         cursor, count = None, 0
         while count < most:
@@ -185,9 +185,9 @@ def list_newest_verdicts(
         try:
             places = restore_target(body, before), restore_target(body, after)
         except CompatgateError as error:
-            left[name] = error.detail
+            unread[name] = error.detail
             continue
-        found.append(
+        verdicts.append(
             Subject(
                 "stack",
                 name,
@@ -198,7 +198,7 @@ def list_newest_verdicts(
                 decisions=times[name],
             )
         )
-    return found, count, left
+    return verdicts, count, unread
 
 
 def evaluate_again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:

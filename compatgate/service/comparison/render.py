@@ -61,10 +61,10 @@ def render_markdown(report: Report) -> str:
     return "\n".join([*lines, "", f"_{markdown_text(report.basis)}_"])
 
 
-def print_reports(reports: Sequence[Report], found: Any, form: str) -> None:
-    """Print answers as text or Markdown, or as JSON the way that they were found."""
+def print_reports(reports: Sequence[Report], answer: Any, form: str) -> None:
+    """Print answers as text or Markdown, or as JSON the way that they were answer."""
     if form == "json":
-        print_json(found)
+        print_json(answer)
     elif form == "markdown":
         print("\n\n".join(map(render_markdown, reports)))
     else:

@@ -41,17 +41,17 @@ def report_plan(plan: Body) -> Report:
     return _report(plan, sections)
 
 
-def report_what_if(found: Body) -> Report:
+def report_what_if(answered: Body) -> Report:
     """Return a `WhatIfBody` in JSON form as a report."""
-    return _report(found, (_host(found), *map(_entry, found["entries"])))
+    return _report(answered, (_host(answered), *map(_entry, answered["entries"])))
 
 
-def _report(found: Body, sections: Iterable[Section]) -> Report:
-    answer, hue = headline(found)
-    facts = str(found["facts"])[:19]
-    basis = f"matrix revision {found['matrix_revision']}, facts {facts}; nothing was logged"
-    title = f"{answer}: {found['summary']}"
-    return Report(title, tuple(sections), basis, hue, found["remarks"])
+def _report(answered: Body, sections: Iterable[Section]) -> Report:
+    answer, hue = headline(answered)
+    facts = str(answered["facts"])[:19]
+    basis = f"matrix revision {answered['matrix_revision']}, facts {facts}; nothing was logged"
+    title = f"{answer}: {answered['summary']}"
+    return Report(title, tuple(sections), basis, hue, answered["remarks"])
 
 
 def _entry(entry: Body) -> Section:
@@ -77,8 +77,8 @@ def _name_finding(finding: Body) -> str:
 
 def arrange_causes(plan: Body) -> list[Section]:
     """Return what breaks, by cause; ``plan`` needs its groups alone."""
-    found = (_cause(plan, cause) for cause in _TITLES)
-    return [one for one in found if not one.is_empty]
+    sections = (_cause(plan, cause) for cause in _TITLES)
+    return [one for one in sections if not one.is_empty]
 
 
 def _host(plan: Body) -> Section:

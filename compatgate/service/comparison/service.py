@@ -64,9 +64,9 @@ _MAX_NODES = 20_000
 FindDocument = Callable[[str], dict[str, Any] | None]
 
 
-def to_wire(found: Struct, body: type[Struct]) -> dict[str, Any]:
+def to_wire(answer: Struct, body: type[Struct]) -> dict[str, Any]:
     """Return an answer of the core as plain data, in the form that REST carries."""
-    wire: dict[str, Any] = msgspec.to_builtins(msgspec.convert(found, body, from_attributes=True))
+    wire: dict[str, Any] = msgspec.to_builtins(msgspec.convert(answer, body, from_attributes=True))
     return wire
 
 
@@ -86,7 +86,7 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
     """
     require_keys(body, ("target", "pool", "node", "set"))
     place = read_place(body, snapshot)
-    found = compare_target(
+    differences = compare_target(
         place.target,
         place.pools,
         read_changes(body.get("set") or {}),
@@ -94,14 +94,14 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
         matrix=snapshot.matrix,
         now=now,
     )
-    return replace(found, remarks=place.remarks)
+    return replace(differences, remarks=place.remarks)
 
 
 def answer_in_json(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     """Return the answer of ``POST /what-if`` as REST carries it, without the state of the gate."""
-    found = to_wire(answer_what_if(body, snapshot, now), WhatIfBody)
-    del found["degraded"]
-    return found
+    answer = to_wire(answer_what_if(body, snapshot, now), WhatIfBody)
+    del answer["degraded"]
+    return answer
 
 
 def compare_facts(
@@ -114,14 +114,14 @@ def compare_facts(
     """
     names = [name for name in sorted(before.targets) if name in after.targets]
     entries = [one for name in names for one in list_entries_in_use(before.matrix, name)]
-    found = compare(before, after, [*entries, *verdicts], now).subjects
+    compared = compare(before, after, [*entries, *verdicts], now).subjects
     by_target: dict[str, list[Subject]] = {name: [] for name in names}
-    for one in found:
+    for one in compared:
         if one.kind == "entry":
             by_target[one.target].append(one)
     for of_target in by_target.values():
         of_target.sort(key=lambda e: (-CHANGE_ORDER[e.change], -OUTCOME_RANK[e.after], e.name))
-    return by_target, [one for one in found if one.kind != "entry"]
+    return by_target, [one for one in compared if one.kind != "entry"]
 
 
 # --- plans -----------------------------------------------------------------------------------
@@ -173,15 +173,15 @@ def answer_plan(
 ) -> dict[str, Any]:
     """Return a plan as plain data; ``find`` returns the document of an entry, to edit it."""
     require_keys(body, ("set", "upgrade", "pool", "rack_labels"))
-    found, pool = snapshot.target(target), read_name(body, "pool")
-    place = Place(found, found.pools)
+    known, pool = snapshot.target(target), read_name(body, "pool")
+    place = Place(known, known.pools)
     pools = (select_pool(place, pool) if pool else place).pools
     upgrades, stated = read_texts(body, "upgrade"), body.get("set") or {}
     changes = read_changes(stated) if stated or not upgrades else {}
     today = now.date().isoformat()
     changes, chosen = resolve_upgrades(upgrades, changes, pools, snapshot.facts, today)
     asked = Question(
-        found,
+        known,
         pools,
         changes,
         tuple(running),
@@ -230,15 +230,15 @@ def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) ->
             f"of the decisions since {since.date()} the latest count: {asked.decisions} decisions, "
             f"{count} stacks"
         )
-    found = []
+    running = []
     for one in asked.questions[:MAX_STACKS]:
         try:
             parse_stack(one.stack)
         except BadInput as error:
             remarks.append(f"{one.name} can no longer be read: {error.detail}")
         else:
-            found.append(replace(one, apart=True))
-    return found
+            running.append(replace(one, apart=True))
+    return running
 
 
 def _list_nodes(
@@ -250,15 +250,15 @@ def _list_nodes(
         remarks.append(f"only the first {_MAX_NODES} nodes are in waves")
         views = views[:_MAX_NODES]
     several = by_key or len({view.row.cluster for view in views}) > 1
-    found = []
+    nodes = []
     for view in views:
         row = view.row
         pools = pools_of(view, snapshot.target(target), snapshot)
         same = [pool for pool in pools if pool.driver and pool.driver.text == row.driver]
         pool = next((one.name for one in (*same, *pools)), None)
         name = f"{row.cluster}/{row.name}" if several else row.name
-        found.append(PlannedNode(name, pool, row.driver, row.labels))
-    return found
+        nodes.append(PlannedNode(name, pool, row.driver, row.labels))
+    return nodes
 
 
 def pools_of(view: NodeView, target: Target, snapshot: Snapshot) -> list[Pool]:
@@ -298,21 +298,21 @@ def report_on_packages(
     )
     with gate.database.reading() as session:
         asked = list_questions(session, names, since, most=decisions)
-    room, found = _MAX_REPORTED_STACKS, []
+    room, reports = _MAX_REPORTED_STACKS, []
     for name in names:
         questions = [one for one in asked.questions if one.target == name]
         if known := snapshot.targets.get(name):
-            found.append(report_packages(snapshot, known, questions[: max(room, 0)], now))
+            reports.append(report_packages(snapshot, known, questions[: max(room, 0)], now))
             room -= len(questions)
         else:
             why = f"the target cannot be used: {snapshot.unusable.get(name, 'no pools')}"
             mode = documents[name].spec.policy.mode
-            found.append(PackagesTarget(name, mode, 0, 0, 0, 0, [], [], [why]))
+            reports.append(PackagesTarget(name, mode, 0, 0, 0, 0, [], [], [why]))
     return PackagesReport(
         since,
         asked.decisions,
         asked.complete and room >= 0,
-        found,
+        reports,
         snapshot.revision,
         snapshot.facts.digest,
     )
