@@ -120,7 +120,7 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
 
 def _read_edits(args: argparse.Namespace) -> Body:
     from compatgate.documents.sources import read_paths
-    from compatgate.service.matrix.cli_backtest import read_document_name
+    from compatgate.service.comparison.commands import read_document_name
 
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [

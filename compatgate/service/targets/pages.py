@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from compatgate.core.compare.packages import PackagesTarget
 from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
@@ -31,6 +32,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
+from compatgate.service.comparison.schemas import DAYS
+from compatgate.service.comparison.service import report_on_packages
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.pairs import (
@@ -39,7 +42,6 @@ from compatgate.service.matrix.pairs import (
     list_target_pairs,
     shared_fit_cache,
 )
-from compatgate.service.matrix.schemas import DAYS, PackagesTargetBody
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.runs.evidence import Freshness, assess_freshness
 from compatgate.service.targets.filters import TargetFilters
@@ -384,14 +386,14 @@ def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
     row = ask.gate.matrix.get("Target", name)
-    report = ask.gate.matrix.packages_report(target=name)
+    report = report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
     table = _package_table(found, ask.query.sort)
     return HtmlPage("target_packages.html", f"{name}: packages", context, table=table)
 
 
-def _package_table(found: PackagesTargetBody | None, sort: str | None) -> Table:
+def _package_table(found: PackagesTarget | None, sort: str | None) -> Table:
     columns = (
         Column("package", "Package"),
         Column("version", "Version", "code"),

@@ -20,6 +20,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
+from compatgate.service.comparison.effects import ChangeEffects, preview_effects
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.web.page import (
     MAX_CHOICES,
@@ -47,7 +48,6 @@ from compatgate.service.workbench.acts import (
     start_document,
     store_document,
 )
-from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
 
