@@ -58,6 +58,36 @@ _UNKNOWN_TEXTS = {
     "warn": "Undecided stacks are allowed with a warning.",
     "allow": "Undecided stacks are allowed.",
 }
+_BIND_TEXTS = {
+    "versions": "A run counts for every image with the versions that it measured.",
+    "image": "A run counts only for the image that it tested, by its digest.",
+}
+RECENT_DAYS = 7
+"""Days of decisions that the list counts."""
+_COLUMNS = (
+    Column("name", "Target"),
+    Column("labels", "Labels"),
+    Column("owner", "Owner"),
+    Column("gpus", "GPUs"),
+    Column("drivers", "Drivers", "code"),
+    Column("nodes", "Nodes", "number"),
+    Column("mode", "Mode"),
+    Column("entries", "Entries", "number"),
+    Column("stopped", "Denied, 7 d", "number"),
+    Column("usable", "Usable", "badge"),
+)
+_EMPTY = EmptyNotice(
+    "No targets yet.",
+    "A target has pools of nodes, each pool with one GPU product and one driver.",
+    "compatgate matrix import FILE --reason 'a first matrix'",
+)
+CHART_DAYS = 30
+MAX_ENTRIES = 60
+"""Most entries on the page of a target; the list of entries shows all."""
+MAX_REVISIONS = 10
+MAX_DRIFTED_NODES = 20
+"""Most drifted nodes on the page of a target."""
+_TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
 
 
 def describe_policy(policy: PolicySpec) -> list[str]:
@@ -89,12 +119,6 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     if policy.changes == "proposals":
         words.append("A change is a proposal first; permissions can be withdrawn at once.")
     return words
-
-
-_BIND_TEXTS = {
-    "versions": "A run counts for every image with the versions that it measured.",
-    "image": "A run counts only for the image that it tested, by its digest.",
-}
 
 
 def _describe_canary(canary: CanarySpec) -> Iterator[str]:
@@ -139,27 +163,6 @@ def describe_match(match: MatchSpec) -> list[str]:
 
 def _join_suites(names: tuple[str, ...]) -> str:
     return f"suite{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-RECENT_DAYS = 7
-"""Days of decisions that the list counts."""
-_COLUMNS = (
-    Column("name", "Target"),
-    Column("labels", "Labels"),
-    Column("owner", "Owner"),
-    Column("gpus", "GPUs"),
-    Column("drivers", "Drivers", "code"),
-    Column("nodes", "Nodes", "number"),
-    Column("mode", "Mode"),
-    Column("entries", "Entries", "number"),
-    Column("stopped", "Denied, 7 d", "number"),
-    Column("usable", "Usable", "badge"),
-)
-_EMPTY = EmptyNotice(
-    "No targets yet.",
-    "A target has pools of nodes, each pool with one GPU product and one driver.",
-    "compatgate matrix import FILE --reason 'a first matrix'",
-)
 
 
 TargetQuery = make_page_query(TargetFilters)
@@ -215,14 +218,6 @@ def document_of(row: StoredDocument) -> TargetDoc:
     found = decode("Target", msgspec.json.encode(row.document))
     assert isinstance(found, TargetDoc)  # noqa: S101 - what was asked for
     return found
-
-
-CHART_DAYS = 30
-MAX_ENTRIES = 60
-"""Most entries on the page of a target; the list of entries shows all."""
-MAX_REVISIONS = 10
-MAX_DRIFTED_NODES = 20
-"""Most drifted nodes on the page of a target."""
 
 
 @page("/targets/<name>", nav="targets", query=TableQuery)
@@ -376,9 +371,6 @@ def _drift_table(found: Page[NodeView], target: str) -> Table:
     ]
     empty = EmptyNotice("Every reported node matches the target.")
     return make_table("drift", columns, lines, empty, following=found.next, label="differences")
-
-
-_TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
 
 
 @page("/targets/<name>/packages", nav="targets", query=TableQuery)

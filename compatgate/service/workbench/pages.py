@@ -59,6 +59,8 @@ _MODES = {
 _UNKNOWN = {"fail": "stop", "warn": "allow, with a warning", "allow": "allow"}
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ACTIONS = ("read", "check", "effects", "create", "propose")
+_MAX_CHANGES = 50
+"""Documents whose differences the page of an import shows."""
 
 
 class FormPlace(Struct, frozen=True):
@@ -272,10 +274,6 @@ def _form_page(
     status = error.status if error and not live else 200
     title = f"New {kind.lower()}" if place.name is None else f"Change {place.name}"
     return HtmlPage("change.html", title, context, status=status)
-
-
-_MAX_CHANGES = 50
-"""Documents whose differences the page of an import shows."""
 
 
 @page("/import", scope="bless", nav="revisions")
