@@ -70,7 +70,7 @@ compatgate canary lint canary/ours --strict
 compatgate canary read output.txt --adapter nccl-tests
 compatgate canary suites dl-core
 compatgate canary workloads gemm --format json
-compatgate hook terraform --server https://gate.example
+compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
 compatgate bundle export -o gate.bundle
 compatgate bundle pull https://gate.example --to gate.bundle --key gate.pub --every 5m
 compatgate bundle show gate.bundle --key gate.pub

@@ -55,7 +55,6 @@ ARGUMENTS = {
     "k8s nodes": "--file {cluster}",
     "k8s reconcile": "--kubeconfig {kubeconfig}",
     "attest": f"{TARGET} --stack cuda=12.4 --signing-key {{key}}",
-    "hook terraform": "",
     "worker": "--hosts {hosts}",
     "audit archive": "--to {folder} --older-than 30d",
     "db prune": "--hosts-unseen-for 1d",
