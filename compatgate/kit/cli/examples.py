@@ -79,7 +79,7 @@ compatgate token rotate ci --overlap 1d
 compatgate token list --all
 compatgate token revoke ci
 compatgate audit verify --full
-compatgate audit archive --older-than 400d --to archive --drop
+compatgate audit delete --older-than 400d
 compatgate audit list --action matrix.import --since 2026-11-03
 compatgate audit decisions --target prod-a100 --verdict fail
 compatgate db upgrade
