@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("compatgate.service.attestations.cli_verify", "verify a signed verdict, offline"),
     "hook": (
         "compatgate.service.webhooks.cli",
-        "answer Terraform queries, and sign webhook requests",
+        "sign webhook requests",
     ),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.service.gate.cli", "export the gate's state for offline use"),
