@@ -144,10 +144,20 @@ class Workload(Program, frozen=True):
     digest: str = ""
 
     @property
+    def content(self) -> str:
+        """Return its name with the start of its digest, as baselines name it."""
+        return name_content(self.name, self.digest)
+
+    @property
     def tests_image(self) -> bool:
         """Return whether it runs in the image under test, where a run names one."""
         own = self.image
         return own.inside or bool(own.tool and own.reference is None)
+
+
+def name_content(name: str, digest: str) -> str:
+    """Return the name of a workload's content, ``gemm@0f3c...``."""
+    return f"{name}@{digest.removeprefix('sha256:')[:12]}"
 
 
 class Suite(Struct, frozen=True):

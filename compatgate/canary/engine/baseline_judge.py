@@ -29,8 +29,7 @@ def find_sku(gpu: str | None, gpus: Gpus) -> str:
 
 def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
     """Return the key of the baselines that a workload's values are compared with."""
-    content = workload.digest.removeprefix("sha256:")[:12]
-    return BaselineKey(f"{workload.name}@{content}", sku, find_family(versions))
+    return BaselineKey(workload.content, sku, find_family(versions))
 
 
 def find_learning_obstacle(step: StepResult) -> str:

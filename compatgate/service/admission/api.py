@@ -23,8 +23,6 @@ from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
-from compatgate.service.admission.events import DenialEvents
-from compatgate.service.admission.outcome import ReviewOutcome
 from compatgate.service.admission.review import (
     Review,
     ReviewAnswer,
@@ -121,11 +119,8 @@ class AdmissionDesk:
     """
 
     def __init__(self, service: Service) -> None:
-        settings = service.settings.admission
         self._service = service
-        self._admission = Admission(service.gate, settings)
-        access = settings.events
-        self._events = DenialEvents(access, service.metrics.event) if access else None
+        self._admission = Admission(service.gate, service.settings.admission)
 
     def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
@@ -227,7 +222,8 @@ class AdmissionDesk:
         return self._finish(opened.uid, review.review, answer)
 
     def _finish(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
-        _tell_outcome(self._service, self._events, review, answer.outcome)
+        if not review.dry_run and answer.outcome.result != "undecided":
+            self._service.metrics.reviewed(review.namespace, answer.outcome)
         return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
 
 
@@ -235,17 +231,6 @@ def _find_timeout(environ: Mapping[str, Any]) -> str:
     """Return the query parameter ``timeout``; empty if there is none."""
     query = environ.get("QUERY_STRING", "")
     return next((value for key, value in parse_qsl(query) if key == "timeout"), "")
-
-
-def _tell_outcome(
-    service: Service, events: DenialEvents | None, review: Review, outcome: ReviewOutcome
-) -> None:
-    """Count how a review ended, and queue the event about a denial; a dry run leaves nothing."""
-    if review.dry_run or outcome.result == "undecided":
-        return
-    service.metrics.reviewed(review.namespace, outcome)
-    if events is not None:
-        events.tell(review, outcome)
 
 
 class _UnreadBody(RequestTooLarge):

@@ -1,4 +1,4 @@
-"""Tell how a review ended, for metrics and events: one word, and what it was about. Pure."""
+"""Tell how a review ended, for metrics: one word, and what it was about. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ ReviewResult = Literal[
 ]
 """Results of a review, the worst last. ``undecided``: nothing was asked, as for an object
 without GPUs."""
-EventResult = Literal["written", "repeated", "dropped", "failed"]
-"""Results of writing a Kubernetes event."""
 RESULTS: tuple[ReviewResult, ...] = get_args(ReviewResult)
 _RANK = {result: rank for rank, result in enumerate(RESULTS)}
 

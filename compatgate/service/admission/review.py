@@ -93,7 +93,7 @@ class ReviewAnswer(Struct, frozen=True):
     Attributes:
         code: HTTP status that the client of the API server sees when it is denied.
         audit: for the cluster's audit log.
-        outcome: for metrics and events; it is not sent.
+        outcome: for metrics; it is not sent.
         results: of each question, where all were decided.
         remarks: the warnings that are about the object and not about a question.
     """

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
-from compatgate.kit.kubernetes import ClusterAccess, read_mapping
+from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.admission.answers import AnswerMaker, AskedResult, refuse_as_written
 from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
@@ -62,7 +62,6 @@ class AdmissionOptions(Struct, frozen=True):
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
         claims: by namespace; those that are not among them count as GPUs.
-        events: the cluster that gets events about denials; None: no events are written.
     """
 
     kinds: Kinds
@@ -71,7 +70,6 @@ class AdmissionOptions(Struct, frozen=True):
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
     claims: Callable[[str], KnownClaims] = no_claims
-    events: ClusterAccess | None = None
 
 
 class ReviewContext(Struct, frozen=True):

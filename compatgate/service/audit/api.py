@@ -34,7 +34,7 @@ class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 )
 def list_audit(call: Call[AuditFilters]) -> Reply:
     """List changes and batches of decisions, newest first."""
-    return page_reply(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
+    return page_reply(call.gate.history.list_audit(**call.query.filters()))
 
 
 class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,4 +67,4 @@ def verify_audit(call: Call[ChainQuery]) -> Reply:
     a new seal. `full` reads everything, which takes minutes for millions of decisions.
     """
     query = call.query
-    return Reply(call.gate.history.verify(expected_head=query.head, full=query.full).to_json())
+    return Reply(call.gate.history.verify(expected_head=query.head, full=query.full))

@@ -12,8 +12,8 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.repository import AuditRow
-from compatgate.service.audit.verification import ChainReport, append_seal, verify_chain
+from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.audit.verification import append_seal, verify_chain
 from compatgate.service.gate import decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
@@ -100,12 +100,12 @@ class History:
         with self._database.reading() as session:
             return decision_counts.list_denied_verdicts(session, since, until, limit=limit)
 
-    def list_audit(self, **filters: Any) -> Page[AuditRow]:
+    def list_audit(self, **filters: Any) -> Page[AuditBody]:
         """Return links of the chain, newest first; filters of `list_records`."""
         with self._database.reading() as session:
             return audit.list_records(session, **filters)
 
-    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainReport:
+    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
         """Verify the chain and the rows that it covers, and seal what is in order.
 
         Args:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  compatgate k8s manifests --webhook | kubectl apply -f -
   helm template ./chart | compatgate k8s check - --server https://gate.example
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s audit --namespace ml-train --server https://gate.example
@@ -28,8 +27,8 @@ ACTIONS = {
         "check rendered manifests before a cluster sees them, as admission would",
     ),
     "manifests": (
-        "compatgate.service.cluster.cli_manifests:manifests",
-        "print the objects that compatgate needs",
+        "compatgate.service.cluster.cli_manifests",
+        "print what the webhook of the Helm chart asks about",
     ),
     "nodes": (
         "compatgate.service.cluster.cli_nodes:nodes",

@@ -59,7 +59,7 @@ def read_webhook(api: ClusterApi, name: str) -> Webhook:
             client = read_mapping(entry.get("clientConfig"))
             policy = read_text(entry.get("failurePolicy"))
             return Webhook(index, policy, _url(client, name), _authority(client))
-    hint = "name the configuration that the chart or 'compatgate k8s manifests --webhook' made"
+    hint = "name the configuration that the Helm chart made"
     raise BadInput(f"{name!r} has no webhook {WEBHOOK}", field="--name", value=name, hint=hint)
 
 

@@ -23,7 +23,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_table,
 )
-from compatgate.service.gate.what_if import what_if
+from compatgate.service.comparison.service import answer_what_if
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.nodes.details import (
@@ -360,8 +360,8 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
         said = ""
         if one.have and few and ask.principal.may("gate"):
             with suppress(CompatgateError):  # what the facts do not know cannot be tried
-                changes: dict[str, Any] = {one.what: one.have}
-                said = what_if(snapshot, one.target, changes, now, pool=one.pool).summary
+                asked = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
+                said = answer_what_if(asked, snapshot, now).summary
         yield said
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
@@ -142,7 +144,7 @@ def run_restore(args: argparse.Namespace) -> int:
                 "schema": report.schema,
                 "rows": sum(report.trailer.rows.values()),
                 "aside": report.aside,
-                "chain": report.chain.to_json(),
+                "chain": msgspec.to_builtins(report.chain),
             }
         )
     else:

@@ -26,7 +26,8 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.files import sync_folder
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.verification import ChainReport, verify_chain
+from compatgate.service.audit.schemas import ChainBody
+from compatgate.service.audit.verification import verify_chain
 from compatgate.service.recovery.backup import tables_of, write_backup
 from compatgate.service.recovery.backup_file import (
     BackupHeader,
@@ -58,7 +59,7 @@ class RestoreReport(Struct, frozen=True):
     header: BackupHeader
     trailer: BackupTrailer
     schema: str | None
-    chain: ChainReport
+    chain: ChainBody
     aside: str | None
 
 
@@ -98,7 +99,7 @@ def restore(
     return RestoreReport(display_url(resolved), header, trailer, schema, chain, aside)
 
 
-def _verify_copy(path: str, *, unverified: bool) -> ChainReport:
+def _verify_copy(path: str, *, unverified: bool) -> ChainBody:
     """Verify the audit chain of a backup in a temporary file, which is migrated for that."""
     with TemporaryDirectory(prefix="compatgate-restore-") as folder:
         chain = rebuild(path, Path(folder) / "copy.db")[2]
@@ -107,7 +108,7 @@ def _verify_copy(path: str, *, unverified: bool) -> ChainReport:
     return chain
 
 
-def _broken_chain(path: str, chain: ChainReport) -> DamagedBackup:
+def _broken_chain(path: str, chain: ChainBody) -> DamagedBackup:
     return DamagedBackup(
         f"the audit chain in {path} is not intact: {chain.problems[0]}",
         field="backup",
@@ -160,10 +161,10 @@ class _Loading:
         self._header = header
         self._trailer = trailer
         self._unverified = unverified
-        self.chain: ChainReport | None = None
+        self.chain: ChainBody | None = None
         """Of a copy, if the schema is to stay; None: migrate."""
 
-    def load(self, database: Database, session: Session) -> ChainReport:
+    def load(self, database: Database, session: Session) -> ChainBody:
         """Load a backup into a new schema, migrate, verify the chain, and log the restore.
 
         Raises:
@@ -209,7 +210,7 @@ class _Loading:
             what = f"a row of {broken[0]} refers to a missing row of {broken[2]}"
             raise DamagedBackup(f"{self.path}: {what}", field="backup")
 
-    def _verify(self, session: Session) -> ChainReport:
+    def _verify(self, session: Session) -> ChainBody:
         found = verify_chain(session, expected_head=self._header.audit_head).report
         if found.ok or self._unverified:
             return found
@@ -251,7 +252,7 @@ def _set_sequences(session: Session, names: Iterable[str]) -> None:
 # --- SQLite ---------------------------------------------------------------------------------
 
 
-def _into_sqlite(loading: _Loading, url: str | None, force: bool) -> tuple[ChainReport, str | None]:
+def _into_sqlite(loading: _Loading, url: str | None, force: bool) -> tuple[ChainBody, str | None]:
     target = Path(str(resolve_url(url).database))
     new = target.with_name(f".{target.name}.restore-{os.getpid()}")
     holds_data = target.exists() and target.stat().st_size > 0 and not _is_empty_file(target)
@@ -295,7 +296,7 @@ def _holds_data(name: str) -> Conflict:
     return Conflict(f"the database {name} holds data", field="database", hint=hint)
 
 
-def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainReport]:
+def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainBody]:
     """Build an SQLite file from a backup, to check that it can be restored.
 
     Args:
@@ -311,7 +312,7 @@ def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainRep
     return header, trailer, chain
 
 
-def _build_file(loading: _Loading, new: Path) -> ChainReport:
+def _build_file(loading: _Loading, new: Path) -> ChainBody:
     database = Database.open(f"sqlite:///{new}")
     try:
         with database.writing() as session:
@@ -381,7 +382,7 @@ WHERE application_name = 'compatgate' AND datname = current_database() AND pid <
 
 def _into_postgresql(
     loading: _Loading, url: str | None, force: bool
-) -> tuple[ChainReport, str | None]:
+) -> tuple[ChainBody, str | None]:
     database = Database.open(url)
     try:
         with database.reading() as session:

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 from compatgate.errors import CompatgateError, quote_error
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.verification import ChainReport, verify_chain
+from compatgate.service.audit.schemas import ChainBody
+from compatgate.service.audit.verification import verify_chain
 from compatgate.service.recovery.backup import tables_of
 from compatgate.service.recovery.checks import Check, failed, guarded
 from compatgate.service.recovery.restore import rebuild
@@ -62,9 +63,7 @@ def verify_database(database: Database, *, head: str | None = None) -> Iterator[
     yield from _verify_open(database, head, None)
 
 
-def _verify_open(
-    database: Database, head: str | None, chain: ChainReport | None
-) -> Iterator[Check]:
+def _verify_open(database: Database, head: str | None, chain: ChainBody | None) -> Iterator[Check]:
     schema = list(guarded("schema", lambda: check_schema(database)))
     yield from schema
     yield from guarded("pages", lambda: check_pages(database, thorough=True))
@@ -179,9 +178,7 @@ def _check_indexes(session: Session, names: set[str]) -> Check:
     return Check("indexes", "ok", f"{count} indexes have every row (amcheck)")
 
 
-def _check_chain(
-    database: Database, head: str | None, found: ChainReport | None
-) -> Iterator[Check]:
+def _check_chain(database: Database, head: str | None, found: ChainBody | None) -> Iterator[Check]:
     if found is None or head is not None:
         with database.reading() as session:
             found = verify_chain(session, expected_head=head).report

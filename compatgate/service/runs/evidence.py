@@ -29,6 +29,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.evidence_schemas import EvidenceBody, WarningBody
 from compatgate.service.runs.filters import EvidenceFilters
 
 
@@ -82,46 +83,18 @@ class EntryWarning(Base):
     closed_by: Mapped[str | None] = mapped_column(Text, comment="Id of the run that passed")
 
 
-class EvidenceRow(Struct, frozen=True):
-    """A judged run as evidence.
+class EvidenceRow(EvidenceBody, frozen=True):
+    """A stored row of evidence; the audit chain digests its binding as it was stored."""
 
-    Attributes:
-        components: component to version as measured.
-        content: digest of its GPU content; None: unknown.
-        bound: `compatgate.core.binding.Binding` as plain data; None: before this was recorded.
-    """
-
-    seq: int
-    run: str
-    suite: str
-    sku: str
-    driver: str
-    components: dict[str, str]
-    outcome: str
-    finished: int
-    development: bool
-    known_at: datetime
-    content: str | None = None
-    bound: dict[str, Any] | None = None
+    bound: dict[str, Any] | None  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return to_plain(self)
 
 
-class WarningRow(Struct, frozen=True):
-    """A warning on an entry; open while ``closed_at`` is None."""
-
-    id: int
-    entry: str
-    run: str
-    suite: str
-    sku: str
-    driver: str
-    message: str
-    opened_at: datetime
-    closed_at: datetime | None = None
-    closed_by: str | None = None
+class WarningRow(WarningBody, frozen=True):
+    """A stored warning; open while ``closed_at`` is None."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -235,7 +208,7 @@ def to_evidence(row: EvidenceRow) -> Evidence:
         row.sku,
         parse_version("driver", row.driver),
         {name: parse_version(name, text) for name, text in row.components.items()},
-        row.outcome,  # type: ignore[arg-type]
+        row.outcome,
         row.finished,
         row.development,
         msgspec.convert(row.bound, Binding) if row.bound is not None else None,

@@ -22,6 +22,7 @@ from compatgate.canary.judge.statistics import quantile
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.peaks import Share
 from compatgate.canary.run import Check, Env, Metric, Report, Witness
+from compatgate.canary.workload import name_content
 from compatgate.errors import BadInput
 from compatgate.kit.database.tables import MAX_LIMIT
 from compatgate.service.baselines.repository import BaselineRow
@@ -180,7 +181,7 @@ def baseline_bands(
         rows: approved ones of one SKU and family, newest first.
         digest: of its content as it ran; baselines of the same content come first.
     """
-    wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
+    wanted = name_content(workload, digest or "")
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
     mine.sort(key=lambda row: row.workload != wanted)
     found: dict[str, Band] = {}

@@ -166,7 +166,7 @@ def _split_lines(response: Any) -> Generator[bytes]:
         yield bytes(buffer)
 
 
-MANIFESTS_HINT = "'compatgate k8s manifests' prints what the worker must be allowed"
+MANIFESTS_HINT = "the Helm chart makes the role of the worker (worker.enabled)"
 
 
 @contextmanager
