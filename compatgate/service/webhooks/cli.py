@@ -142,8 +142,7 @@ def _result(verdict: Mapping[str, Any], server: str | None) -> dict[str, str]:
 
     link = ""
     if server:
-        base = server.rstrip("/").removesuffix("/api/v1")
-        link = str(verdict.get("link") or f"{base}/v/{verdict['id']}")
+        link = f"{server.rstrip('/').removesuffix('/api/v1')}/v/{verdict['id']}"
     return {
         "decision": questions.decision_of(verdict),
         "allowed": "true" if verdict["allowed"] else "false",
