@@ -78,7 +78,7 @@ PICTURES = {
     "no-such-page": "not-found",
 }
 """Names of pictures by path of the page; other tests take `OTHERS`."""
-OTHERS = ("verdict", "proposals", "proposal", "shared-verdict")
+OTHERS = ("verdict", "proposals", "proposal")
 FOLDER = os.environ.get("COMPATGATE_SCREENSHOTS")
 
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import re
 import shlex
+from datetime import timedelta
 from typing import Any
 
 from flask import request
 
+from compatgate.check.formats.markdown import render_section
+from compatgate.check.reports import Answer
+from compatgate.core.rule import EXIT_NO_DECISION, exit_code
 from compatgate.core.rules import BY_ID
 from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import link
 from compatgate.service.gate.decisions_page import decision_table
-from compatgate.service.gate.shared_verdict import (
-    SharedVerdict,
-    decision_badge,
-    question_of,
-    share_verdict,
-    steps_of,
-)
+from compatgate.service.gate.next_steps import StepPlace, list_steps
+from compatgate.service.gate.question_links import Question, format_stack
 from compatgate.service.waivers.service import draft_waiver_form
-from compatgate.service.web.call import base_url, verdict_link
+from compatgate.service.web.call import answer_link, base_url
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _MAX_DECISIONS = 20
+_WAIVER_DAYS = 7
 _NEW_WAIVER = ("new-waiver",)
 _BASIS_TEXTS = {
     "image": "read from the image",
@@ -47,25 +47,53 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _suggest_verdicts(ask, verdict_id, error)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
-    steps = steps_of(verdict, ask.gate, base_url(ask.service))
+    question = _question_of(verdict)
+    steps = list_steps(verdict, _step_place(ask, verdict["target"] or ""))
+    permanent = answer_link(ask.service, verdict_id)
     context = {
         "verdict": verdict,
-        "answer": decision_badge(verdict),
+        "answer": _decision_badge(verdict),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.gate.runs.comparisons(verdict["evidence"]),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
-        "links": _make_links(ask, verdict),
-        "shared": _share(ask, verdict),
+        "links": {**_make_links(ask, verdict), "ask": question.link(), "permanent": permanent},
+        "markdown": render_section(Answer(verdict, link=permanent)),
         "steps": steps,
         "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
-        "fix": question_of(verdict).with_fix,
+        "fix": question.with_fix,
     }
     known = {verdict_id: verdict}
     table = decision_table(given.items, known)
     title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
     return HtmlPage("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+
+
+def _question_of(verdict: dict[str, Any]) -> Question:
+    """Return the question of a verdict, as the page Ask takes it."""
+    where: dict[str, Any] = {"target": verdict["target"]} if verdict["target"] else {}
+    if not where and verdict["pools"]:
+        pool = verdict["pools"][0]
+        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
+    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
+    return Question(stack=stack, image=verdict["image"] or "", **where)
+
+
+def _step_place(ask: PageRequest[Any], target: str) -> StepPlace:
+    document = ask.gate.snapshot().documents.get(target)
+    owner = (document.metadata.owner if document else None) or ""
+    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
+    return StepPlace(base_url(ask.service), expires.isoformat(), owner)
+
+
+def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
+    """Return the decision of the policy: a badge and its text."""
+    if verdict["allowed"]:
+        return "allowed", "allowed"
+    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
+        return "unknown", "no decision"
+    return "denied", "denied"
 
 
 _DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")
@@ -90,26 +118,16 @@ def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> Htm
 
 def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
     verdict_id = ask.args["verdict_id"]
-    base, path = base_url(ask.service), f"{API}/verdicts/{verdict_id}"
+    path = f"{API}/verdicts/{verdict_id}"
     signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     api = f"{request.script_root}{path}"
     return {
-        "ask": question_of(verdict).link(),
         "waive": _waiver_link(verdict),
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
         "attestation": f"{api}/attestation" if signed else None,
-        "curl": make_curl_command(f"{base}{path}"),
-        "permanent": verdict_link(base, verdict_id),
+        "curl": make_curl_command(f"{base_url(ask.service)}{path}"),
     }
-
-
-def _share(ask: PageRequest[Any], verdict: dict[str, Any]) -> SharedVerdict:
-    """Return what the panel Share offers; links without a token only where the operator says so."""
-    links = ask.service.settings.verdict_links
-    if links is not None:
-        return share_verdict(verdict, links)
-    return SharedVerdict(verdict, verdict_link(base_url(ask.service), verdict["id"]))
 
 
 def make_curl_command(url: str) -> str:

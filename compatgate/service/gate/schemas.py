@@ -236,13 +236,6 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = None
     degraded: Annotated[DegradedBody | None, DEGRADED] = None
-    link: Annotated[
-        str | UnsetType,
-        Meta(
-            description="public page of this verdict, for a limited time; only in answers of a"
-            " gate with `serve --verdict-link-key`; not part of the verdict"
-        ),
-    ] = UNSET
 
 
 class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
