@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from flask import Response, request
@@ -239,20 +239,20 @@ def _refusal(hook: Hook, error: CompatgateError) -> Response:
     return response
 
 
-def status_of(error: CompatgateError) -> int:
-    """Return the status for an error; never a 5xx."""
-    return OPEN if error.status >= 500 else error.status
+class Refusal(NamedTuple):
+    """An error as an answer; its status is never a 5xx."""
+
+    decision: Decision
+    reason: str
+    status: int
 
 
-def reason_for(error: CompatgateError) -> str:
-    """Return an error as the reason for it, in one line."""
-    said = "no decision" if decision_for(error) == "unknown" else "error"
-    return f"{said}: {to_one_line(error.detail, _MAX_LENGTH)}"
-
-
-def decision_for(error: CompatgateError) -> Decision:
-    """Return the deploy decision for an error."""
-    return "unknown" if error.status >= 500 else "error"
+def refusal_of(error: CompatgateError) -> Refusal:
+    """Return an error as the answer to it, with the reason in one line."""
+    detail = to_one_line(error.detail, _MAX_LENGTH)
+    if error.status >= 500:
+        return Refusal("unknown", f"no decision: {detail}", OPEN)
+    return Refusal("error", f"error: {detail}", error.status)
 
 
 def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
@@ -270,11 +270,6 @@ def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
     }
 
 
-def refusal_of(error: CompatgateError) -> dict[str, Any]:
-    """Return an error as a flat object."""
-    return {"decision": decision_for(error), "allowed": False, "reason": reason_for(error)}
-
-
 def status_for(decision: str, wanted: str) -> int:
     """Return the status of a decision, or 200 if the query asks for it."""
     return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
@@ -283,11 +278,16 @@ def status_for(decision: str, wanted: str) -> int:
 def refusal_reply(error: CompatgateError) -> Reply:
     """Answer an error as the query asks; ignore a wrong query."""
     always = request.args.getlist("status") == ["200"]
-    return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
+    return _refuse(error, ALLOWED if always else refusal_of(error).status)
 
 
 def _refuse_argo(error: CompatgateError) -> Reply:
-    return Reply(refusal_of(error))
+    return _refuse(error, ALLOWED)
+
+
+def _refuse(error: CompatgateError, status: int) -> Reply:
+    decision, reason, _ = refusal_of(error)
+    return Reply({"decision": decision, "allowed": False, "reason": reason}, status=status)
 
 
 @hook(
@@ -356,7 +356,8 @@ _CHARSET = f"{TEXT}; charset=utf-8"
 
 
 def _refuse_flagger(error: CompatgateError) -> Reply:
-    return _text(f"{reason_for(error)}\n", status_of(error))
+    refusal = refusal_of(error)
+    return _text(f"{refusal.reason}\n", refusal.status)
 
 
 def _text(text: str, status: int) -> Reply:
