@@ -7,7 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Filter, Reply, page_reply
-from compatgate.service.audit.schemas import AuditBody, AuditFilters, ChainBody
+from compatgate.service.audit.filters import AuditFilters
+from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
 

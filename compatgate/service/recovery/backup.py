@@ -100,12 +100,6 @@ def write_backup(database: Database, path: str) -> BackupReport:
 
     Args:
         path: file to replace; ``-`` is standard output.
-
-    Raises:
-        BadInput: the file cannot be written, or the database is empty.
-        NotFound: PostgreSQL's programs are not installed.
-        SchemaMismatch: a newer program wrote the database.
-        Unavailable: the database does not answer, or is damaged.
     """
     with suppress(CompatgateError):  # the head of the chain then covers the latest decisions
         if tables.current_version(database) == tables.expected_version():
@@ -171,11 +165,6 @@ def read_content(database: Database, session: Session, name: str = "") -> Conten
 
     Args:
         name: for errors; empty: the database's own.
-
-    Raises:
-        BadInput: it is empty.
-        SchemaMismatch: a newer program wrote it.
-        Unavailable: it is damaged.
     """
     name = name or database.shown
     version = tables.version_of(session)
@@ -210,12 +199,7 @@ def read_content(database: Database, session: Session, name: str = "") -> Conten
 
 
 def require_file(path: str) -> bytes:
-    """Return the first bytes of a backup.
-
-    Raises:
-        NotFound: the file does not exist.
-        BadInput: the file cannot be read.
-    """
+    """Return the first bytes of a backup."""
     try:
         with open(path, "rb") as file:
             return file.read(len(SQLITE_MAGIC))
@@ -227,11 +211,7 @@ def require_file(path: str) -> bytes:
 
 
 def read_kind(path: str) -> Kind:
-    """Return which database's tool wrote a backup; raise as `require_file`.
-
-    Raises:
-        DamagedBackup: it is no backup, or one of an older release.
-    """
+    """Return which database's tool wrote a backup; raise as `require_file`."""
     start = require_file(path)
     if start == SQLITE_MAGIC:
         return "sqlite"

@@ -73,13 +73,7 @@ def add_recovery_actions(actions: Any) -> None:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Write a backup, and say what it holds.
-
-    Raises:
-        BadInput: the file cannot be written.
-        NotFound: the SQLite file or the program of PostgreSQL does not exist.
-        Unavailable: the database does not answer, or is damaged.
-    """
+    """Write a backup, and say what it holds."""
     from compatgate.kit.database.database import Database
     from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.backup import write_backup
@@ -104,11 +98,7 @@ def run_backup(args: argparse.Namespace) -> int:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    """Restore a backup; return 1 if its audit chain is not intact.
-
-    Raises:
-        CompatgateError: as `compatgate.service.recovery.restore.restore`.
-    """
+    """Restore a backup; return 1 if its audit chain is not intact."""
     from compatgate.service.recovery.restore import RestoreOptions, restore
 
     options = RestoreOptions(args.force, args.unverified, args.keep_schema)
@@ -139,11 +129,7 @@ def run_restore(args: argparse.Namespace) -> int:
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Verify the database or a backup; return 1 if a check failed.
-
-    Raises:
-        NotFound: the file does not exist.
-    """
+    """Verify the database or a backup; return 1 if a check failed."""
     from compatgate.kit.database.database import Database
     from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.checks import print_checks

@@ -23,24 +23,14 @@ _HINT = "install the client programs of PostgreSQL, of the server's version or a
 
 
 def dump(session: Session, url: URL, path: Path) -> None:
-    """Dump the database as a reading session sees it, in the custom format.
-
-    Raises:
-        NotFound: the program is not installed.
-        Unavailable: the program fails.
-    """
+    """Dump the database as a reading session sees it, in the custom format."""
     snapshot = session.execute(text("SELECT pg_export_snapshot()")).scalar()
     _run("pg_dump", "--format=custom", *_target(url), f"--snapshot={snapshot}", f"--file={path}",
          password=url.password)  # fmt: skip
 
 
 def load(path: Path, url: URL) -> None:
-    """Load a dump into a database without tables, all or nothing.
-
-    Raises:
-        NotFound: the program is not installed.
-        Unavailable: the program fails.
-    """
+    """Load a dump into a database without tables, all or nothing."""
     _run("pg_restore", "--single-transaction", *_target(url), "--no-owner", "--no-privileges",
          str(path), password=url.password)  # fmt: skip
 
@@ -52,11 +42,7 @@ def read(path: Path) -> None:
 
 @contextmanager
 def scratch_database(url: URL) -> Iterator[URL]:
-    """Make a database on the same server, and drop it at the end.
-
-    Raises:
-        Unavailable: the server does not answer, or this user may make no database.
-    """
+    """Make a database on the same server, and drop it at the end."""
     name = f"compatgate_verify_{secrets.token_hex(6)}"
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     try:

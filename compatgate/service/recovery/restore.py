@@ -87,19 +87,7 @@ class _Undo(Exception):
 
 
 def restore(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
-    """Restore a backup; nothing changes unless all of it succeeds.
-
-    Args:
-        path: of the backup.
-        url: of the database, as for `resolve_url`.
-
-    Raises:
-        NotFound: the file does not exist.
-        DamagedBackup: the file is damaged, or its audit chain is not intact.
-        SchemaMismatch: a newer program wrote the backup.
-        Conflict: the database holds data, or programs use it.
-        Unavailable: the database does not answer, or its disk is full.
-    """
+    """Restore a backup; nothing changes unless all of it succeeds."""
     kind, resolved = read_kind(path), resolve_url(url)
     if kind != ("sqlite" if resolved.drivername == "sqlite" else "postgresql"):
         what = f"{path} is a backup of {kind}, and cannot be restored into another database"
@@ -219,11 +207,7 @@ def _holds_data(name: str) -> Conflict:
 
 
 def refuse_used_file(path: Path) -> None:
-    """Check that no other program has an SQLite file open.
-
-    Raises:
-        Conflict: a program has.
-    """
+    """Check that no other program has an SQLite file open."""
     if not path.exists():
         return
     try:

@@ -28,9 +28,7 @@ def verify_backup(path: str, url: str | None, *, head: str | None = None) -> Ite
     """Yield the checks of a backup: it is restored into a scratch database, and that is verified.
 
     Args:
-        path: of the backup.
         url: of a database on the server that a dump is restored on; other backups need none.
-        head: hash stored elsewhere; the chain must contain it.
     """
     try:
         kind = read_kind(path)
@@ -74,11 +72,7 @@ def _verify_copy(path: str, url: str, head: str | None) -> Iterator[Check]:
 
 
 def verify_database(database: Database, *, head: str | None = None) -> Iterator[Check]:
-    """Yield the checks of a database: schema, pages, references and audit chain.
-
-    Args:
-        head: hash stored elsewhere; the chain must contain it.
-    """
+    """Yield the checks of a database: schema, pages, references and audit chain."""
     schema = list(guarded("schema", lambda: check_schema(database)))
     yield from schema
     yield from guarded("pages", lambda: check_pages(database, thorough=True))
@@ -122,11 +116,7 @@ def _missing(session: Session, version: str) -> str:
 
 
 def check_pages(database: Database, *, thorough: bool) -> Iterator[Check]:
-    """Check every page of SQLite, or have PostgreSQL read every row.
-
-    Args:
-        thorough: also compare indexes with rows, and references.
-    """
+    """Check every page of SQLite, or have PostgreSQL read every row."""
     with database.reading() as session:
         if database.is_sqlite:
             yield from _check_sqlite_pages(session, thorough=thorough)

@@ -65,14 +65,6 @@ def caller(raw: bytes, service: Service) -> Principal:
 
     A signature decides if the request has one. If the operator set signing secrets, no caller is
     let in without a signature or a token.
-
-    Args:
-        raw: the body.
-        service: knows secrets and tokens.
-
-    Raises:
-        Unauthorized: no valid signature or token.
-        Forbidden: the token lacks the scope.
     """
     header = request.environ.get("HTTP_AUTHORIZATION")
     signature = request.environ.get(_SIGNATURE)
@@ -180,13 +172,7 @@ def decide_hook(
     """Return the verdict in JSON form, logged, and its address.
 
     Args:
-        call: of the tool.
         question: as ``POST /gate`` takes it.
-        tool: as the log names it.
-        timeout: how long the tool waits, as it says.
-
-    Raises:
-        CompatgateError: as `Gate.answer`.
     """
     call.principal.require_question(question)
     call.service.limits.take_question(call.principal, peer_address())

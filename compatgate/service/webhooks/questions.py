@@ -33,9 +33,6 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
             that a template may leave a variable empty.
         where: what the fields are called in errors, ``metadata``.
-
-    Raises:
-        BadInput: an unknown key, or neither a target nor a pool.
     """
     body: dict[str, Any] = {}
     for key, value in fields.items():
@@ -66,11 +63,7 @@ _WEIGHED_OUTCOMES = ("fail", "unknown", "warn")
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
-    """Return the decision about a deployment.
-
-    Args:
-        verdict: in JSON form; what a change of a target does has the same members.
-    """
+    """Return the decision about a deployment."""
     if verdict["allowed"]:
         return "allow"
     return "unknown" if verdict["verdict"] == "unknown" else "deny"
@@ -131,12 +124,7 @@ _HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger
 
 
 def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
-    """Return the type of the hook, from the ``type`` of the metadata or of the URL's query.
-
-    Raises:
-        BadInput: neither says: a rollback hook taken for another would roll back what is good; or
-            they disagree.
-    """
+    """Return the type of the hook, from the ``type`` of the metadata or of the URL's query."""
     metadata = payload.get("metadata") or {}
     stated: Any = metadata.get("type") or query
     if stated is None:
@@ -152,21 +140,13 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
 
 
 def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the question in a payload that was checked: the keys of its metadata that are ours.
-
-    Raises:
-        BadInput: it names no target, or a malformed stack.
-    """
+    """Return the question in a payload that was checked: the keys of its metadata that are ours."""
     metadata = payload.get("metadata") or {}
     return question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata")
 
 
 def check_flagger(payload: Mapping[str, Any]) -> None:
-    """Check that a payload is Flagger's.
-
-    Raises:
-        BadInput: it is not Flagger's.
-    """
+    """Check that a payload is Flagger's."""
     for key in ("name", "namespace"):
         if not isinstance(payload.get(key), str) or not payload[key]:
             hint = "Flagger sends the name and namespace of the Canary"
@@ -210,9 +190,6 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
     Args:
         body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
         query: what the body does not say.
-
-    Raises:
-        BadInput: an unknown key, or no driver.
     """
     stated: dict[str, Any] = dict(query)
     if body.get("kind") == "Node":
