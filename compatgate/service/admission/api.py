@@ -133,8 +133,6 @@ class AdmissionDesk:
         """Read a review and place its object, or return the answer to one that needs no decision.
 
         Args:
-            raw: the body.
-            environ: of the request.
             sender: of the request, if memory knows it; then only memory is asked. None: it is
                 authenticated first.
 
@@ -189,11 +187,7 @@ class AdmissionDesk:
         return None if sender is None or sender.targets is not None else sender
 
     def submit(self, records: Sequence[AnswerRecord]) -> Future[None]:
-        """Log decisions without waiting.
-
-        Raises:
-            Unavailable: the log does not keep up.
-        """
+        """Log decisions without waiting."""
         return self._service.gate.submit(records)
 
     def recall(self, opened: OpenRequest) -> list[AnswerRecord] | None:
@@ -203,13 +197,7 @@ class AdmissionDesk:
     def conclude(
         self, opened: OpenRequest, records: Sequence[AnswerRecord], seconds: float
     ) -> HookAnswer:
-        """Answer a request once the decisions of `recall` are logged.
-
-        Args:
-            opened: the request.
-            records: of `recall`.
-            seconds: that the decisions took.
-        """
+        """Answer a request once the decisions of `recall` are logged."""
         review = opened.review
         for record in records:
             review.asked.decided(record.answer.verdict, seconds)
@@ -240,12 +228,7 @@ class _UnreadBody(RequestTooLarge):
 
 
 def _read(most: int) -> bytes:
-    """Return the body.
-
-    Raises:
-        TooLarge: it is; carries the uid.
-        BadInput: it is not complete; or not JSON in one piece.
-    """
+    """Return the body."""
     environ = request.environ
     length = request.content_length
     raw, ended = _read_start(environ["wsgi.input"], most)

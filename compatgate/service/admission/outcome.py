@@ -49,7 +49,6 @@ def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
     """Return the result of a container that the gate allows.
 
     Args:
-        verdict: about the container.
         policy: of its target; None: the target is gone.
     """
     if policy and not is_allowed(verdict.verdict, replace(policy, mode="enforce")):
@@ -58,12 +57,8 @@ def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
 
 
 def result_of_placement(finding: Finding, *, is_pod: bool) -> ReviewResult:
-    """Return the result of a container whose placement is no reason to deny it.
-
-    Args:
-        finding: a warning.
-        is_pod: the object is a pod; of others a pod without a node is never denied.
-    """
+    """Return the result of a container whose placement is no reason to deny it."""
+    # An object that makes pods is never denied for want of a node: nodes may come.
     if finding.rule == no_pool_for_request.id or (finding.rule == no_node_for_pod.id and is_pod):
         return "would_deny"  # these deny in mode enforce, and warn in the others
     return "exempt" if finding.rule == waived.id else "warned"

@@ -34,9 +34,6 @@ def asked_policy(kinds: Kinds, uses_gpus: str) -> Object:
     """Return what the policy covers, checks and does, without namespaces.
 
     ``warn`` tells the author and the audit log of the cluster, ``deny`` refuses.
-
-    Args:
-        uses_gpus: CEL expression for pods that may use GPUs.
     """
     condition = f"{uses_gpus} || {_mounts_device_file()}"
     return {

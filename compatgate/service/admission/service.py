@@ -135,12 +135,7 @@ class PreviewGate(Protocol):
 
 
 class Admission:
-    """The service that answers the API server; safe for any number of threads.
-
-    Args:
-        gate: that decides, and logs its decisions if it is a `Gate`.
-        options: of the operator.
-    """
+    """The service that answers the API server; safe for any number of threads."""
 
     def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate
@@ -160,12 +155,7 @@ class Admission:
         """Place an object, and return its questions, or the answer to one that needs none.
 
         Args:
-            review: of the object.
-            asked: who asks.
-            may_wait: False: only memory is asked.
-
-        Raises:
-            MustWait: memory does not have what it takes, and may not be waited for.
+            may_wait: False: only memory is asked; raises `MustWait` if it lacks something.
         """
         end = time.monotonic() + asked.wait_s
         kind = self._options.kinds.of(review.group, review.kind)
@@ -411,11 +401,7 @@ def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext
 
 
 def _at_hand(live: Gate) -> Snapshot:
-    """Return the snapshot in memory.
-
-    Raises:
-        MustWait: a look at the database is due, for the matrix or for the nodes.
-    """
+    """Return the snapshot in memory; raise `MustWait` if a look at the database is due."""
     try:
         snapshot = live.snapshots.at_hand()
     except Unavailable:
@@ -440,7 +426,6 @@ def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> Pla
     """Return the parts of a snapshot that decide about placement today.
 
     Args:
-        snapshot: of the matrix.
         nodes: that the gate knows; None: none.
     """
     targets = {name: document.spec for name, document in snapshot.documents.items()}

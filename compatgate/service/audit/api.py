@@ -6,22 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.replies import Filter, Reply, page_reply
+from compatgate.service.audit.filters import AuditFilters
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
-
-
-class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the audit log."""
-
-    action: Annotated[Filter, Meta(description="action, or a prefix such as `matrix.`")] | None = (
-        None
-    )
-    actor: Filter | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(

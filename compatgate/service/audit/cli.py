@@ -113,13 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        BadInput: an option is malformed.
-        Conflict: the audit log does not verify; nothing is deleted.
-        Unavailable: the database does not answer.
-    """
+    """Run the chosen action."""
     if args.action == "delete":
         return _delete(args)
     if args.action == "verify":

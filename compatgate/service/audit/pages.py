@@ -14,7 +14,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_page_query,
 )
-from compatgate.service.audit.api import AuditFilters
+from compatgate.service.audit.filters import AuditFilters
 from compatgate.service.audit.schemas import AuditBody
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 

@@ -79,8 +79,6 @@ def append(
 
     Args:
         action: ``matrix.change``, ``token.create``, ``decisions``, ...
-        subject: the object of the action.
-        detail: further plain data.
     """
     seq, previous = head(session) or (0, GENESIS)
     body = {

@@ -56,12 +56,7 @@ class DeletedMonth(Struct, frozen=True):
 
 
 class Retention:
-    """The decisions of a database, of which the oldest may go.
-
-    Args:
-        verify: verifies everything that the chain covers.
-        actor: who deletes, for the audit chain.
-    """
+    """The decisions of a database, of which the oldest may go."""
 
     def __init__(self, database: Database, verify: Callable[[], ChainBody], actor: str) -> None:
         self._database = database
@@ -69,12 +64,7 @@ class Retention:
         self._actor = actor
 
     def delete(self, before: date) -> Iterator[DeletedMonth]:
-        """Delete the decisions of each month that ended before a day, the oldest first.
-
-        Raises:
-            Conflict: what is stored is not what was answered; nothing is deleted.
-            Unavailable: the database does not answer.
-        """
+        """Delete the decisions of each month that ended before a day, the oldest first."""
         self._finish_interrupted()
         segments = self._find_segments(before)
         if segments and not (report := self._verify()).ok:

@@ -39,11 +39,7 @@ class History:
             return decisions.list_decisions(session, **filters)
 
     def show_decision(self, number: int) -> DecisionRow:
-        """Return one decision.
-
-        Raises:
-            NotFound: the decision does not exist.
-        """
+        """Return one decision."""
         with self._database.reading() as session:
             return decisions.show_decision(session, number)
 
@@ -106,12 +102,7 @@ class History:
             return audit.list_records(session, **filters)
 
     def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
-        """Verify the chain and the rows that it covers, and seal what is in order.
-
-        Args:
-            expected_head: a hash stored earlier, which must still be in the chain.
-            full: everything; else what is new since the last seal.
-        """
+        """Verify the chain and the rows that it covers, and seal what is in order."""
         with suppress(CompatgateError), self._database.writing() as session:
             append_anchor(session, {})  # so that the head covers what was decided until now
         with self._database.reading() as session:

@@ -55,13 +55,7 @@ class Verification(Struct, frozen=True):
 def verify_chain(
     session: Session, *, expected_head: str | None = None, full: bool = True
 ) -> Verification:
-    """Recompute hashes, and compare the rows that the chain covers.
-
-    Args:
-        session: to read from; one moment of the database is checked.
-        expected_head: a hash stored earlier, which must still be in the chain.
-        full: from the first link; else from the last seal.
-    """
+    """Recompute hashes, and compare the rows that the chain covers."""
     sealed = _find_seal(session)
     since, head, state = (None if full else sealed) or (0, audit.GENESIS, SealedState())
     start = _find_start(session, expected_head, since, head)

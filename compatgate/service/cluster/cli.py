@@ -82,11 +82,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
-    """Connect to the API server that the options name.
-
-    Raises:
-        BadInput: they contradict each other.
-    """
+    """Connect to the API server that the options name."""
     from compatgate.kit.cluster_api import ClusterApi
     from compatgate.kit.kubernetes import ClusterAccess
 
@@ -100,11 +96,7 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
 
 
 def check_name(args: argparse.Namespace) -> None:
-    """Refuse a cluster name that the gate would refuse.
-
-    Raises:
-        BadInput: it is none.
-    """
+    """Refuse a cluster name that the gate would refuse."""
     if not _CLUSTER_NAME.fullmatch(args.cluster):
         hint = "lower-case letters, digits, '-' and '.'"
         what = f"{args.cluster!r} is not a valid cluster name"

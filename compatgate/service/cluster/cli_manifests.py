@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = (
-        "The Helm chart deploy/helm/compatgate makes all objects; it needs this output where the\n"
+        "The Helm chart makes all objects; it needs this output where the\n"
         "gate knows additional kinds.\n\n"
         "example:\n"
         "  compatgate k8s manifests --chart-values --kinds kinds.yaml > asked.yaml"
@@ -34,18 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the value ``webhook.asked`` of the chart as YAML.
-
-    Raises:
-        BadInput: the command does not ask for it, or a file of kinds is malformed.
-    """
+    """Print the value ``webhook.asked`` of the chart as YAML."""
     import yaml
 
     from compatgate.service.admission.kinds import load_kinds
     from compatgate.service.admission.manifests import asked_objects
 
     if not args.chart_values:
-        hint = "the Helm chart makes the objects: helm template deploy/helm/compatgate"
+        hint = "the Helm chart makes the objects, and helm template prints them"
         raise BadInput("state what to print", field="--chart-values", hint=hint)
     values = {"webhook": {"asked": asked_objects(load_kinds(args.kinds))}}
     yaml.safe_dump(values, sys.stdout, sort_keys=False)

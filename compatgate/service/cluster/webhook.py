@@ -47,12 +47,7 @@ class Webhook(Struct, frozen=True):
 
 
 def read_webhook(api: ClusterApi, name: str) -> Webhook:
-    """Read the webhook for pods of a configuration.
-
-    Raises:
-        BadInput: the configuration has no such webhook, or it leads to no Service.
-        CompatgateError: as `ClusterApi.ask`.
-    """
+    """Read the webhook for pods of a configuration."""
     body = api.ask("admission", "read_validating_webhook_configuration", name)
     for index, entry in enumerate(map(read_mapping, read_list(body.get("webhooks")))):
         if entry.get("name") == WEBHOOK:
@@ -64,11 +59,7 @@ def read_webhook(api: ClusterApi, name: str) -> Webhook:
 
 
 def set_policy(api: ClusterApi, name: str, webhook: Webhook, policy: Policy) -> bool:
-    """Set the policy; return whether it was another one.
-
-    Raises:
-        CompatgateError: as `ClusterApi.ask`; also when the configuration changed meanwhile.
-    """
+    """Set the policy; return whether it was another one."""
     if webhook.policy == policy:
         return False
     path = f"/webhooks/{webhook.index}"
@@ -93,14 +84,8 @@ def wait_until_ready(
     The webhook is read again each time: cert-manager enters the authority when it likes.
 
     Args:
-        read: reads the webhook.
         wait_s: how long to wait, in seconds.
-        sleep: waits.
         clock: seconds.
-
-    Raises:
-        Unavailable: the gate is not ready in time, with the last reason.
-        CompatgateError: of ``read``.
     """
     deadline = clock() + wait_s
     answers = 0

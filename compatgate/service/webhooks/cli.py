@@ -46,11 +46,7 @@ def add_sign_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sign(args: argparse.Namespace) -> int:
-    """Print the header that signs a request.
-
-    Raises:
-        BadInput: the key or the body cannot be read, or the URL is none.
-    """
+    """Print the header that signs a request."""
     from urllib.parse import urlsplit
 
     from compatgate.kit.cli.output import read_bytes
