@@ -388,7 +388,7 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         text = getattr(one, name)
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
-    return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
+    return msgspec.convert(one, NewDecision, from_attributes=True)
 
 
 def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:

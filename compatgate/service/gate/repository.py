@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import convert
 from sqlalchemy import (
     Boolean,
     ColumnElement,
@@ -36,10 +36,10 @@ from compatgate.kit.database.tables import (
     Page,
     UtcTime,
     page,
-    to_plain,
 )
 from compatgate.service.gate.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.schemas import DecisionBody
 from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
@@ -96,26 +96,6 @@ IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subqu
 )
 """The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
 _ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
-
-
-class DecisionRow(Struct, frozen=True):
-    """An answered question, as listed."""
-
-    id: int
-    verdict_id: str
-    decided_at: datetime
-    target: str | None
-    outcome: str
-    allowed: bool
-    matrix_revision: int
-    image: str | None
-    asked_by: str
-    source: str
-    duration_us: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return to_plain(self)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -182,7 +162,7 @@ def last_given_at(session: Session, verdict_id: str) -> datetime | None:
     return last
 
 
-def show_decision(session: Session, number: int) -> DecisionRow:
+def show_decision(session: Session, number: int) -> DecisionBody:
     """Return one decision.
 
     Raises:
@@ -228,7 +208,7 @@ def list_decisions(
     within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[DecisionRow]:
+) -> Page[DecisionBody]:
     """Return decisions, newest first.
 
     Args:
@@ -291,8 +271,8 @@ def text_filters(
         yield or_(matches(Decision.image, image), its_verdicts)
 
 
-def _to_row(row: Any) -> DecisionRow:
-    return DecisionRow(**row._mapping)
+def _to_row(row: Any) -> DecisionBody:
+    return convert(row, DecisionBody, from_attributes=True)
 
 
 _VERDICTS_PER_QUERY = 500
