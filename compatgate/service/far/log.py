@@ -60,10 +60,6 @@ class Central(Struct, frozen=True):
 
         Args:
             timeout_s: seconds to wait for the connection, and for each part of an answer.
-            retries: times that an unanswered request is sent again.
-
-        Raises:
-            CompatgateError: the URL or the token is malformed, or its file cannot be read.
         """
         from compatgate.kit.cli.output import read_bytes
         from compatgate.service.gate_client import make_client
@@ -76,13 +72,7 @@ class Central(Struct, frozen=True):
 
 
 class FarLog(DecisionLog):
-    """A log whose place is the spool.
-
-    Args:
-        database: refuses every transaction.
-        spool: folder and size of the spool.
-        central: where decisions are delivered to.
-    """
+    """A log whose place is the spool."""
 
     def __init__(self, database: Database, spool: SpoolOptions, central: Central) -> None:
         self._central = central
@@ -189,11 +179,7 @@ def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
 
 
 class CentralDestination:
-    """The central gate, as the destination of batches; one thread uses it.
-
-    Args:
-        central: is connected, with its token, at the first delivery and after each error.
-    """
+    """The central gate, as the destination of batches; one thread uses it."""
 
     def __init__(self, central: Central) -> None:
         self._central = central
@@ -205,7 +191,6 @@ class CentralDestination:
         Raises:
             ForkedChain: the central gate has another batch of a writer and sequence, or lacks the
                 batch before.
-            CompatgateError: the central gate does not answer, or refuses the token.
         """
         from compatgate.client.operations import Operations
 

@@ -73,13 +73,6 @@ def list_choices(
 
     A version fits unless a rule fails that holds without the component: faults of the rest of the
     stack do not count.
-
-    Args:
-        facts: with the known versions.
-        target: to run on.
-        stack: the other components.
-        component: canonical name.
-        now: for ends of life.
     """
     others = {name: v for name, v in stack.components.items() if name != component}
     rest = replace(stack, components=others)
@@ -143,13 +136,7 @@ class PastedText(Struct, frozen=True):
 def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
     """Recognise and read pasted text.
 
-    Args:
-        text: of any supported kind.
-        facts: to resolve GPUs with.
-        platform: to install a lockfile on.
-
     Raises:
-        BadInput: the text is of no known kind, or is damaged.
         Inconclusive: the text states nothing.
     """
     from compatgate.discovery.sbom.read import is_bill
@@ -362,21 +349,12 @@ def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 
 def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
-    """Return the question of some fields of a form.
-
-    Raises:
-        BadInput: names the field, which is too long or unknown.
-    """
+    """Return the question of some fields of a form."""
     return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
 
 
 def fill_question(form: dict[str, str], found: PastedText) -> Redirect:
-    """Return the way to the page Ask, filled from pasted text.
-
-    Args:
-        form: fields that stay as they are.
-        found: the content of the text.
-    """
+    """Return the way to the page Ask, filled from pasted text."""
     return Redirect(_fill_form(form, found), _describe_paste(found))
 
 

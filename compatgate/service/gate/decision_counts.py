@@ -81,12 +81,9 @@ def count_bars(
     """Count decisions of whole days, hours or minutes in UTC.
 
     Args:
-        session: to read from.
         edges: begins of the spans, in order, and the end of the last one.
         target: only decisions on this target.
-        texts: beginnings of target, token, source and image.
         verdict_ids: of the answer; None: any.
-        most: most decisions to read, the newest.
     """
     within = [Decision.decided_at >= edges[0], Decision.decided_at < edges[-1]]
     order: Any = Decision.decided_at
@@ -155,14 +152,7 @@ class DeniedVerdict(Struct, frozen=True):
 def list_denied_verdicts(
     session: Session, since: datetime, until: datetime, *, limit: int
 ) -> list[DeniedVerdict]:
-    """Return the verdicts that denied most often in a time.
-
-    Args:
-        session: to read from.
-        since: earliest time; of more than `MAX_DECISIONS` decisions, the newest count.
-        until: latest time.
-        limit: most rows.
-    """
+    """Return the verdicts that denied most often in a time."""
     wanted = select(Decision.verdict_id, Decision.target, Decision.decided_at)
     wanted = wanted.where(not_(Decision.allowed), Decision.decided_at.between(since, until))
     newest = wanted.order_by(Decision.decided_at.desc()).limit(MAX_DECISIONS).subquery()
@@ -214,11 +204,7 @@ def list_asked_stacks(
     """Return the verdicts on some targets.
 
     Args:
-        session: to read from.
         targets: their names; None: all targets.
-        since: earliest time.
-        most: most decisions to read, the newest.
-        verdicts: most verdicts to read, the latest.
     """
     newest = _select_newest_on(session, targets, since, most)
     if newest is None:
@@ -237,14 +223,7 @@ def list_asked_stacks(
 def list_askers(
     session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
 ) -> dict[str, tuple[str, ...]]:
-    """Return who asked for the verdicts of `list_asked_stacks`, the latest first, by verdict.
-
-    Args:
-        session: to read from.
-        targets: as of `list_asked_stacks`.
-        since: earliest time.
-        most: most decisions to read, the newest.
-    """
+    """Return who asked for the verdicts of `list_asked_stacks`, the latest first, by verdict."""
     newest = _select_newest_on(session, targets, since, most)
     if newest is None:
         return {}

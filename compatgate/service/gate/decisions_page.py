@@ -147,14 +147,7 @@ def decision_table(
     sort: str | None = None,
     following: str | None = None,
 ) -> Table:
-    """Return decisions as a table.
-
-    Args:
-        rows: decisions.
-        verdicts: by id, for the stack and the deciding rule.
-        sort: a column's key.
-        following: cursor of the next page.
-    """
+    """Return decisions as a table."""
     lines = [_decision_row(row, verdicts.get(row.verdict_id)) for row in rows]
     empty = NO_MATCHES if is_narrowed() else _NO_DECISIONS
     return make_table(
@@ -288,10 +281,6 @@ _WIDTH, _HEIGHT = 960.0, 90.0
 def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datetime, ...]]:
     """Split a time into days, hours or minutes; of too many, the last ones.
 
-    Args:
-        since: within the first span.
-        until: within the last span.
-
     Returns:
         The length of a span; the begins of the spans, and the end of the last one.
     """
@@ -309,12 +298,7 @@ def _floor(at: datetime, step: timedelta) -> datetime:
 
 
 def draw_bars(bars: Sequence[Bar], step: timedelta) -> tuple[DrawnBar, ...]:
-    """Return the bars of the histogram; each links to its own span.
-
-    Args:
-        bars: numbers of decisions of each span.
-        step: length of a span.
-    """
+    """Return the bars of the histogram; each links to its own span."""
     tallest = max(bar.total for bar in bars) or 1
     slot = _WIDTH / len(bars)
     return tuple(_draw_bar(bar, step, slot, place, tallest) for place, bar in enumerate(bars))

@@ -112,15 +112,7 @@ def describe_seconds(seconds: float) -> str:
 
 
 class OutageKeeper:
-    """Watches the database of a gate, and keeps what the gate needs without it.
-
-    Args:
-        database: of the gate; refuses transactions at once during an outage.
-        snapshots: of the gate; have a snapshot.
-        tokens: of the gate.
-        options: of the operator.
-        confirmed_at: when the database last confirmed the snapshot.
-    """
+    """Watches the database of a gate, and keeps what the gate needs without it."""
 
     def __init__(
         self,
@@ -242,11 +234,7 @@ class OutageKeeper:
         return self.watch.outage() is not None
 
     def require_usable(self) -> None:
-        """Check that the snapshot in memory is recent enough to decide on.
-
-        Raises:
-            Unavailable: no database answers, and the snapshot is older than the operator allows.
-        """
+        """Check that the snapshot in memory is recent enough to decide on."""
         outage = self.watch.outage()
         if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():
             raise self._too_stale(outage)

@@ -107,11 +107,7 @@ def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
 
 
 def find_verdict(session: Session, verdict_id: str) -> str:
-    """Return the JSON of a verdict as first given.
-
-    Raises:
-        NotFound: this gate never gave that verdict.
-    """
+    """Return the JSON of a verdict as first given."""
     query = select(Verdict.body, Verdict.packed).where(Verdict.id == verdict_id)
     row = session.execute(query).first()
     if row is None:
@@ -126,9 +122,7 @@ def find_verdict_ids(session: Session, beginning: str, *, limit: int) -> list[st
     """Return the ids of verdicts that begin with a text, in order.
 
     Args:
-        session: to read from.
         beginning: ``vd_`` and hexadecimal digits.
-        limit: most ids.
     """
     within = Verdict.id.between(beginning, f"{beginning}g")  # g follows the last digit
     query = select(Verdict.id).where(within).order_by(Verdict.id).limit(limit)
@@ -163,11 +157,7 @@ def last_given_at(session: Session, verdict_id: str) -> datetime | None:
 
 
 def show_decision(session: Session, number: int) -> DecisionBody:
-    """Return one decision.
-
-    Raises:
-        NotFound: the decision does not exist.
-    """
+    """Return one decision."""
     row = session.execute(select(*_ROW).where(Decision.id == number)).first()
     if row is None:
         raise NotFound(f"decision {number} does not exist", field="id", value=number)
@@ -175,13 +165,7 @@ def show_decision(session: Session, number: int) -> DecisionBody:
 
 
 def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> Iterator[list[Any]]:
-    """Yield stored decisions, in order: the number, and the values as they were hashed.
-
-    Args:
-        session: to read from.
-        first: smallest number.
-        last: largest number.
-    """
+    """Yield stored decisions, in order: the number, and the values as they were hashed."""
     columns = {column.name: column for column in _ROW}
     query = select(*(columns[name] for name in ("id", *NewDecision.__struct_fields__)))
     query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
@@ -212,21 +196,10 @@ def list_decisions(
     """Return decisions, newest first.
 
     Args:
-        session: to read from.
-        target: of the question.
         verdict: ``pass``, ``warn``, ``unknown`` or ``fail``.
-        verdict_id: of the answer.
-        allowed: decision of the policy.
-        asked_by: name of the token.
         source: channel of the question; one without a detail stands for all its details.
-        image: exact reference.
-        since: earliest time.
-        until: latest time.
         verdict_ids: of the answer; None: any.
-        beginnings: target, token, source and image are given by their beginning.
         within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: most rows.
     """
     query = select(*_ROW)
     texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}
