@@ -165,7 +165,13 @@ class BundleStore:
         name = f"the bundle of {self.options.central.url}"
         trusted = read_trusted(answer.value, name, self.options.keys)
         if present is not None and trusted.version < present.trusted.version:
-            _refuse_older(trusted, present.trusted)
+            raise BundleRefused(
+                f"the bundle is older ({trusted.version}) than the stored bundle"
+                f" ({present.trusted.version})",
+                field="bundle",
+                hint="the bundle is a replay, or the central gate was restored from a backup; after"
+                f" a restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
+            )
         trusted.bundle.payload.require_valid()
         new = AppliedBundle.of(trusted)
         try:
@@ -177,15 +183,6 @@ class BundleStore:
             what = f"cannot write {self.options.folder}: {quote_error(error)}"
             raise Unavailable(what, field="--state") from None
         return new
-
-
-def _refuse_older(given: TrustedBundle, present: TrustedBundle) -> None:
-    raise BundleRefused(
-        f"the bundle is older ({given.version}) than the stored bundle ({present.version})",
-        field="bundle",
-        hint="the bundle is a replay, or the central gate was restored from a backup; after a"
-        f" restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
-    )
 
 
 class BundleKeeper:

@@ -91,7 +91,7 @@ class FarLog(DecisionLog):
         destination = self._destination = CentralDestination(self._central)
         return Courier(
             lambda: destination,
-            _explain,
+            quote_error,
             spool,
             lambda: self._is_delivered(spool),
             self._set_aside,
@@ -133,7 +133,9 @@ class FarLog(DecisionLog):
         assert self._spool is not None  # noqa: S101 - the constructor asks for one
         with self._placing:
             self._close(batch)
-            self._forget_late()
+            if time.monotonic() - self._remembered > _FORGET_S:
+                self._spooled.clear()
+                self._remembered = time.monotonic()
             try:
                 for rows in _divide(batch.rows, self._spooled):
                     self._append(self._spool, rows)
@@ -147,19 +149,12 @@ class FarLog(DecisionLog):
 
     def _append(self, spool: Spool, rows: Sequence[Row]) -> None:
         bodies = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._spooled}
-        made = self._chain.make([self._name(one) for one, _ in rows], bodies)
+        far_gate = self._central.name  # the caller is known to be one of this far gate
+        named = [replace(one, asked_by=name_caller(one.asked_by, far_gate)) for one, _ in rows]
+        made = self._chain.make(named, bodies)
         spool.append(Delivery(made, bodies, late=True))
         self._chain.take(made)
         self._spooled.update(bodies)
-
-    def _name(self, decision: NewDecision) -> NewDecision:
-        """Return a decision whose caller is known to be one of this far gate."""
-        return replace(decision, asked_by=name_caller(decision.asked_by, self._central.name))
-
-    def _forget_late(self) -> None:
-        if time.monotonic() - self._remembered > _FORGET_S:
-            self._spooled.clear()
-            self._remembered = time.monotonic()
 
 
 def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
@@ -256,7 +251,3 @@ def _estimate_size(delivery: Delivery) -> int:
     batch = delivery.batch
     bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())
     return len(batch.content) + batch.count * _NAMES_BYTES + bodies
-
-
-def _explain(error: Exception) -> str:
-    return quote_error(error)

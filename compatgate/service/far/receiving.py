@@ -203,19 +203,16 @@ class DeliveryDesk:
                 group[0].end(set(), error)
                 return
             for waiting in group:
-                self._store_alone(waiting)
+                try:
+                    waiting.end(self._write(waiting.deliveries))
+                except Exception as refusal:
+                    waiting.end(set(), refusal)
         except Exception as error:
             for waiting in group:
                 waiting.end(set(), error)
         else:
             for waiting in group:
                 waiting.end(new)
-
-    def _store_alone(self, waiting: _Waiting) -> None:
-        try:
-            waiting.end(self._write(waiting.deliveries))
-        except Exception as error:
-            waiting.end(set(), error)
 
     def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
         """Store batches in one transaction; return writer and sequence of those that are new."""
@@ -231,7 +228,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if _is_missing_verdict(error):
+            if "FOREIGN KEY" in str(error).upper():  # as either driver says it
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -286,11 +283,6 @@ def _check_previous(batch: DecisionBatch, found: str | None) -> None:
         raise ForkedChain(
             f"batch {batch.sequence} of writer {batch.writer} continues another batch"
         )
-
-
-def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()
 
 
 def _require_owner(writer: str, caller: Principal) -> None:

@@ -303,37 +303,24 @@ def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[C
             value if isinstance(value, str) else "",
             question.link(pick=name),
         )
-        if question.pick == name:
-            here = _add_choices(ask, question, here)
+        if question.pick == name and (place := _resolve_question(ask, question)) is not None:
+            choices = list_choices(ask.gate.facts, *place, name, clock.now())
+            here = replace(here, choices=choices)
         found.append(here)
     return found
 
 
-def _add_choices(
-    ask: PageRequest[Any], question: Question, picked: ComponentChoice
-) -> ComponentChoice:
-    target, stack = _resolve_question(ask, question)
-    if target is None:
-        return picked
-    found = list_choices(ask.gate.facts, target, stack, picked.name, clock.now())
-    return ComponentChoice(picked.name, picked.label, picked.version, picked.href, found)
-
-
-def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
-    """Return the target and the stack of a question; the stack may be empty."""
+def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target, Stack] | None:
+    """Return the target and the stack of a question, which may be empty; None: it has no place."""
     if not (question.target or question.driver or question.gpu):
-        return None, None
+        return None
     body = question.body()
     body.pop("image", None)
     empty = "stack" not in body
     body.setdefault("stack", {"arch": ""})
     snapshot = ask.gate.snapshot()
     asked = parse_request(body, snapshot.facts.gpus)
-    return resolve_target(asked, snapshot), _empty_stack(asked.stack) if empty else asked.stack
-
-
-def _empty_stack(stack: Any) -> Any:
-    return type(stack)({})
+    return resolve_target(asked, snapshot), Stack({}) if empty else asked.stack
 
 
 @page("/ask/paste", scope="gate", method="POST", nav="ask")
@@ -354,11 +341,7 @@ def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
 
 
 def fill_question(form: dict[str, str], found: PastedText) -> Redirect:
-    """Return the way to the page Ask, filled from pasted text."""
-    return Redirect(_fill_form(form, found), _describe_paste(found))
-
-
-def _fill_form(form: dict[str, str], found: PastedText) -> str:
+    """Return the way to the page Ask, filled from pasted text; other fields stay as they are."""
     fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
     if found.pools:
         pool = found.pools[0]
@@ -368,13 +351,9 @@ def _fill_form(form: dict[str, str], found: PastedText) -> str:
         fields["stack"] = format_stack(found.stack)
     if found.image:
         fields["image"] = found.image
-    return link("ask", **fields)
-
-
-def _describe_paste(found: PastedText) -> str:
     more = f"; used the first of {len(found.pools)} pools" if found.pools[1:] else ""
     notes = "".join(f"; {note}" for note in found.notes[:3])
-    return f"Read as {found.kind}{more}{notes}"
+    return Redirect(link("ask", **fields), f"Read as {found.kind}{more}{notes}")
 
 
 @page("/ask/keep", scope="gate", method="POST", nav="ask")

@@ -37,6 +37,9 @@ _MAX_BARS = 120
 _LONGEST_STACK = 90
 _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
+_STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
+_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
+_WIDTH, _HEIGHT = 960.0, 90.0
 _COLUMNS = (
     Column("decided_at", "Decided", "time"),
     Column("target", "Target", "name"),
@@ -107,7 +110,9 @@ class DrawnBar(Struct, frozen=True):
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     """Show the log, newest first, below a histogram whose bars narrow the time."""
     query, history = ask.query, ask.gate.history
-    since, until = _window(query)
+    until = min(query.until or clock.now(), clock.now())
+    first = datetime.combine(until.date() - timedelta(days=DAYS - 1), time(), UTC)
+    since = min(query.since or first, until)
     denied = _list_denied(ask, since, until) if query.rule or query.group else []
     ids = [row.verdict_id for row, _ in denied] if query.rule else None
     step, edges = split_time(since, until)
@@ -118,7 +123,9 @@ def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
         "bars": draw_bars(bars, step),
         "complete": counted.complete,
         "tallest": max(bar.total for bar in bars),
-        "caption": _caption(query, edges, step),
+        "caption": f"Decisions by {_STEP_NAMES[step]}"
+        f"{f' on {query.target}…' if query.target else ''},"
+        f" {local_time(edges[0])} to {local_time(edges[-1])}",
         "outcomes": ("pass", "warn", "unknown", "fail"),
         "shown_since": _field(query.since, time()),
         "shown_until": _field(query.until, time.max),
@@ -265,19 +272,6 @@ def _cause_row(cause: _Cause) -> tuple[Any, ...]:
     )
 
 
-def _window(query: DecisionQuery) -> tuple[datetime, datetime]:
-    """Return the time that the histogram shows: the chosen time, else the last two weeks."""
-    until = min(query.until or clock.now(), clock.now())
-    first = datetime.combine(until.date() - timedelta(days=DAYS - 1), time(), UTC)
-    since = query.since or first
-    return min(since, until), until
-
-
-_STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
-_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
-_WIDTH, _HEIGHT = 960.0, 90.0
-
-
 def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datetime, ...]]:
     """Split a time into days, hours or minutes; of too many, the last ones.
 
@@ -320,12 +314,6 @@ def _draw_bar(bar: Bar, step: timedelta, slot: float, place: int, tallest: int) 
     )
     width = round(max(1.0, slot - 2), 1)
     return DrawnBar(label, round(place * slot, 1), width, tuple(parts), title, href)
-
-
-def _caption(query: DecisionQuery, edges: Sequence[datetime], step: timedelta) -> str:
-    where = f" on {query.target}…" if query.target else ""
-    begin, end = local_time(edges[0]), local_time(edges[-1])
-    return f"Decisions by {_STEP_NAMES[step]}{where}, {begin} to {end}"
 
 
 def _field(at: datetime | None, whole: time) -> date | str | None:
