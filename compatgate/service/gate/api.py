@@ -197,7 +197,7 @@ class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 )
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
     """List decisions, newest first."""
-    return page_reply(call.gate.history.list_decisions(**call.filters()), lambda r: r.to_json())
+    return page_reply(call.gate.history.list_decisions(**call.filters()))
 
 
 @route(
@@ -213,7 +213,7 @@ def show_decision(call: Call[NoQuery]) -> Reply:
     """Show a decision; `verdict_id` names its verdict."""
     decision = call.gate.history.show_decision(call.args["id"])
     require_answered(call.principal, decision.target)
-    return Reply(decision.to_json())
+    return Reply(decision)
 
 
 _BADGE = Returns(str, "The badge", media=(BADGE_MEDIA,), etag=True)

@@ -63,11 +63,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return bool(where and (self.stack.strip() or self.image.strip()))
 
     def body(self) -> dict[str, Any]:
-        """Return the body of ``POST /gate``.
-
-        Raises:
-            BadInput: names the field.
-        """
+        """Return the body of ``POST /gate``."""
         body: dict[str, Any] = {}
         if self.target:
             body["target"] = self.target
@@ -83,11 +79,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return body
 
     def stack_body(self) -> dict[str, Any]:
-        """Return the stack in the form of requests.
-
-        Raises:
-            BadInput: the text is neither ``name=version`` with commas nor a JSON object.
-        """
+        """Return the stack in the form of requests."""
         text = self.stack.strip()
         if not text.startswith("{"):
             return _parse_stack("stack", text)
@@ -127,16 +119,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def read_words(
     question: Question, facts: Facts, targets: Collection[str]
 ) -> tuple[Question, tuple[str, ...]]:
-    """Return a question whose stack was written in words in its exact form, and what was assumed.
-
-    Args:
-        question: a stack in the exact form or as JSON stays as it is.
-        facts: with the known releases.
-        targets: names of targets.
-
-    Raises:
-        BadInput: a word means nothing, or the words name another place or image than the fields.
-    """
+    """Return a question written in words in its exact form, and what was assumed."""
     text = question.stack.strip()
     if not text or text.startswith("{") or is_exact(text):
         return question, ()
@@ -233,13 +216,7 @@ def entry_stack_text(entry: Entry, facts: Facts) -> str:
 def preview_represented(
     ask: PageRequest[Any], target: str, represented: EntryStacks
 ) -> dict[str, Any]:
-    """Return the verdict on the newest stack that represents an entry, if there is one.
-
-    Args:
-        ask: the request.
-        target: its name.
-        represented: stacks that represent the entry.
-    """
+    """Return the verdict on the newest stack that represents an entry, if there is one."""
     verdict: Verdict | None = None
     stack = represented.stacks[0].to_json() if represented.stacks else {}
     if stack and target in ask.gate.snapshot().targets:
