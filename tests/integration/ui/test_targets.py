@@ -58,7 +58,7 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
         "legacy-ocr",
         'data-chart="stacked"',
         "Document as created",
-        "/ui/matrix?places=prod-a100",
+        "/ui/matrix?q=prod-a100",
         "/ui/decisions?target=prod-a100&amp;since=",
     ):
         assert said in shown, said
