@@ -38,7 +38,8 @@ from compatgate.service.nodes.details import (
     target_matches,
 )
 from compatgate.service.nodes.drift import DriftGroup
-from compatgate.service.nodes.reports import GpuCount, format_gpus
+from compatgate.service.nodes.reports import format_gpus
+from compatgate.service.nodes.schemas import GpusBody
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 YesOrNo = Literal["yes", "no"]
@@ -140,7 +141,7 @@ def gpus_of(view: NodeView) -> str:
     """Format GPUs as ``8 x L4``."""
     if not view.row.gpus:
         return "not known"
-    return format_gpus(GpuCount(one["gpu"], one["count"]) for one in view.row.gpus)
+    return format_gpus(GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
 
 
 def _group_headline(one: Any) -> str:
