@@ -10,7 +10,6 @@ from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.manifest import (
     MANIFEST,
     SUITES,
-    LibrarySuite,
     read_library_workload,
     read_suites,
 )
@@ -109,7 +108,10 @@ class Library:
                 problems.append(error)
         if suites:
             for result in read_suites(suites):
-                self._add_suite(result)
+                name = result.suite.name
+                if name in self.suites and not result.replaces:
+                    raise _conflict_error("suite", name, str(result.file), "another file")
+                self.suites[name] = result.suite
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
@@ -121,12 +123,6 @@ class Library:
         if other is not None and not result.replaces:
             raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
         self.workloads[name] = result.workload
-
-    def _add_suite(self, found: LibrarySuite) -> None:
-        name = found.suite.name
-        if name in self.suites and not found.replaces:
-            raise _conflict_error("suite", name, str(found.file), "another file")
-        self.suites[name] = found.suite
 
     def _check_suites(self) -> None:
         problems = [

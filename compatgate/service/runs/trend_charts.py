@@ -97,17 +97,14 @@ class Trends(Struct, frozen=True):
         for key, every in self.points.items():
             points = [one for one in every if host in (None, one.host)][-VALUES:]
             if points and fits(key):
-                return self._draw(key, points)
+                workload, step, gpu, metric = key
+                unit = self.units.get((workload, metric), "")
+                what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
+                line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
+                href = link("workloads", workload, "history", gpu=gpu, metric=metric)
+                suffix = "" if unit in ("", "1") else f" in {unit}"
+                return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
         return Cell(None)
-
-    def _draw(self, key: MetricKey, points: Sequence[MetricPoint]) -> Cell:
-        workload, step, gpu, metric = key
-        unit = self.units.get((workload, metric), "")
-        what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
-        line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
-        href = link("workloads", workload, "history", gpu=gpu, metric=metric)
-        suffix = "" if unit in ("", "1") else f" in {unit}"
-        return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
 
 
 def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
