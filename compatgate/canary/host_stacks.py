@@ -22,7 +22,6 @@ class HostStack(Struct, frozen=True):
 
     Attributes:
         values: by component; several where its measurements disagree.
-        run: the run that measured them.
     """
 
     host: str
@@ -35,7 +34,6 @@ class ComponentDrift(Struct, frozen=True):
 
     Attributes:
         majority: value of most hosts; None if two values are equally frequent.
-        agree: hosts with that value.
         differ: host to its other value; every host if there is no majority.
         silent: hosts that did not measure the component; neither agreement nor difference.
     """

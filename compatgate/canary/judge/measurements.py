@@ -43,7 +43,6 @@ def read_measurements(
 
     Args:
         data: content of the file; bytes that are not UTF-8 count as log.
-        unit: unit of plain numbers.
     """
     if len(data) > MAX_BYTES:
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)

@@ -46,7 +46,6 @@ class LineSplitter:
     """Splitter of output into lines; drops what comes after ``most`` bytes.
 
     Attributes:
-        count: number of lines so far.
         dropped: number of bytes beyond ``most``.
     """
 

@@ -48,9 +48,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         measured_at: end of the execution, UTC, to the second.
         executor: kind of executor, as in ``hosts.toml``.
         development: it ran outside a container, so it never starts a baseline.
-        compatgate: version that extracted the sample.
         run, step: origin of the sample, on any gate.
-        note: further information of the contributor.
     """
 
     type: Literal["sample"]

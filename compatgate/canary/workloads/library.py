@@ -21,13 +21,7 @@ ENVIRONMENT = "COMPATGATE_WORKLOADS"
 
 
 class Library:
-    """Workloads and suites by name.
-
-    Attributes:
-        workloads: in the order of their folders.
-        suites: in the order of their files.
-        folders: operators' own folders that were read.
-    """
+    """Workloads and suites by name."""
 
     def __init__(self, folders: Sequence[str | Path] = ()) -> None:
         self.folders = tuple(folders)

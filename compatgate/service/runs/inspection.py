@@ -209,7 +209,6 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
 
     Args:
         past: results of one step, newest first.
-        family: that the runs must have measured.
     """
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
@@ -260,11 +259,8 @@ class MetricView(Struct, frozen=True):
 
     Attributes:
         judged: None: the metric was not judged.
-        words: the judgement in sentences.
         band: range of the currently approved baseline.
         past: earlier runs and this one, oldest first.
-        more: number of hidden values.
-        share: share of the GPU's published peak.
         marks: of the past runs in their chart.
         reference: what the metric was judged against; None: nothing is shaded.
     """

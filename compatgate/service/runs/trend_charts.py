@@ -35,7 +35,6 @@ class RunMark(Struct, frozen=True):
     Attributes:
         shape, tone: for the outcome of the metric, or of the run where it was not judged.
         letters: driver, cuDNN or image differ from the run before that states them.
-        words: the changes behind the letters.
     """
 
     shape: str
@@ -66,7 +65,6 @@ class Trends(Struct, frozen=True):
 
     Attributes:
         points: oldest first, by workload, step, GPU and metric; those measured last come first.
-        units: by workload and metric.
     """
 
     points: Mapping[MetricKey, Sequence[MetricPoint]]

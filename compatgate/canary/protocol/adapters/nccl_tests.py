@@ -133,12 +133,10 @@ class NcclLog(Struct, frozen=True):
     """Content of NCCL's log.
 
     Attributes:
-        version: version of the loaded library.
         cuda: CUDA version that the library was built for.
         transports: number of connections over each: ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
             ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
         network: network chosen for other hosts, used or not.
-        warnings: the first warnings.
     """
 
     version: str | None = None
