@@ -79,7 +79,6 @@ class Limits(Struct, frozen=True):
         memory: bytes, including swap.
         shm: bytes of ``/dev/shm``.
         tmp: bytes of ``/tmp``, the only writable path.
-        pids: processes and threads.
         cpus: cores; None for all.
         output: bytes of standard output and error to keep; the rest is counted and dropped.
     """
@@ -100,8 +99,6 @@ class Program(Struct, frozen=True):
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
         nodes: number of nodes that run the same program at once.
-        seeds: the workload runs once for each.
-        environment: variables set in the container.
         adapter: reader of the output; ``jsonl`` is the line protocol.
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.

@@ -46,11 +46,6 @@ def find_learning_obstacle(step: StepResult) -> str:
     return ""
 
 
-def _find_doubts(step: StepResult) -> dict[str, str]:
-    judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    return {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
-
-
 class BaselineJudge:
     """Judge of one host.
 
@@ -84,7 +79,8 @@ class BaselineJudge:
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
         if ground is not None:
-            doubts = _find_doubts(step)
+            judged = msgspec.convert(step.judgement, WorkloadJudgement)
+            doubts = {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
             results = [
                 Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
                 for m in report.metrics

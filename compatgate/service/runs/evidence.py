@@ -185,12 +185,7 @@ def load_evidence(
     suites: Collection[str] | None = None,
     skus: Collection[str] | None = None,
 ) -> Iterator[Evidence]:
-    """Load judged runs in the order of their numbers.
-
-    Args:
-        suites: only these.
-        skus: only on these.
-    """
+    """Load judged runs in the order of their numbers."""
     query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
     query = query.where(EvidenceRecord.seq <= until) if until is not None else query
     query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
@@ -254,11 +249,7 @@ def open_warnings(
     suite: str | None = None,
     sku: str | None = None,
 ) -> Iterator[WarningRow]:
-    """Return open warnings, oldest first.
-
-    Args:
-        entries: only on these.
-    """
+    """Return open warnings, oldest first."""
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query
