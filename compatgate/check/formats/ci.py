@@ -91,10 +91,10 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
         verdict = answer.verdict
         title = answer.heading or answer.file
         of = f"{title}: " if title else ""
-        ends = [f"{of}{text.headline(verdict)[0]}: {text.subject(verdict)}"]
-        if link := text.open_link(verdict):
-            ends.append(f"why: {link}")
-        ends.append(text.provenance(verdict))
+        ends = (
+            f"{of}{text.headline(verdict)[0]}: {text.subject(verdict)}",
+            text.provenance(verdict),
+        )
         lines += [strip_commands(" ".join(one.split())) for one in ends]
     return "\n".join(lines)
 
@@ -261,11 +261,9 @@ def _add_suite(root: Element, answer: Answer) -> None:
         "verdict": verdict["id"],
         "facts": verdict["facts"],
         "matrix_revision": str(verdict["matrix_revision"]),
-        "link": text.open_link(verdict),
     }
     for name, value in stated.items():
-        if value or name != "link":
-            SubElement(properties, "property", name=name, value=_clean(value))
+        SubElement(properties, "property", name=name, value=_clean(value))
     let_pass = verdict["mode"] if verdict["allowed"] else ""
     for rule, name in sorted(names.items()):
         about = {"classname": _clean(f"compatgate.{name}"), "name": _clean(f"{rule} {name}")}

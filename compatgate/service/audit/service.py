@@ -12,19 +12,13 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.repository import AuditRow
-from compatgate.service.audit.verification import ChainReport, append_seal, verify_chain
+from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.audit.verification import append_seal, verify_chain
 from compatgate.service.gate import decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
-from compatgate.service.gate.decision_counts import (
-    BarCounts,
-    DayRow,
-    DecisionCounts,
-    DeniedRow,
-    DeniedVerdict,
-)
-from compatgate.service.gate.repository import DecisionRow
+from compatgate.service.gate.decision_counts import BarCounts, DeniedVerdict
+from compatgate.service.gate.schemas import DecisionBody
 
 
 class History:
@@ -33,17 +27,13 @@ class History:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def list_decisions(self, **filters: Any) -> Page[DecisionRow]:
+    def list_decisions(self, **filters: Any) -> Page[DecisionBody]:
         """Return decisions, newest first; filters of `list_decisions`."""
         with self._database.reading() as session:
             return decisions.list_decisions(session, **filters)
 
-    def show_decision(self, number: int) -> DecisionRow:
-        """Return one decision.
-
-        Raises:
-            NotFound: the decision does not exist.
-        """
+    def show_decision(self, number: int) -> DecisionBody:
+        """Return one decision."""
         with self._database.reading() as session:
             return decisions.show_decision(session, number)
 
@@ -68,20 +58,13 @@ class History:
         with self._database.reading() as session:
             return decision_counts.count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
 
-    def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
-        """Return decisions per day of the last days in UTC, with today and empty days.
-
-        Args:
-            days: how many, 1 to 366.
-            target: only decisions about it.
-        """
-        last = clock.today()
-        wanted = [last - timedelta(days=n) for n in reversed(range(min(max(days, 1), 366)))]
-        since = datetime.combine(wanted[0], time(), UTC)
+    def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
+        """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
+        today = datetime.combine(clock.today(), time(), UTC)
+        back = range(min(max(days, 1), 366) - 1, -2, -1)
+        edges = [today - timedelta(days=n) for n in back]
         with self._database.reading() as session:
-            found = decision_counts.count_by_day(session, since, target=target)
-        known = {row.day: row for row in found.days}
-        return DecisionCounts(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
+            return decision_counts.count_bars(session, edges, target=target)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
         """Return the number of denied decisions of the last days, by target."""
@@ -89,29 +72,18 @@ class History:
         with self._database.reading() as session:
             return decision_counts.count_stopped_by_target(session, since)
 
-    def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
-        """Return the denied verdicts of the last days, the most frequent first."""
-        since = clock.now() - timedelta(days=days)
-        with self._database.reading() as session:
-            return decision_counts.list_most_denied(session, since, limit=limit)
-
     def list_denied(self, since: datetime, until: datetime, *, limit: int) -> list[DeniedVerdict]:
         """Return the denied verdicts of a time, the most frequent first."""
         with self._database.reading() as session:
             return decision_counts.list_denied_verdicts(session, since, until, limit=limit)
 
-    def list_audit(self, **filters: Any) -> Page[AuditRow]:
+    def list_audit(self, **filters: Any) -> Page[AuditBody]:
         """Return links of the chain, newest first; filters of `list_records`."""
         with self._database.reading() as session:
             return audit.list_records(session, **filters)
 
-    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainReport:
-        """Verify the chain and the rows that it covers, and seal what is in order.
-
-        Args:
-            expected_head: a hash stored earlier, which must still be in the chain.
-            full: everything; else what is new since the last seal.
-        """
+    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
+        """Verify the chain and the rows that it covers, and seal what is in order."""
         with suppress(CompatgateError), self._database.writing() as session:
             append_anchor(session, {})  # so that the head covers what was decided until now
         with self._database.reading() as session:

@@ -13,7 +13,6 @@ from flask import request
 from msgspec import Struct, field
 
 from compatgate.errors import CompatgateError, Conflict, PreconditionFailed
-from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
@@ -23,7 +22,6 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
-from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices.webhook import IncidentWebhook
@@ -76,7 +74,6 @@ class Settings(Struct, frozen=True):
             limit.
         sessions: the ends of browser sessions.
         incident_webhook: where incidents are posted; None: nowhere.
-        verdict_links: makes links to verdicts that need no token; None: there are none.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -97,7 +94,6 @@ class Settings(Struct, frozen=True):
     anonymous_rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
     incident_webhook: IncidentWebhook | None = None
-    verdict_links: VerdictLinks | None = None
 
     @property
     def max_values(self) -> int:
@@ -247,13 +243,6 @@ def base_url(service: Service, environ: Mapping[str, Any] | None = None) -> str:
     return f"{environ['wsgi.url_scheme']}://{host}" if _HOST.fullmatch(host) else ""
 
 
-def verdict_link(base: str, verdict_id: str) -> str:
-    """Return the permanent link to a verdict (`compatgate.service.web.app`)."""
-    return f"{base}/v/{verdict_id}"
-
-
 def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | None = None) -> str:
-    """Return the link for whoever was answered: without a token if the operator allows that."""
-    if (links := service.settings.verdict_links) is not None:
-        return links.link(verdict_id, clock.now())
-    return verdict_link(base_url(service, environ), verdict_id)
+    """Return the permanent link to a verdict (`compatgate.service.web.app`)."""
+    return f"{base_url(service, environ)}/v/{verdict_id}"

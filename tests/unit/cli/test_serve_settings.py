@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import kubeconfig
 
 from compatgate.cli import serve
 from compatgate.cli.serve_settings import ServeSettings
@@ -134,18 +133,12 @@ def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.field == "COMPATGATE_DECISION_COMMIT"
 
 
-def test_events_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
-    assert serve.read_admission(settings()).events is None
+def test_claims_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
     for named in ("in-cluster", str(tmp_path / "none")):
         with pytest.raises(BadInput) as refused:
-            serve.read_admission(settings("--kubernetes-events", named))
-        assert refused.value.field == "--kubernetes-events"
+            serve.read_admission(settings("--read-claims", named))
+        assert refused.value.field == "--read-claims"
         assert "the path of a kubeconfig" in refused.value.hint
-    access = serve.read_admission(
-        settings("--kubernetes-events", kubeconfig(tmp_path, "http://127.0.0.1:1"))
-    ).events
-    assert access is not None
-    assert not access.in_cluster
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_a_session_has_two_ends() -> None:
     hours = timedelta(hours=1)
 
     def limits(*words: str) -> SessionLimits:
-        return serve.read_web(settings(*words), None, local=True, far=False).sessions
+        return serve.read_web(settings(*words), None, local=True).sessions
 
     assert limits() == SessionLimits(12 * hours, 2 * hours)
     assert limits("--session-lifetime", "1h", "--session-idle", "3h") == SessionLimits(hours, hours)
@@ -230,45 +223,3 @@ def test_values_of_a_far_gate_that_cannot_be_used_are_named(
     stated = settings(*(word for pair in {**usual, **given}.items() for word in pair))
     with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
         serve.get_bundle(stated)
-
-
-def test_links_to_verdicts_are_off_and_take_a_key(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("k" * 32)
-    public = ("--public-url", "https://gate.example/")
-    assert serve.read_verdict_links(settings(*public)) is None
-    words = ("--verdict-link-key", f"a={tmp_path}/key", "--verdict-link-validity", "24h")
-    links = serve.read_verdict_links(settings(*public, *words))
-    assert links is not None
-    assert (links.base, links.valid_for) == ("https://gate.example", timedelta(hours=24))
-    assert "kkkk" not in repr(links)
-
-
-@pytest.mark.parametrize(
-    ("words", "url", "far", "field"),
-    [
-        ([], "", False, "--verdict-link-key"),
-        ([], "https://gate.example", True, "--verdict-link-key"),
-        (
-            ["--verdict-link-validity", "1m"],
-            "https://gate.example",
-            False,
-            "--verdict-link-validity",
-        ),
-        (
-            ["--verdict-link-validity", "2y"],
-            "https://gate.example",
-            False,
-            "--verdict-link-validity",
-        ),
-        (["--verdict-link-key", "a"], "https://gate.example", False, "--verdict-link-key"),
-    ],
-)
-def test_links_that_could_not_work_are_refused_at_the_start(
-    tmp_path: Path, words: list[str], url: str, far: bool, field: str
-) -> None:
-    (tmp_path / "key").write_text("k" * 32)
-    public = ("--public-url", url) if url else ()
-    stated = settings("--verdict-link-key", f"first={tmp_path}/key", *public, *words)
-    with pytest.raises(BadInput) as caught:
-        serve.read_verdict_links(stated, far=far)
-    assert caught.value.field == field
