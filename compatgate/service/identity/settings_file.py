@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import msgspec
@@ -63,7 +63,7 @@ def read_settings(path: str, option: str = "--oidc") -> IdentitySettings:
                 problems.add(raw.problem(place, shown, value=value, hint=hint))
     if settings is None or len(problems):
         raise ManyProblems(f"{path} cannot be used", list(problems))
-    if not all(find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
+    if not all(importlib.util.find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
         what = "sign-in needs Authlib, which is not installed"
         raise BadInput(what, field=option, hint=install_hint("oidc"))
     return settings
