@@ -202,13 +202,11 @@ class ServerDecider(GateDecider):
         return self._client
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """Return the gate's own link, else the permanent one; empty if nothing is recorded."""
+        """Return the permanent link; empty if nothing is recorded."""
         from urllib.parse import quote
 
         if not self._recorded:
             return ""
-        if isinstance(given := verdict.get("link"), str):
-            return given
         return f"{self._client.base_url}/v/{quote(str(verdict['id']))}"
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list and change targets; predict what a driver would break",
     ),
     "plan": (
-        "compatgate.service.plans.cli",
+        "compatgate.service.comparison.cli",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (

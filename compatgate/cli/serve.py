@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
-    from compatgate.service.gate.verdict_links import VerdictLinks
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.web.call import Settings
     from compatgate.service.web.startup import Prepared
@@ -102,7 +101,7 @@ def _serve(settings: ServeSettings) -> int:
     commit, tls = read_commit(settings), read_certificate(settings)
     listener = listen(settings.host, settings.port)
     local = is_loopback(listener)
-    web = read_web(settings, tls, local=local, far=is_far)
+    web = read_web(settings, tls, local=local)
     url = url_of(listener, settings.host, secure=tls is not None)
     open_gate = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
     open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
@@ -183,9 +182,7 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
     return pair
 
 
-def read_web(
-    settings: ServeSettings, tls: CertificatePair | None, *, local: bool, far: bool
-) -> Settings:
+def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
     from compatgate.service.notices.webhook import read_webhook
     from compatgate.service.tokens.browser_sessions import SessionLimits
@@ -216,7 +213,6 @@ def read_web(
         incident_webhook=read_webhook(webhook, settings.webhook_key, public_url)
         if webhook
         else None,
-        verdict_links=read_verdict_links(settings, far=far),
     )
 
 
@@ -237,22 +233,6 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
         settings.cluster,
         claims=no_claims if access is None else ClusterClaims.connect(access).of,
     )
-
-
-def read_verdict_links(settings: ServeSettings, *, far: bool = False) -> VerdictLinks | None:
-    """Return the keys of links to verdicts; None: there are none."""
-    from compatgate.service.gate.verdict_links import VerdictLinks
-
-    validity, keys, field = settings.link_validity, settings.link_keys, "--verdict-link-key"
-    if not keys:
-        return None
-    if far:
-        hint = "start the central gate with it"
-        raise BadInput("a far gate has no verdict pages", field=field, hint=hint)
-    if not settings.public_url:
-        hint = "add --public-url https://gate.example"
-        raise BadInput("needs --public-url, for the links", field=field, hint=hint)
-    return VerdictLinks(keys, settings.public_url.rstrip("/"), validity)
 
 
 def read_images(settings: ServeSettings) -> ImageSettings:

@@ -14,7 +14,6 @@ from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.http.rate import Rate, parse_rate
 from compatgate.kit.kubernetes import ClusterAccess
-from compatgate.service.gate.verdict_links import LONGEST, SHORTEST
 
 if TYPE_CHECKING:
     from compatgate.service.gate.batch_store import CommitMode
@@ -89,14 +88,6 @@ def session(text: str, field: str) -> timedelta:
     if duration.total_seconds() < _SHORTEST_SESSION_S:
         raise BadInput("is too short", field=field, value=text, hint="at least 60s")
     return duration
-
-
-def link_validity(text: str, field: str) -> timedelta:
-    """Read the validity of links to verdicts."""
-    validity = parse_duration(text, field=field)
-    if not SHORTEST <= validity <= LONGEST:
-        raise BadInput("is out of range", field=field, value=text, hint="from 5m to 366d")
-    return validity
 
 
 def rate(text: str | None, field: str) -> Rate | None:

@@ -217,23 +217,6 @@ class ServeSettings(Settings):
         read.url,
     )
 
-    open_verdicts = Heading("verdicts without a token")
-    link_keys: Repeated[Secret] = Repeated(
-        "--verdict-link-key NAME=FILE",
-        "add a link to each answer that shows the verdict without a token; this key signs"
-        " the links; in a file or as NAME=env:VARIABLE; needs --public-url; may be repeated, for"
-        " key rotation: the first one signs (default: $COMPATGATE_VERDICT_LINK_KEYS,"
-        " comma-separated; else no links)",
-        read_secrets,
-        variable="COMPATGATE_VERDICT_LINK_KEYS",
-    )
-    link_validity = Setting(
-        "--verdict-link-validity DURATION",
-        "validity of these links, from 5m to 366d",
-        read.link_validity,
-        default="7d",
-    )
-
     kubernetes = Heading("Kubernetes admission")
     unmatched: Setting[Any] = Setting(
         "--unmatched",

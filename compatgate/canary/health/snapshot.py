@@ -132,25 +132,13 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     def ask(name: str, *arguments: Any) -> Any:
         return query_nvml(nvml, name, handle, *arguments)
 
-    def fill(function: str, structure: str) -> Any:
-        """Return a structure that NVML fills; None where function or structure is missing."""
-        make = getattr(nvml, structure, None)
-        if make is None:
-            return None
-        value = make()
-        return None if ask(function, ctypes.byref(value)) is None else value
-
     lost = False
     try:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)  # read from the GPU itself
     except nvml.NVMLError as error:
         lost = _is_lost_error(nvml, error)
-    sram = fill("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t")
-    fabric = fill("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t")
-    listed = ask("nvmlDeviceGetComputeRunningProcesses")  # of the whole GPU, MIG devices included
-    processes = {
-        p.pid: Process(p.pid, getattr(p, "usedGpuMemory", None) or None) for p in listed or ()
-    }
+    sram = _fill(nvml, "nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
+    fabric = _fill(nvml, "nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t", handle)
     remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
     retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
     single = ask("nvmlDeviceGetRetiredPages", _SINGLE_BIT)
@@ -158,11 +146,8 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     mask = ask("nvmlDeviceGetCurrentClocksEventReasons")
     if mask is None:
         mask = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-    used, power, mode = (
-        ask("nvmlDeviceGetUtilizationRates"),
-        ask("nvmlDeviceGetPowerUsage"),
-        ask("nvmlDeviceGetMigMode"),
-    )
+    used, power = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetPowerUsage")
+    mode = ask("nvmlDeviceGetMigMode")
     info = ask("nvmlDeviceGetPciInfo")
     return Gpu(
         index=index,
@@ -195,8 +180,26 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         power_w=power / 1000 if power is not None else None,
         utilisation=used.gpu if used else None,
         memory_utilisation=used.memory if used else None,
-        processes=None if listed is None else tuple(processes[pid] for pid in sorted(processes)),
+        processes=_read_processes(ask("nvmlDeviceGetComputeRunningProcesses")),
     )
+
+
+def _fill(nvml: Any, function: str, structure: str, handle: Any) -> Any:
+    """Return a structure that a function of NVML fills; None where one of them is missing."""
+    make = getattr(nvml, structure, None)
+    if make is None:
+        return None
+    value = make()
+    done = query_nvml(nvml, function, handle, ctypes.byref(value))
+    return None if done is None else value
+
+
+def _read_processes(listed: Any) -> tuple[Process, ...] | None:
+    """Return the processes on the whole GPU, MIG devices included."""
+    if listed is None:
+        return None
+    memory = {one.pid: getattr(one, "usedGpuMemory", None) or None for one in listed}
+    return tuple(Process(pid, memory[pid]) for pid in sorted(memory))
 
 
 def _read_recovery(nvml: Any, handle: Any) -> str | None:

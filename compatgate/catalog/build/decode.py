@@ -177,7 +177,7 @@ def read_value(kind: Any, value: Any, row: Record, form: str) -> Any:
 
     Raises:
         BadInput: the value is malformed.
-        ValueError: likewise, without a hint.
+        ValueError: it is malformed; there is no hint.
     """
     if isinstance(value, (tuple, Struct)):
         return value

@@ -93,8 +93,6 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
         of = f"{title}: " if title else ""
         summary = f"{of}{said}: {text.subject(verdict)}"
         lines.append(_strip_commands(summary))
-        if link := text.open_link(verdict):
-            lines.append(_strip_commands(f"why: {link}"))
         lines.append(_strip_commands(text.provenance(verdict)))
     return "\n".join(lines)
 
@@ -294,8 +292,6 @@ def _properties(verdict: Json) -> list[str]:
         "facts": verdict["facts"],
         "matrix_revision": str(verdict["matrix_revision"]),
     }
-    if link := text.open_link(verdict):
-        values["link"] = link
     items = [
         f'      <property name="{name}" value="{_attribute(value)}"/>'
         for name, value in values.items()

@@ -193,19 +193,8 @@ def _render_verdict(verdict: Json, view: View) -> str:
             *(paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)),
         ]
     lines.append("")
-    if link := open_link(verdict):
-        lines += [f"Why, and how to get it allowed: {link}", ""]
     lines += [_paint_dim(line, view) for line in wrap(provenance(verdict), view.width)]
     return "\n".join(lines)
-
-
-def open_link(verdict: Json) -> str:
-    """Return the link to an objection that needs no token; empty if the gate gives none."""
-    link = verdict.get("link")
-    if not isinstance(link, str) or not link.startswith(("http://", "https://")):
-        return ""
-    objects = not verdict["allowed"] or verdict["verdict"] != "pass"
-    return strip_controls(" ".join(link.split())) if objects else ""
 
 
 def _head(verdict: Json, view: View) -> list[str]:

@@ -54,7 +54,7 @@ ACTIONS = {
     ),
     "baselines": (
         "compatgate.service.baselines.cli",
-        "list, show, approve, refuse, export and import baselines",
+        "list, show, approve and refuse baselines",
     ),
     "fleet": (
         "compatgate.service.runs.cli_fleet:fleet",

@@ -39,127 +39,6 @@ class _Call(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
-class Lane:
-    """Threads for requests of one kind; requests of another kind do not wait for them.
-
-    Args:
-        name: of the threads.
-        threads: number of requests answered at once; others wait.
-        short: threads for short calls.
-    """
-
-    def __init__(self, name: str, threads: int, short: int = SHORT_THREADS) -> None:
-        self._threads = threads
-        self._pool = ThreadPool(threads, name, short)
-        self._running = 0
-
-    def start(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
-        """Call a function in a thread, and return the future of its result.
-
-        Raises:
-            TooBusy: too many wait already.
-        """
-        if self._running >= self._threads + MAX_WAITING:
-            what = f"{self._running} requests wait already"
-            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
-        future = self._pool.start(tracing.carry(function), *arguments)
-        self._running += 1
-        future.add_done_callback(self._end)
-        return future
-
-    def _end(self, _: object) -> None:
-        self._running -= 1
-
-    async def run(self, function: Any, *arguments: Any) -> Any:
-        """Call a function in a thread.
-
-        Raises:
-            TooBusy: too many wait already.
-            Exception: whatever the function raises.
-        """
-        return await self.start(function, *arguments)
-
-
-class ThreadPool:
-    """Threads that call functions for an event loop.
-
-    Args:
-        threads: number of calls that run at once; others wait.
-        name: prefix of the threads' names.
-        short: threads for short calls.
-    """
-
-    def __init__(self, threads: int, name: str, short: int = SHORT_THREADS) -> None:
-        self._short = short
-        self._most = threads
-        self._name = name
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads: set[threading.Thread] = set()
-        self._began: dict[threading.Thread, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """Call a function in a thread; return the future of its result, on the running loop."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._calls.put(_Call(function, arguments, future, loop))
-        self._add_threads(loop)
-        return future
-
-    def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start threads for waiting calls, where the limits allow; look again later otherwise."""
-        with self._lock:
-            while (waits := self._waits()) and self._may_grow():
-                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._threads.add(thread)
-                thread.start()
-        if waits and self._timer is None and len(self._threads) < self._most:
-            self._timer = loop.call_later(_LONG_SECONDS, self._look_again, loop)
-
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        self._add_threads(loop)
-
-    def _waits(self) -> bool:
-        """Return whether more calls wait than threads are free for them."""
-        return self._calls.qsize() > len(self._threads) - len(self._began)
-
-    def _may_grow(self) -> bool:
-        alive = len(self._threads)
-        return alive < self._most and alive - self._long_calls() < self._short
-
-    def _long_calls(self) -> int:
-        since = perf_counter() - _LONG_SECONDS
-        return sum(began < since for began in tuple(self._began.values()))
-
-    def _work(self) -> None:
-        thread = threading.current_thread()
-        while True:
-            try:
-                call = self._calls.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                if self._leave(thread, idle=True):
-                    return
-                continue
-            self._began[thread] = perf_counter()
-            _run(call)
-            del self._began[thread], call  # nothing of a call is kept until the next one
-            if len(self._threads) > self._short and self._leave(thread):
-                return
-
-    def _leave(self, thread: threading.Thread, *, idle: bool = False) -> bool:
-        """Return whether a thread ends: it was idle, or the long calls that it stood in for end."""
-        with self._lock:
-            if idle:
-                leaves = self._calls.empty()
-            else:
-                leaves = len(self._threads) - self._long_calls() > self._short
-            if leaves:
-                self._threads.discard(thread)
-        return leaves
-
-
 def _run(call: _Call) -> None:
     """Call the function, and give its result to the event loop."""
     if call.future.cancelled():
@@ -181,3 +60,95 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_result(result)
     else:
         future.set_exception(error)
+
+
+class Lane:
+    """Threads for requests of one kind; requests of another kind do not wait for them.
+
+    Args:
+        name: of the threads.
+        threads: number of requests answered at once; others wait.
+        short: threads for short calls.
+    """
+
+    def __init__(self, name: str, threads: int, short: int = SHORT_THREADS) -> None:
+        self._name = name
+        self._most = threads
+        self._short = short
+        self._running = 0
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._began: dict[threading.Thread, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Call a function in a thread; return the future of its result, on the running loop.
+
+        Raises:
+            TooBusy: too many wait already.
+        """
+        if self._running >= self._most + MAX_WAITING:
+            what = f"{self._running} requests wait already"
+            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._running += 1
+        future.add_done_callback(self._end)
+        self._calls.put(_Call(tracing.carry(function), arguments, future, loop))
+        self._add_threads(loop)
+        return future
+
+    def _end(self, _: object) -> None:
+        self._running -= 1
+
+    def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start threads for waiting calls, where the limits allow; look again later otherwise."""
+        with self._lock:
+            while (waits := self._calls.qsize() > self._free_threads()) and self._may_grow():
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        if waits and self._timer is None and len(self._threads) < self._most:
+            self._timer = loop.call_later(_LONG_SECONDS, self._look_again, loop)
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        self._add_threads(loop)
+
+    def _free_threads(self) -> int:
+        return len(self._threads) - len(self._began)
+
+    def _may_grow(self) -> bool:
+        alive = len(self._threads)
+        return alive < self._most and alive - self._long_calls() < self._short
+
+    def _long_calls(self) -> int:
+        since = perf_counter() - _LONG_SECONDS
+        return sum(began < since for began in tuple(self._began.values()))
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                if self._may_leave(thread, idle=True):
+                    return
+                continue
+            self._began[thread] = perf_counter()
+            _run(call)
+            del self._began[thread], call  # nothing of a call is kept until the next one
+            if len(self._threads) > self._short and self._may_leave(thread):
+                return
+
+    def _may_leave(self, thread: threading.Thread, *, idle: bool = False) -> bool:
+        """Let a thread end: it was idle, or the long calls that it stood in for end."""
+        with self._lock:
+            if idle:
+                leaves = self._calls.empty()
+            else:
+                leaves = len(self._threads) - self._long_calls() > self._short
+            if leaves:
+                self._threads.discard(thread)
+        return leaves

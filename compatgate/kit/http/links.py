@@ -22,12 +22,7 @@ _DEPTH = 2
 
 
 def link(*parts: Any, **query: Any) -> str:
-    """Return the address of a page: ``link("targets", name, sort="gpu")``.
-
-    Args:
-        parts: of the path below ``/ui``.
-        query: parameters; None and empty ones are left out.
-    """
+    """Return the address of a page: ``link("targets", name, sort="gpu")``; omit what is empty."""
     path = "/".join(quote(str(part), safe="") for part in parts)
     return f"{request.script_root}{UI_PREFIX}/{path}{encode_query(query)}"
 
@@ -45,9 +40,6 @@ def other_parameters(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
     """Return the page's query parameters that its filter form has no field for.
 
     A change of the filters begins at the table's first page; the table says how it is sorted.
-
-    Args:
-        fields: of the form, each beginning with its name.
     """
     told = {str(field[0]) for field in fields} | {"sort", "cursor", "format"}
     return [(key, value) for key, value in request.args.items() if value and key not in told]

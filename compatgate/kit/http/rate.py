@@ -36,15 +36,7 @@ class Rate(Struct, frozen=True):
 
 
 def parse_rate(text: str, *, field: str = "rate") -> Rate:
-    """Read a rate.
-
-    Args:
-        text: like ``100/s``, ``30/m`` or ``1000/h``.
-        field: field that an error names.
-
-    Raises:
-        BadInput: not a rate.
-    """
+    """Read a rate like ``100/s``, ``30/m`` or ``1000/h``; an error names the field."""
     match = _RATE.fullmatch(text)
     if match is None:
         hint = "a number for each s, m or h, like 100/s or 30/m"

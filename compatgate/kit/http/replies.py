@@ -52,8 +52,18 @@ SECURITY = [
 ]
 STATIC_CSP = (CSP, "default-src 'none'; frame-ancestors 'none'")
 """The policy of every answer that states none."""
+PROBLEM_TYPE = "https://compatgate.dev/problems/"
+PROBLEM_MEDIA = "application/problem+json"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_LONGEST_VALUE = 200
+_MAX_PROBLEMS = 1000
+_RAW_LENGTH, _RAW_REQUEST_ID = b"content-length", REQUEST_ID.lower().encode()
+_log = logging.getLogger("compatgate.web")
+_prefix = ""
+_numbers = count(1)
 Headers = list[tuple[str, str]]
+RawHeaders = list[tuple[bytes, bytes]]
+"""Names in small letters, and values, as a server sends them."""
 
 
 class Envelope:
@@ -90,10 +100,6 @@ def complete_headers(headers: Headers, number: str) -> Headers:
     return headers
 
 
-RawHeaders = list[tuple[bytes, bytes]]
-"""Names in small letters, and values, as a server sends them."""
-
-
 class WholeAnswer(NamedTuple):
     """An answer that is there as a whole, with every header it needs."""
 
@@ -110,20 +116,12 @@ def to_raw(headers: Iterable[tuple[str, str]]) -> RawHeaders:
 _JSON_HEADERS = to_raw(
     [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *SECURITY, STATIC_CSP]
 )
-_RAW_LENGTH, _RAW_REQUEST_ID = b"content-length", REQUEST_ID.lower().encode()
 
 
 def json_answer(
     body: bytes, number: str, status: int = 200, sent: Iterable[tuple[str, str]] = ()
 ) -> WholeAnswer:
-    """Return an answer in JSON.
-
-    Args:
-        body: of the answer.
-        number: id of the request.
-        status: of HTTP.
-        sent: further headers.
-    """
+    """Return an answer in JSON."""
     own = [(_RAW_LENGTH, b"%d" % len(body)), (_RAW_REQUEST_ID, number.encode("latin-1"))]
     return WholeAnswer(status, [*_JSON_HEADERS, *own, *to_raw(sent)], body)
 
@@ -131,10 +129,6 @@ def json_answer(
 def request_id(given: str) -> str:
     """Return the client's request id if it is safe, else a new one."""
     return given if given and _GIVEN_ID.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"
-
-
-_prefix = ""
-_numbers = count(1)
 
 
 def _new_process() -> None:
@@ -223,11 +217,7 @@ def _next_url(cursor: str) -> str:
 
 
 def slice_page(items: Sequence[Any], paged: ListQuery) -> ListPart:
-    """Return a page of a list that is in memory and does not change while the server runs.
-
-    Raises:
-        BadInput: a cursor that no page gave.
-    """
+    """Return a page of a list that is in memory and does not change while the server runs."""
     start = 0 if paged.cursor is None else _decode_cursor(paged.cursor)
     end = start + paged.limit
     return ListPart(items[start:end], _encode_cursor(end) if end < len(items) else None)
@@ -274,13 +264,6 @@ class TooBusy(Unavailable):
     retry_after_s = 1
 
 
-PROBLEM_TYPE = "https://compatgate.dev/problems/"
-PROBLEM_MEDIA = "application/problem+json"
-_LONGEST_VALUE = 200
-_MAX_PROBLEMS = 1000
-_log = logging.getLogger("compatgate.web")
-
-
 class ProblemAnswer(NamedTuple):
     """An error as HTTP, whatever carries it."""
 
@@ -290,25 +273,14 @@ class ProblemAnswer(NamedTuple):
 
 
 def whole_problem(error: CompatgateError, environ: Mapping[str, Any], number: str) -> WholeAnswer:
-    """Return the answer that carries an error, with every header.
-
-    Args:
-        error: as of `problem_answer`.
-        environ: as of `problem_answer`.
-        number: id of the request.
-    """
+    """Return the answer that carries an error, with every header."""
     status, headers, body = problem_answer(error, environ)
     headers.append(("Content-Length", str(len(body))))
     return WholeAnswer(status, to_raw(complete_headers(headers, number)), body)
 
 
 def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
-    """Return the answer that carries an error.
-
-    Args:
-        error: what went wrong.
-        environ: the WSGI environment of the request, for the log and for who asked.
-    """
+    """Return the answer that carries an error; the log names the request by its environment."""
     note_error(error, environ)
     if error.status >= 500:
         _log.error("%s: %s", _request_line(environ), error.detail, extra=_request_fields(environ))

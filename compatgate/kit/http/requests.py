@@ -25,21 +25,16 @@ from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import UnsupportedMediaType
 from compatgate.strict_json import DuplicateKeyError, check_depth, decode_strict
 
-S = TypeVar("S", bound=msgspec.Struct)
+REASON_HEADER = "X-Compatgate-Reason"
+LONGEST_REASON = 2000
+END_OF_DAY = {"day": "end"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+S = TypeVar("S", bound=Struct)
+Q = TypeVar("Q", bound=Struct)
 
 
 def read_body(media: tuple[str, ...], most: int) -> bytes:
-    """Return the body as it was sent.
-
-    Args:
-        media: content types accepted; the first is the usual one.
-        most: bytes that a body may have.
-
-    Raises:
-        UnsupportedMedia: another content type than those accepted, or compressed.
-        BadInput: the client stopped sending.
-        TooLarge: larger than the server accepts.
-    """
+    """Return the body as it was sent."""
     environ = request.environ
     stated = environ.get("CONTENT_TYPE", "")
     if stated != media[0]:
@@ -90,11 +85,7 @@ def _check_type(stated: str, media: tuple[str, ...]) -> None:
 
 
 def to_text(raw: bytes) -> str:
-    """Return the body as text.
-
-    Raises:
-        BadInput: not UTF-8.
-    """
+    """Return the body as text."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,11 +94,7 @@ def to_text(raw: bytes) -> str:
 
 
 def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
-    """Return the body as a JSON object.
-
-    Raises:
-        BadInput: not JSON, not UTF-8, nested too deeply, not an object, or one with a key twice.
-    """
+    """Return the body as a JSON object."""
     check_depth(raw, max_depth)
     if not raw.strip():
         raise BadInput("the body is empty", field="body", hint="send a JSON object")
@@ -125,16 +112,7 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
 
 
 def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:
-    """Convert a body that is not a document to a struct.
-
-    Args:
-        body: as it was sent.
-        kind: of struct.
-        hints: the expected value, by field.
-
-    Raises:
-        BadInput: an unknown key, a missing one, or a wrong type; names the field.
-    """
+    """Convert a body that is not a document to a struct; hints say what a field expects."""
     known = kind.__struct_fields__
     for key in body:
         if key not in known:
@@ -152,8 +130,6 @@ def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | No
         raise BadInput(problem, field=field or "body", hint=" ".join(about)) from None
 
 
-Q = TypeVar("Q", bound=Struct)
-END_OF_DAY = {"day": "end"}
 Since = Annotated[datetime, Meta(description="at or after this time; a date means its start, UTC")]
 Until = Annotated[
     datetime,
@@ -192,11 +168,7 @@ def parameters(kind: type[Struct]) -> dict[str, Parameter]:
 
 
 def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
-    """Read query parameters.
-
-    Raises:
-        BadInput: names the parameter, its value and the expected value.
-    """
+    """Read query parameters."""
     if kind is AnyQuery:
         return kind()
     known = parameters(kind)
@@ -253,20 +225,10 @@ def _ends_day(kind: Any) -> bool:
     return any(getattr(meta, "extra", None) == END_OF_DAY for meta in get_args(kind)[1:])
 
 
-REASON_HEADER = "X-Compatgate-Reason"
-LONGEST_REASON = 2000
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-
-
 def read_reason(header: str | None, other: object) -> str:
-    """Return the reason from the header, or else from the body or the query.
+    """Return the reason from the header, or else what the body or the query says.
 
-    Args:
-        header: of the request; WSGI shows its UTF-8 as Latin-1.
-        other: what the body's or the query's ``reason`` says.
-
-    Raises:
-        BadInput: there is none, or it is not text.
+    WSGI shows the header's UTF-8 as Latin-1.
     """
     field, value = ("reason", other) if header is None else (REASON_HEADER, _utf8(header))
     if value is None or value == "":

@@ -110,7 +110,7 @@ class WsgiLane(Lane):
         exchange = _Exchange(self._app, environ, receive, send, closes=body.rest != "none")
         watch = asyncio.create_task(exchange.watch()) if self._watches else None
         try:
-            answer = await self.run(exchange.run)
+            answer = await self.start(exchange.run)
         except TooBusy as error:
             number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
             if (note := note_of(environ)) is not None:

@@ -134,9 +134,9 @@ def draw_badge(badge: Badge) -> bytes:
         whole=left + right,
         left=left,
         right=right,
-        label=escape_text(label),
-        word=escape_text(word),
-        title=escape_text(badge.title),
+        label=_escape_text(label),
+        word=_escape_text(word),
+        title=_escape_text(badge.title),
         label_at=left / 2,
         word_at=left + right / 2,
         label_width=label_width,
@@ -144,11 +144,6 @@ def draw_badge(badge: Badge) -> bytes:
         label_colour=_LABEL,
         colour=_COLOURS[badge.look],
     ).encode()
-
-
-def colour_of(look: Look) -> str:
-    """Return the colour of a look, dark enough for white text on it."""
-    return _COLOURS[look]
 
 
 def _shorten(text: str) -> str:
@@ -159,7 +154,7 @@ def _width(text: str) -> int:
     return round(sum(_NARROW if ord(character) < 0x2000 else _WIDE for character in text))
 
 
-def escape_text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape text for an SVG element or attribute; XML allows no control characters."""
     clean = "".join(c if c.isprintable() else "�" for c in text)
     return escape(clean, {'"': "&quot;", "'": "&#39;"})

@@ -17,14 +17,8 @@ from compatgate.service.audit.verification import append_seal, verify_chain
 from compatgate.service.gate import decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
-from compatgate.service.gate.decision_counts import (
-    BarCounts,
-    DayRow,
-    DecisionCounts,
-    DeniedRow,
-    DeniedVerdict,
-)
-from compatgate.service.gate.repository import DecisionRow
+from compatgate.service.gate.decision_counts import BarCounts, DeniedVerdict
+from compatgate.service.gate.schemas import DecisionBody
 
 
 class History:
@@ -33,12 +27,12 @@ class History:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def list_decisions(self, **filters: Any) -> Page[DecisionRow]:
+    def list_decisions(self, **filters: Any) -> Page[DecisionBody]:
         """Return decisions, newest first; filters of `list_decisions`."""
         with self._database.reading() as session:
             return decisions.list_decisions(session, **filters)
 
-    def show_decision(self, number: int) -> DecisionRow:
+    def show_decision(self, number: int) -> DecisionBody:
         """Return one decision."""
         with self._database.reading() as session:
             return decisions.show_decision(session, number)
@@ -64,32 +58,19 @@ class History:
         with self._database.reading() as session:
             return decision_counts.count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
 
-    def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
-        """Return decisions per day of the last days in UTC, with today and empty days.
-
-        Args:
-            days: how many, 1 to 366.
-            target: only decisions about it.
-        """
-        last = clock.today()
-        wanted = [last - timedelta(days=n) for n in reversed(range(min(max(days, 1), 366)))]
-        since = datetime.combine(wanted[0], time(), UTC)
+    def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
+        """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
+        today = datetime.combine(clock.today(), time(), UTC)
+        back = range(min(max(days, 1), 366) - 1, -2, -1)
+        edges = [today - timedelta(days=n) for n in back]
         with self._database.reading() as session:
-            found = decision_counts.count_by_day(session, since, target=target)
-        known = {row.day: row for row in found.days}
-        return DecisionCounts(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
+            return decision_counts.count_bars(session, edges, target=target)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
         """Return the number of denied decisions of the last days, by target."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_counts.count_stopped_by_target(session, since)
-
-    def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
-        """Return the denied verdicts of the last days, the most frequent first."""
-        since = clock.now() - timedelta(days=days)
-        with self._database.reading() as session:
-            return decision_counts.list_most_denied(session, since, limit=limit)
 
     def list_denied(self, since: datetime, until: datetime, *, limit: int) -> list[DeniedVerdict]:
         """Return the denied verdicts of a time, the most frequent first."""

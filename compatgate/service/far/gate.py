@@ -53,12 +53,7 @@ class ReadOnlyGate(Forbidden):
 
 
 class NoDatabase(Database):
-    """A database that refuses every transaction.
-
-    Args:
-        central: URL of the central gate.
-        options: of the far gate.
-    """
+    """A database that refuses every transaction."""
 
     def __init__(self, options: BundleOptions) -> None:
         super().__init__(URL.create("sqlite", database=str(options.folder / "none.db")))
@@ -75,11 +70,7 @@ class FarGate(Gate):
     """A read-only gate.
 
     Args:
-        store: of the bundle.
-        present: bundle to begin with.
         callers: tokens that may ask.
-        images: as of `Gate`.
-        wheels: as of `Gate`.
         spool_size: bytes of each process's spool.
         away: why the central gate did not answer at the start; None: it did.
     """
@@ -135,30 +126,18 @@ class FarGate(Gate):
         return self.bundle.age_s()
 
     def require_writable(self) -> None:
-        """Refuse a change.
-
-        Raises:
-            ReadOnlyGate: always.
-        """
+        """Refuse a change."""
         raise ReadOnlyGate(self._central.url)
 
     def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
         """Do nothing: the central gate has the incidents."""
 
     def require_pages(self) -> None:
-        """Refuse a page.
-
-        Raises:
-            ReadOnlyGate: always.
-        """
+        """Refuse a page."""
         raise ReadOnlyGate(self._central.url)
 
     def check_ready(self) -> dict[str, Any]:
-        """Return the state of a gate that can decide.
-
-        Raises:
-            Unavailable: the bundle is too old.
-        """
+        """Return the state of a gate that can decide."""
         snapshot = self.snapshots.current()
         payload = self.bundle.present.trusted.bundle.payload
         log = self.log_state
@@ -254,12 +233,7 @@ class PreparedFarGate(Struct, frozen=True):
 
 
 def prepare_far_gate(options: BundleOptions) -> PreparedFarGate:
-    """Get the bundle; without the central gate, use the last good one.
-
-    Raises:
-        Unavailable: the central gate does not answer, and there is no last good bundle.
-        CompatgateError: the token or the bundle is refused, and there is no last good bundle.
-    """
+    """Get the bundle; without the central gate, use the last good one."""
     store = BundleStore(options)
     present, name, away = store.read(), store.read_name(), None
     if present is not None:

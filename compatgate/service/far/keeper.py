@@ -7,14 +7,11 @@ and the disk has it. Until then the present one stays. All processes of a far ga
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +21,7 @@ from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Forbidden, Unavailable, quote_error
 from compatgate.kit import clock
-from compatgate.kit.files import PRIVATE_MODE, replacing
+from compatgate.kit.files import PRIVATE_MODE, locked, replacing
 from compatgate.service.far.log import Central
 from compatgate.service.gate.bundles import (
     BundleRefused,
@@ -76,11 +73,7 @@ class AppliedBundle(Struct, frozen=True):
 
     @classmethod
     def of(cls, trusted: TrustedBundle) -> AppliedBundle:
-        """Resolve a bundle with the facts of this program.
-
-        Raises:
-            CompatgateError: an overlay or a document needs another version of this program.
-        """
+        """Resolve a bundle with the facts of this program."""
         bundle = trusted.bundle
         number = bundle.payload.evidence_number
         return cls(trusted, restore_snapshot(bundle.payload, bundle.facts, number))
@@ -94,11 +87,7 @@ class _Stored(Struct, frozen=True):
 
 
 class BundleStore:
-    """The state folder of a far gate, and its polls.
-
-    Args:
-        options: of the operator.
-    """
+    """The state folder of a far gate, and its polls."""
 
     def __init__(self, options: BundleOptions) -> None:
         self.options = options
@@ -130,13 +119,7 @@ class BundleStore:
         return found.name if found.central == self.options.central.url else None
 
     def ask_name(self) -> str:
-        """Ask the central gate for the name of the token, and store it.
-
-        Raises:
-            Unavailable: the central gate does not answer, or the folder cannot be written.
-            Forbidden: the token lacks a scope.
-            CompatgateError: the token is not valid.
-        """
+        """Ask the central gate for the name of the token, and store it."""
         from compatgate.client.operations import Operations
 
         with self.options.central.connect(_TIMEOUT_S, 0) as client:
@@ -169,7 +152,6 @@ class BundleStore:
 
         Raises:
             BundleRefused: it is not signed by a trusted key, or older.
-            CompatgateError: the central gate does not answer, or has no bundle for this program.
         """
         from compatgate.client.operations import Operations
 
@@ -183,47 +165,30 @@ class BundleStore:
         name = f"the bundle of {self.options.central.url}"
         trusted = read_trusted(answer.value, name, self.options.keys)
         if present is not None and trusted.version < present.trusted.version:
-            _refuse_older(trusted, present.trusted)
+            raise BundleRefused(
+                f"the bundle is older ({trusted.version}) than the stored bundle"
+                f" ({present.trusted.version})",
+                field="bundle",
+                hint="the bundle is a replay, or the central gate was restored from a backup; after"
+                f" a restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
+            )
         trusted.bundle.payload.require_valid()
         new = AppliedBundle.of(trusted)
-        with self._locked():
-            stored = present_bundle(self.path, self.options.keys)
-            apply_bundle(self.path, stored, trusted, allow_older=False)
-            confirm_bundle(self.path)
-        return new
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Let one process write at a time."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            descriptor = os.open(self.options.folder / _LOCK, flags, PRIVATE_MODE)
+            with locked(self.options.folder / _LOCK):
+                stored = present_bundle(self.path, self.options.keys)
+                apply_bundle(self.path, stored, trusted, allow_older=False)
+                confirm_bundle(self.path)
         except OSError as error:
             what = f"cannot write {self.options.folder}: {quote_error(error)}"
             raise Unavailable(what, field="--state") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-
-def _refuse_older(given: TrustedBundle, present: TrustedBundle) -> None:
-    raise BundleRefused(
-        f"the bundle is older ({given.version}) than the stored bundle ({present.version})",
-        field="bundle",
-        hint="the bundle is a replay, or the central gate was restored from a backup; after a"
-        f" restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
-    )
+        return new
 
 
 class BundleKeeper:
     """Polls in a thread of its own, and knows how old the present bundle is.
 
     Args:
-        store: of the far gate.
-        present: to begin with.
-        use: called with each new bundle.
         away: why the central gate did not answer at the start; None: it did.
     """
 
@@ -261,11 +226,7 @@ class BundleKeeper:
         return Degraded(failure[0], round(self.age_s(), 1), failure[1], "the central gate")
 
     def require_usable(self) -> None:
-        """Check that the bundle is recent enough to decide on.
-
-        Raises:
-            Unavailable: it is older than the operator allows, or its validity has ended.
-        """
+        """Check that the bundle is recent enough to decide on."""
         self.present.trusted.bundle.payload.require_valid()
         most = self._store.options.max_stale.total_seconds()
         if self.age_s() <= most:

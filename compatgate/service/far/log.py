@@ -60,10 +60,6 @@ class Central(Struct, frozen=True):
 
         Args:
             timeout_s: seconds to wait for the connection, and for each part of an answer.
-            retries: times that an unanswered request is sent again.
-
-        Raises:
-            CompatgateError: the URL or the token is malformed, or its file cannot be read.
         """
         from compatgate.kit.cli.output import read_bytes
         from compatgate.service.gate_client import make_client
@@ -76,13 +72,7 @@ class Central(Struct, frozen=True):
 
 
 class FarLog(DecisionLog):
-    """A log whose place is the spool.
-
-    Args:
-        database: refuses every transaction.
-        spool: folder and size of the spool.
-        central: where decisions are delivered to.
-    """
+    """A log whose place is the spool."""
 
     def __init__(self, database: Database, spool: SpoolOptions, central: Central) -> None:
         self._central = central
@@ -101,7 +91,7 @@ class FarLog(DecisionLog):
         destination = self._destination = CentralDestination(self._central)
         return Courier(
             lambda: destination,
-            _explain,
+            quote_error,
             spool,
             lambda: self._is_delivered(spool),
             self._set_aside,
@@ -143,7 +133,9 @@ class FarLog(DecisionLog):
         assert self._spool is not None  # noqa: S101 - the constructor asks for one
         with self._placing:
             self._close(batch)
-            self._forget_late()
+            if time.monotonic() - self._remembered > _FORGET_S:
+                self._spooled.clear()
+                self._remembered = time.monotonic()
             try:
                 for rows in _divide(batch.rows, self._spooled):
                     self._append(self._spool, rows)
@@ -157,19 +149,12 @@ class FarLog(DecisionLog):
 
     def _append(self, spool: Spool, rows: Sequence[Row]) -> None:
         bodies = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._spooled}
-        made = self._chain.make([self._name(one) for one, _ in rows], bodies)
+        far_gate = self._central.name  # the caller is known to be one of this far gate
+        named = [replace(one, asked_by=name_caller(one.asked_by, far_gate)) for one, _ in rows]
+        made = self._chain.make(named, bodies)
         spool.append(Delivery(made, bodies, late=True))
         self._chain.take(made)
         self._spooled.update(bodies)
-
-    def _name(self, decision: NewDecision) -> NewDecision:
-        """Return a decision whose caller is known to be one of this far gate."""
-        return replace(decision, asked_by=name_caller(decision.asked_by, self._central.name))
-
-    def _forget_late(self) -> None:
-        if time.monotonic() - self._remembered > _FORGET_S:
-            self._spooled.clear()
-            self._remembered = time.monotonic()
 
 
 def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
@@ -189,11 +174,7 @@ def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
 
 
 class CentralDestination:
-    """The central gate, as the destination of batches; one thread uses it.
-
-    Args:
-        central: is connected, with its token, at the first delivery and after each error.
-    """
+    """The central gate, as the destination of batches; one thread uses it."""
 
     def __init__(self, central: Central) -> None:
         self._central = central
@@ -205,7 +186,6 @@ class CentralDestination:
         Raises:
             ForkedChain: the central gate has another batch of a writer and sequence, or lacks the
                 batch before.
-            CompatgateError: the central gate does not answer, or refuses the token.
         """
         from compatgate.client.operations import Operations
 
@@ -271,7 +251,3 @@ def _estimate_size(delivery: Delivery) -> int:
     batch = delivery.batch
     bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())
     return len(batch.content) + batch.count * _NAMES_BYTES + bodies
-
-
-def _explain(error: Exception) -> str:
-    return quote_error(error)

@@ -89,12 +89,7 @@ class _Waiting:
 
 
 class DeliveryDesk:
-    """Stores the batches of far gates; requests that come at the same time share a transaction.
-
-    Args:
-        database: of the central gate.
-        commit: as of `DecisionWriter`.
-    """
+    """Stores the batches of far gates; requests that come at the same time share a transaction."""
 
     def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
         self._database = database
@@ -110,16 +105,13 @@ class DeliveryDesk:
 
         Args:
             request: batches of one writer, in order.
-            caller: whose chain it is.
 
         Raises:
             AccessRefused: the caller is no token, the writer belongs to another one, or a target is
                 outside the token's limit.
-            BadInput: a batch contradicts itself, or its hash is not that of its content.
             ChainForked: another batch of this writer and sequence is stored.
             ChainGap: the batch before is not stored.
             VerdictMismatch: a verdict is not what its id or its decision says.
-            Unavailable: the database does not answer, or too many deliveries wait.
         """
         _require_owner(request.writer, caller)
         caller.require_targets(
@@ -141,12 +133,7 @@ class DeliveryDesk:
         return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
 
     def _check_verdicts(self, sent: DeliveredBatch, field: str) -> None:
-        """Check that each verdict has its id, and that decisions say what their verdicts say.
-
-        Raises:
-            BadInput: a verdict cannot be read.
-            VerdictMismatch: another answer is planted under an id, or a decision contradicts it.
-        """
+        """Check that each verdict has its id, and that decisions say what their verdicts say."""
         with self._database.reading() as session:
             found = {
                 key: self._read_verdict(session, key, body, f"{field}.verdicts.{key}")
@@ -178,11 +165,7 @@ class DeliveryDesk:
         return found
 
     def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
-        """Return the policy of a verdict's target at its revision.
-
-        Raises:
-            ChainGap: the target was not in the matrix.
-        """
+        """Return the policy of a verdict's target at its revision."""
         if verdict.target is None:
             return Policy()
         key = verdict.target, verdict.matrix_revision
@@ -197,11 +180,7 @@ class DeliveryDesk:
         return self._policies[key]
 
     def _wait_for(self, waiting: _Waiting) -> None:
-        """Wait until a request is stored, by this thread or by another one.
-
-        Raises:
-            Unavailable: that takes too long; the batches may be stored later.
-        """
+        """Wait until a request is stored, by this thread or by another one."""
         self._queue.append(waiting)
         while not waiting.is_done:
             if not self._turn.acquire(timeout=PATIENCE_SECONDS):
@@ -224,7 +203,10 @@ class DeliveryDesk:
                 group[0].end(set(), error)
                 return
             for waiting in group:
-                self._store_alone(waiting)
+                try:
+                    waiting.end(self._write(waiting.deliveries))
+                except Exception as refusal:
+                    waiting.end(set(), refusal)
         except Exception as error:
             for waiting in group:
                 waiting.end(set(), error)
@@ -232,18 +214,8 @@ class DeliveryDesk:
             for waiting in group:
                 waiting.end(new)
 
-    def _store_alone(self, waiting: _Waiting) -> None:
-        try:
-            waiting.end(self._write(waiting.deliveries))
-        except Exception as error:
-            waiting.end(set(), error)
-
     def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
-        """Store batches in one transaction, and return writer and sequence of those that are new.
-
-        Raises:
-            ChainForked: as of `receive`; so are the others.
-        """
+        """Store batches in one transaction; return writer and sequence of those that are new."""
         writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
         turn = WriterTurn(self._database)
         writer.new = set()
@@ -256,7 +228,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if _is_missing_verdict(error):
+            if "FOREIGN KEY" in str(error).upper():  # as either driver says it
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -299,12 +271,7 @@ class _ChainWriter(DecisionWriter):
 
 
 def _check_previous(batch: DecisionBatch, found: str | None) -> None:
-    """Check that a batch continues the one before, whose stored hash is given.
-
-    Raises:
-        ChainGap: that is not stored.
-        ForkedChain: the batch continues another one.
-    """
+    """Check that a batch continues the one before, whose stored hash is given."""
     if found is None:
         raise ChainGap(
             f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
@@ -318,17 +285,8 @@ def _check_previous(batch: DecisionBatch, found: str | None) -> None:
         )
 
 
-def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()
-
-
 def _require_owner(writer: str, caller: Principal) -> None:
-    """Require that a writer is called after the token.
-
-    Raises:
-        AccessRefused: it is not, or the caller is no token.
-    """
+    """Require that a writer is called after the token."""
     name = writer.rpartition(":")[0]
     if caller.kind not in ("token", "local"):
         what = "only a token delivers decisions: its name is part of the log"
@@ -344,11 +302,7 @@ def _require_owner(writer: str, caller: Principal) -> None:
 
 
 def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
-    """Return a batch as a value.
-
-    Raises:
-        BadInput: names what is wrong.
-    """
+    """Return a batch as a value."""
     sent, field = request.batches[place], f"batches[{place}]"
     if place and sent.sequence != request.batches[place - 1].sequence + 1:
         what = "does not follow the batch before"
@@ -388,7 +342,7 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         text = getattr(one, name)
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
-    return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
+    return msgspec.convert(one, NewDecision, from_attributes=True)
 
 
 def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:

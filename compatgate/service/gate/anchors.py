@@ -32,11 +32,7 @@ Heads = dict[str, tuple[int, str]]
 
 
 class Anchors:
-    """Anchors the chains of one process: from time to time while it stores batches, and at its end.
-
-    Args:
-        database: that has the batches.
-    """
+    """Anchors the chains of one process, from time to time and at its end."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,10 +80,8 @@ class Anchors:
 def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> None:
     """Append an anchor to the audit chain, in a writing session that no other overlaps.
 
-    Args:
-        session: to write with.
-        heads: last batches, by writer; those that the database lacks are left out, and writers
-            that died before they had anchored are added.
+    Heads that the database lacks are left out; writers that died before they had anchored are
+    added.
     """
     wanted = {**_find_heads(session), **_read_back(session, heads)}
     moved = {

@@ -48,9 +48,6 @@ class AnsweringGate:
     Any number of threads may use a gate, and a process may make one before it forks.
 
     Args:
-        database: open, with its schema.
-        facts: the catalog.
-        overlays: the operator's fact files.
         images: which images the gate reads; None: an image is only a label.
         commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
         wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
@@ -104,12 +101,6 @@ class AnsweringGate:
             database: URL, or path of an SQLite file; None: ``COMPATGATE_DATABASE``, else a file in
                 the user's data folder.
             make: create an SQLite file that is missing or empty.
-            overlays: the operator's fact files.
-            images: as for `Gate`.
-
-        Raises:
-            NotFound: the SQLite file is missing or empty.
-            Unavailable: the database does not answer, or has another schema.
         """
         from compatgate.catalog import load_facts
 
@@ -123,18 +114,7 @@ class AnsweringGate:
     def answer(
         self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
     ) -> Answer:
-        """Decide, log, and return the answer once the log has it.
-
-        Args:
-            question: as of `evaluate`.
-            asked_by: as of `evaluate`.
-            source: as of `evaluate`.
-            image_s: as of `evaluate`.
-
-        Raises:
-            CompatgateError: as of `evaluate`.
-            Unavailable: the decision cannot be logged.
-        """
+        """Decide, log, and return the answer once the log has it."""
         decided = self.evaluate(question, asked_by=asked_by, source=source, image_s=image_s)
         self._log.record(*decided.row)
         return decided.answer
@@ -145,16 +125,12 @@ class AnsweringGate:
         """Decide without logging; `submit` logs what this returns.
 
         Args:
-            question: JSON of the request body.
             asked_by: name of the token, or ``anonymous``.
             source: ``rest``, ``cli``, ``hook:kubernetes``, ...
             image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
 
         Raises:
-            BadInput: names the field.
-            NotFound: the target or the image does not exist.
             RequestTooLarge: the verdict would take too much of the database.
-            Unavailable: the database or a registry does not answer; there is no decision.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.
         """
@@ -192,9 +168,6 @@ class AnsweringGate:
         """Log decisions without waiting.
 
         Each answer may leave once the returned future is done.
-
-        Raises:
-            Unavailable: the log does not keep up.
         """
         return self._log.submit([one.row for one in decided])
 
@@ -230,13 +203,8 @@ class AnsweringGate:
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """Decide a question with an earlier matrix and today's facts.
 
-        Args:
-            body: as `decide`.
-            at: a revision, evaluated today; or a moment: its revision and evidence, evaluated on
-                that day with the waivers and ends of life of that day.
-
-        Raises:
-            NotFound: the revision does not exist, or the target did not exist at it.
+        A revision is evaluated today. A moment stands for its revision and evidence, evaluated on
+        that day with the waivers and ends of life of that day.
         """
         if isinstance(at, datetime):
             now = at
@@ -256,14 +224,7 @@ class AnsweringGate:
     ) -> AnswerRecord:
         """Deny a question for a finding that is no rule's of the evaluation; log nothing.
 
-        Args:
-            body: of the question; its image is not read.
-            finding: why it is denied.
-            asked_by: as of `evaluate`.
-            source: as of `evaluate`.
-
-        Raises:
-            CompatgateError: the question cannot be decided.
+        The question's image is not read.
         """
         began, now = time.perf_counter_ns(), clock.now()
         snapshot = self.snapshots.current()

@@ -73,13 +73,6 @@ def list_choices(
 
     A version fits unless a rule fails that holds without the component: faults of the rest of the
     stack do not count.
-
-    Args:
-        facts: with the known versions.
-        target: to run on.
-        stack: the other components.
-        component: canonical name.
-        now: for ends of life.
     """
     others = {name: v for name, v in stack.components.items() if name != component}
     rest = replace(stack, components=others)
@@ -143,13 +136,7 @@ class PastedText(Struct, frozen=True):
 def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
     """Recognise and read pasted text.
 
-    Args:
-        text: of any supported kind.
-        facts: to resolve GPUs with.
-        platform: to install a lockfile on.
-
     Raises:
-        BadInput: the text is of no known kind, or is damaged.
         Inconclusive: the text states nothing.
     """
     from compatgate.discovery.sbom.read import is_bill
@@ -316,37 +303,24 @@ def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[C
             value if isinstance(value, str) else "",
             question.link(pick=name),
         )
-        if question.pick == name:
-            here = _add_choices(ask, question, here)
+        if question.pick == name and (place := _resolve_question(ask, question)) is not None:
+            choices = list_choices(ask.gate.facts, *place, name, clock.now())
+            here = replace(here, choices=choices)
         found.append(here)
     return found
 
 
-def _add_choices(
-    ask: PageRequest[Any], question: Question, picked: ComponentChoice
-) -> ComponentChoice:
-    target, stack = _resolve_question(ask, question)
-    if target is None:
-        return picked
-    found = list_choices(ask.gate.facts, target, stack, picked.name, clock.now())
-    return ComponentChoice(picked.name, picked.label, picked.version, picked.href, found)
-
-
-def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
-    """Return the target and the stack of a question; the stack may be empty."""
+def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target, Stack] | None:
+    """Return the target and the stack of a question, which may be empty; None: it has no place."""
     if not (question.target or question.driver or question.gpu):
-        return None, None
+        return None
     body = question.body()
     body.pop("image", None)
     empty = "stack" not in body
     body.setdefault("stack", {"arch": ""})
     snapshot = ask.gate.snapshot()
     asked = parse_request(body, snapshot.facts.gpus)
-    return resolve_target(asked, snapshot), _empty_stack(asked.stack) if empty else asked.stack
-
-
-def _empty_stack(stack: Any) -> Any:
-    return type(stack)({})
+    return resolve_target(asked, snapshot), Stack({}) if empty else asked.stack
 
 
 @page("/ask/paste", scope="gate", method="POST", nav="ask")
@@ -362,25 +336,12 @@ def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 
 def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
-    """Return the question of some fields of a form.
-
-    Raises:
-        BadInput: names the field, which is too long or unknown.
-    """
+    """Return the question of some fields of a form."""
     return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
 
 
 def fill_question(form: dict[str, str], found: PastedText) -> Redirect:
-    """Return the way to the page Ask, filled from pasted text.
-
-    Args:
-        form: fields that stay as they are.
-        found: the content of the text.
-    """
-    return Redirect(_fill_form(form, found), _describe_paste(found))
-
-
-def _fill_form(form: dict[str, str], found: PastedText) -> str:
+    """Return the way to the page Ask, filled from pasted text; other fields stay as they are."""
     fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
     if found.pools:
         pool = found.pools[0]
@@ -390,13 +351,9 @@ def _fill_form(form: dict[str, str], found: PastedText) -> str:
         fields["stack"] = format_stack(found.stack)
     if found.image:
         fields["image"] = found.image
-    return link("ask", **fields)
-
-
-def _describe_paste(found: PastedText) -> str:
     more = f"; used the first of {len(found.pools)} pools" if found.pools[1:] else ""
     notes = "".join(f"; {note}" for note in found.notes[:3])
-    return f"Read as {found.kind}{more}{notes}"
+    return Redirect(link("ask", **fields), f"Read as {found.kind}{more}{notes}")
 
 
 @page("/ask/keep", scope="gate", method="POST", nav="ask")

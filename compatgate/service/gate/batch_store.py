@@ -122,7 +122,6 @@ class DecisionWriter:
     """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
 
     Args:
-        database: to write to.
         commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
             death of one of its processes can then lose them. No effect on SQLite.
         is_hasty: wait for a lock for a second only: there is a spool.
@@ -146,11 +145,8 @@ class DecisionWriter:
     def write(self, deliveries: Sequence[Delivery], turn: WriterTurn | None = None) -> None:
         """Store batches, in order, in one transaction; batches that are stored stay as they are.
 
-        Also those are on disk afterwards: another writer may not have synced them yet.
-
-        Args:
-            deliveries: to store.
-            turn: of this writer; ends before the disk is waited for.
+        Also those are on disk afterwards: another writer may not have synced them yet. The turn
+        ends before the disk is waited for.
 
         Raises:
             Exception: of the driver; the next call opens a new connection. Nothing was stored,
@@ -183,10 +179,6 @@ class DecisionWriter:
 
         The database does the same work as for a real decision, down to its disk.
 
-        Args:
-            decision: with a verdict that is not stored.
-            turn: as of `write`.
-
         Raises:
             Exception: of the driver; no decision can be stored now.
         """
@@ -195,7 +187,8 @@ class DecisionWriter:
             cursor = self._cursor()
             self._begin(cursor)
             cursor.execute("SAVEPOINT rehearsal")
-            self._store(cursor, [_make_rehearsal(decision)])
+            batch = WriterChain().make([decision], {})
+            self._store(cursor, [Delivery(batch, {decision.verdict_id: "{}"})])
             cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
             self._commit(cursor, turn)
         except BaseException:
@@ -263,10 +256,11 @@ class DecisionWriter:
         new = []
         numbers = self._insert_batches(cursor, [_batch_row(one) for one in deliveries])
         for number, delivery in zip(numbers, deliveries, strict=True):
-            if number is None:
-                self._check_same(cursor, delivery.batch)
-            else:
+            batch = delivery.batch
+            if number is not None:
                 new.append((number, delivery))
+            elif self.find_hash(cursor, batch.writer, batch.sequence) != batch.hash:
+                raise ForkedChain(f"batch {batch.sequence} of writer {batch.writer} differs")
         return new
 
     def _insert_batches(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> list[int | None]:
@@ -280,15 +274,6 @@ class DecisionWriter:
             while cursor.nextset():
                 found.append(cursor.fetchone())
         return [one[0] if one else None for one in found]
-
-    def _check_same(self, cursor: Any, batch: DecisionBatch) -> None:
-        """Check that the database has this batch, not another of its number.
-
-        Raises:
-            ForkedChain: it has another.
-        """
-        if self.find_hash(cursor, batch.writer, batch.sequence) != batch.hash:
-            raise ForkedChain(f"batch {batch.sequence} of writer {batch.writer} differs")
 
     def find_hash(self, cursor: Any, writer: str, sequence: int) -> str | None:
         """Return the hash of a stored batch, hex; None: it is not stored."""
@@ -359,9 +344,3 @@ def _decision_rows(new: Sequence[tuple[int, Delivery]]) -> list[list[Any]]:
         for number, delivery in new
         for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
     ]
-
-
-def _make_rehearsal(decision: NewDecision) -> Delivery:
-    """Return a batch that is only rehearsed."""
-    batch = WriterChain().make([decision], {})
-    return Delivery(batch, {decision.verdict_id: "{}"})

@@ -128,7 +128,6 @@ def sign_bundle(content: bytes, signer: Signer) -> bytes:
     """Return a sealed bundle with a signature.
 
     Raises:
-        BadInput: not a bundle.
         Exception: the signer's, of many kinds where the key is kept elsewhere.
     """
     from compatgate.service.attestations.envelope import sign_payload
@@ -142,13 +141,7 @@ def sign_bundle(content: bytes, signer: Signer) -> bytes:
 def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> TrustedBundle:
     """Return a bundle that one of these keys signed; read its payload only then.
 
-    Args:
-        content: of the file.
-        name: for errors.
-        keys: that are trusted.
-
     Raises:
-        BadInput: not a bundle, or a damaged one.
         BundleRefused: no trusted key signed it.
     """
     from securesystemslib.dsse import Envelope as Signed
@@ -199,11 +192,7 @@ def _open_envelope(content: bytes, name: str) -> tuple[Envelope, bytes]:
 
 
 def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibKey]:
-    """Return the public keys of files.
-
-    Raises:
-        BadInput: a file cannot be read, or holds no public key.
-    """
+    """Return the public keys of files."""
     from compatgate.service.attestations.keys import read_keys
 
     files = [read_bytes(path, option, _LARGEST_KEY) for path in paths]
@@ -214,9 +203,7 @@ def load_checked_bundle(path: str, key_files: Sequence[str]) -> Bundle:
     """Return the bundle of a file; with keys only if one of them signed it.
 
     Raises:
-        BadInput: the file or a key cannot be used.
         BundleRefused: no trusted key signed it.
-        Unavailable: its validity has ended.
     """
     if not key_files:
         found = load_bundle(path)
@@ -239,14 +226,7 @@ class ServedBundle(Struct, frozen=True):
 
 
 class BundleSource:
-    """The current bundle of a gate; built and signed once per version.
-
-    Args:
-        database: to read the matrix from.
-        facts: of the gate.
-        overlays: the operator's fact files.
-        snapshots: of the gate; whose memory says whether the bundle is current.
-    """
+    """The current bundle of a gate; built and signed once per version."""
 
     def __init__(
         self,
@@ -272,15 +252,7 @@ class BundleSource:
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
     ) -> ServedBundle:
-        """Return the current bundle.
-
-        Args:
-            key_id: of the signing key.
-            sign: signs a payload of a type; returns the signatures.
-
-        Raises:
-            Unavailable: the database or the key does not answer.
-        """
+        """Return the current bundle."""
         with self._building:
             known = self._served
             if known is not None and known.etag == self.etag(key_id):
@@ -329,8 +301,6 @@ def apply_bundle(
 
     Raises:
         BundleRefused: the new bundle is older than the present one.
-        Unavailable: its validity has ended.
-        BadInput: the file cannot be written.
     """
     new.bundle.payload.require_valid()
     if present is not None and new.version < present.version and not allow_older:
@@ -353,11 +323,7 @@ def apply_bundle(
 
 
 def confirm_bundle(path: Path) -> None:
-    """Note in the file's time that the gate has no newer bundle.
-
-    Raises:
-        BadInput: the time cannot be set.
-    """
+    """Note in the file's time that the gate has no newer bundle."""
     try:
         path.touch()
     except OSError as error:
@@ -368,11 +334,7 @@ def confirm_bundle(path: Path) -> None:
 
 
 def bundle_age(path: str) -> timedelta:
-    """Return the time since a file was pulled, or its gate last confirmed it.
-
-    Raises:
-        BadInput: the file cannot be read.
-    """
+    """Return the time since a file was pulled, or its gate last confirmed it."""
     try:
         confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
     except OSError as error:

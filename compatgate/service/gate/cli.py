@@ -114,10 +114,7 @@ def run(args: argparse.Namespace) -> int:
     """Run an action.
 
     Raises:
-        BadInput: a file cannot be written, or is not an undamaged bundle.
-        NotFound: the revision does not exist.
         BundleRefused: a bundle is not trusted, or too old.
-        Unavailable: the gate does not answer.
     """
     return {"export": _export, "show": _show, "pull": _pull}[args.action](args)
 

@@ -28,11 +28,7 @@ _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 def encode_question(body: Mapping[str, Any]) -> bytes:
-    """Return a parsed body as a question.
-
-    Raises:
-        BadInput: the body holds a value that JSON cannot.
-    """
+    """Return a parsed body as a question."""
     try:
         return _encode_sorted(body)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
@@ -40,11 +36,7 @@ def encode_question(body: Mapping[str, Any]) -> bytes:
 
 
 def decode_question(question: bytes) -> Any:
-    """Return the body of a question.
-
-    Raises:
-        BadInput: the question is not JSON, or an object has a key twice; names the key.
-    """
+    """Return the body of a question."""
     try:
         return decode_strict(question)
     except DuplicateKeyError as error:
@@ -103,7 +95,6 @@ class SnapshotCache(Generic[T]):
 
     Args:
         size_of: estimates the bytes of a value.
-        size: most values; the least recently used one is dropped first.
         most_bytes: most bytes of all questions and values.
     """
 
@@ -128,15 +119,7 @@ class SnapshotCache(Generic[T]):
     def put(
         self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
     ) -> None:
-        """Store a value until the hour ends, or until a date that decides it passes.
-
-        Args:
-            question: the key.
-            snapshot: that decided the value.
-            value: to store.
-            valid_until: as `compatgate.core.rule.Verdict.valid_until`.
-            now: when the value was decided.
-        """
+        """Store a value until the hour ends, or until a date that decides it passes."""
         if len(question) > _LARGEST_QUESTION:
             return
         expires = _compute_expiry(valid_until, now)
@@ -171,13 +154,6 @@ def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = Fal
 
     Args:
         body: as ``POST /gate``.
-        snapshot: the matrix, facts and evidence.
-        now: for ends of life, waivers and the age of evidence.
-        by_image: the gate read the whole stack from the image.
-
-    Raises:
-        BadInput: names the field.
-        NotFound: the target does not exist.
     """
     request = parse_request(body, snapshot.facts.gpus)
     target = resolve_target(request, snapshot)
@@ -264,14 +240,7 @@ def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
 
 
 def deny(verdict: Verdict, finding: Finding, snapshot: Snapshot, now: datetime) -> Verdict:
-    """Return a verdict that a finding denies, before whatever else was found.
-
-    Args:
-        verdict: on the same question.
-        finding: about the workload and not about its stack.
-        snapshot: that decided the verdict.
-        now: time of the decision.
-    """
+    """Return a verdict that a finding denies, before whatever else was found."""
     found = replace(
         verdict,
         id="",
@@ -286,11 +255,7 @@ def deny(verdict: Verdict, finding: Finding, snapshot: Snapshot, now: datetime) 
 
 
 def resolve_target(request: Request, snapshot: Snapshot) -> Target:
-    """Return the target of a request with the named pools, after applying ``set`` to each.
-
-    Raises:
-        NotFound: the target does not exist, or it lacks the pool.
-    """
+    """Return the target of a request with the named pools, after applying ``set`` to each."""
     if request.pool is not None:
         return Target("", (request.pool,))
     target = _select_pools(snapshot.target(request.target or ""), request.pools)

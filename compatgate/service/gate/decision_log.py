@@ -170,8 +170,6 @@ class DecisionLog:
     """A log of decisions, written in batches for any number of threads.
 
     Args:
-        database: to write to.
-        commit: as for `DecisionWriter`.
         spool: where decisions wait while the database is unavailable; None: they fail.
     """
 
@@ -261,15 +259,7 @@ class DecisionLog:
         )
 
     def record(self, decision: NewDecision, body: str) -> None:
-        """Store a decision, and wait until that is done.
-
-        Args:
-            decision: to store.
-            body: JSON of the verdict, stored if its id is new.
-
-        Raises:
-            Unavailable: the decision could not be stored, so the answer must not leave.
-        """
+        """Store a decision, and wait until that is done; after an error no answer may leave."""
         wait_until_committed(self.submit([(decision, body)]), PATIENCE_SECONDS)
 
     def submit(self, rows: Sequence[Row]) -> Future[None]:
@@ -281,9 +271,6 @@ class DecisionLog:
         Returns:
             A future that is done once they are stored, and fails with `Unavailable` if they
             cannot be. Decisions of one batch share their future.
-
-        Raises:
-            Unavailable: the queue is full.
         """
         with self._joining:
             if self._queued + len(rows) > CAPACITY:
@@ -459,11 +446,7 @@ class DecisionLog:
     def _make(
         self, attempt: _Attempt, skip: Container[str]
     ) -> tuple[DecisionBatch, dict[str, str]]:
-        """Close a batch and make it a value with the verdicts that may be new.
-
-        Raises:
-            _Taken: another thread has done that.
-        """
+        """Close a batch and make it a value with the verdicts that may be new."""
         batch = attempt.batch
         with self._settling:
             if attempt.is_taken:
@@ -482,9 +465,7 @@ class DecisionLog:
         """Store a batch in the spool; return False if the database is back.
 
         Args:
-            batch: to store.
             in_doubt: the same as a value; the database may have it.
-            why: the reason, if the database was not known to be away.
         """
         spool = cast("Spool", self._spool)
         with self._placing:
@@ -534,11 +515,7 @@ class DecisionLog:
         return True
 
     def _set_aside(self) -> Path:
-        """Set the spool aside, and become another writer: the chain is forked.
-
-        Raises:
-            OSError: the file cannot be renamed.
-        """
+        """Set the spool aside, and become another writer: the chain is forked."""
         spool = cast("Spool", self._spool)
         with self._placing:
             place = spool.set_aside()
@@ -634,11 +611,7 @@ def _begin_after_fork(log: DecisionLog) -> None:
 
 
 def wait_until_committed(batch: Future[None], seconds: float) -> None:
-    """Wait until submitted decisions are stored.
-
-    Raises:
-        Unavailable: they were not stored in time; their answers must not leave.
-    """
+    """Wait until submitted decisions are stored; after an error their answers must not leave."""
     try:
         batch.result(seconds)
     except TimeoutError:

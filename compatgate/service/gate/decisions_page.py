@@ -25,9 +25,9 @@ from compatgate.kit.ui.tables import (
     list_rows,
     make_table,
 )
-from compatgate.service.gate.decision_counts import BarRow, DeniedVerdict
+from compatgate.service.gate.decision_counts import DAY, HOUR, MINUTE, Bar, DeniedVerdict
 from compatgate.service.gate.question_links import format_stack
-from compatgate.service.gate.repository import DecisionRow
+from compatgate.service.gate.schemas import DecisionBody
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 DAYS = 14
@@ -37,6 +37,9 @@ _MAX_BARS = 120
 _LONGEST_STACK = 90
 _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
+_STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
+_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
+_WIDTH, _HEIGHT = 960.0, 90.0
 _COLUMNS = (
     Column("decided_at", "Decided", "time"),
     Column("target", "Target", "name"),
@@ -88,7 +91,7 @@ class DecisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw
         return {name: getattr(self, name) for name in ("target", "asked_by", "source", "image")}
 
 
-class Bar(Struct, frozen=True):
+class DrawnBar(Struct, frozen=True):
     """A bar of the histogram, in the units of its drawing.
 
     Attributes:
@@ -107,7 +110,9 @@ class Bar(Struct, frozen=True):
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     """Show the log, newest first, below a histogram whose bars narrow the time."""
     query, history = ask.query, ask.gate.history
-    since, until = _window(query)
+    until = min(query.until or clock.now(), clock.now())
+    first = datetime.combine(until.date() - timedelta(days=DAYS - 1), time(), UTC)
+    since = min(query.since or first, until)
     denied = _list_denied(ask, since, until) if query.rule or query.group else []
     ids = [row.verdict_id for row, _ in denied] if query.rule else None
     step, edges = split_time(since, until)
@@ -115,10 +120,12 @@ def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     bars = counted.bars
     context = {
         "query": query,
-        "bars": draw_bars(bars, edges, step),
+        "bars": draw_bars(bars, step),
         "complete": counted.complete,
-        "tallest": max((bar.allowed + bar.denied + bar.undecided for bar in bars), default=0),
-        "caption": _caption(query, edges, step),
+        "tallest": max(bar.total for bar in bars),
+        "caption": f"Decisions by {_STEP_NAMES[step]}"
+        f"{f' on {query.target}…' if query.target else ''},"
+        f" {local_time(edges[0])} to {local_time(edges[-1])}",
         "outcomes": ("pass", "warn", "unknown", "fail"),
         "shown_since": _field(query.since, time()),
         "shown_until": _field(query.until, time.max),
@@ -147,14 +154,7 @@ def decision_table(
     sort: str | None = None,
     following: str | None = None,
 ) -> Table:
-    """Return decisions as a table.
-
-    Args:
-        rows: decisions.
-        verdicts: by id, for the stack and the deciding rule.
-        sort: a column's key.
-        following: cursor of the next page.
-    """
+    """Return decisions as a table."""
     lines = [_decision_row(row, verdicts.get(row.verdict_id)) for row in rows]
     empty = NO_MATCHES if is_narrowed() else _NO_DECISIONS
     return make_table(
@@ -168,7 +168,7 @@ def decision_table(
     )
 
 
-def _decision_row(row: DecisionRow, verdict: dict[str, Any] | None) -> tuple[Any, ...]:
+def _decision_row(row: DecisionBody, verdict: dict[str, Any] | None) -> tuple[Any, ...]:
     href = link("verdicts", row.verdict_id)
     finding = deciding_finding(verdict)
     revision = row.matrix_revision
@@ -203,7 +203,7 @@ def _stack_cell(verdict: dict[str, Any] | None) -> Cell:
     return Cell(short or None, title=text if short != text else "")
 
 
-def answer_cell(row: DecisionRow) -> Cell:
+def answer_cell(row: DecisionBody) -> Cell:
     """Return the decision of the policy."""
     if row.allowed:
         return Cell("allowed")
@@ -272,32 +272,14 @@ def _cause_row(cause: _Cause) -> tuple[Any, ...]:
     )
 
 
-def _window(query: DecisionQuery) -> tuple[datetime, datetime]:
-    """Return the time that the histogram shows: the chosen time, else the last two weeks."""
-    until = min(query.until or clock.now(), clock.now())
-    first = datetime.combine(until.date() - timedelta(days=DAYS - 1), time(), UTC)
-    since = query.since or first
-    return min(since, until), until
-
-
-_DAY, _HOUR, _MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
-_STEP_NAMES = {_DAY: "day", _HOUR: "hour", _MINUTE: "minute"}
-_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
-_WIDTH, _HEIGHT = 960.0, 90.0
-
-
 def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datetime, ...]]:
     """Split a time into days, hours or minutes; of too many, the last ones.
-
-    Args:
-        since: within the first span.
-        until: within the last span.
 
     Returns:
         The length of a span; the begins of the spans, and the end of the last one.
     """
     span = until - since
-    step = _DAY if span > _DAY_BARS else _HOUR if span > _HOUR_BARS else _MINUTE
+    step = DAY if span > _DAY_BARS else HOUR if span > _HOUR_BARS else MINUTE
     begin, last = (_floor(at.astimezone(UTC), step) for at in (since, until))
     begin = max(begin, last - step * (_MAX_BARS - 1))
     count = (last - begin) // step + 1
@@ -309,48 +291,29 @@ def _floor(at: datetime, step: timedelta) -> datetime:
     return day + (at - day) // step * step
 
 
-def draw_bars(
-    found: Sequence[BarRow], edges: Sequence[datetime], step: timedelta
-) -> tuple[Bar, ...]:
-    """Return the bars of the histogram; each links to its own span.
-
-    Args:
-        found: numbers of decisions of each span.
-        edges: of the spans.
-        step: length of a span.
-    """
-    tallest = max((bar.allowed + bar.denied + bar.undecided for bar in found), default=0) or 1
-    slot = _WIDTH / len(found)
-    return tuple(
-        _draw_bar(row, begin, step, slot, place, tallest)
-        for place, (row, begin) in enumerate(zip(found, edges, strict=False))
-    )
+def draw_bars(bars: Sequence[Bar], step: timedelta) -> tuple[DrawnBar, ...]:
+    """Return the bars of the histogram; each links to its own span."""
+    tallest = max(bar.total for bar in bars) or 1
+    slot = _WIDTH / len(bars)
+    return tuple(_draw_bar(bar, step, slot, place, tallest) for place, bar in enumerate(bars))
 
 
-def _draw_bar(
-    row: BarRow, begin: datetime, step: timedelta, slot: float, place: int, tallest: int
-) -> Bar:
+def _draw_bar(bar: Bar, step: timedelta, slot: float, place: int, tallest: int) -> DrawnBar:
     top, parts = _HEIGHT, []
-    for tone, count in (("pass", row.allowed), ("fail", row.denied), ("unknown", row.undecided)):
+    for tone, count in (("pass", bar.allowed), ("fail", bar.denied), ("unknown", bar.undecided)):
         if count:
             height = max(2.0, _HEIGHT * count / tallest)
             top = max(0.0, top - height)
             parts.append((tone, round(top, 1), round(height, 1)))
-    label = f"{begin:{_DAY_FORMAT}}" if step == _DAY else local_time(begin, _TIME_FORMAT)
-    title = f"{label}: {row.allowed} allowed, {row.denied} denied"
-    title += f", {row.undecided} no decision" if row.undecided else ""
-    until = begin + step - timedelta(microseconds=1)
+    begin, until = bar.begin, bar.begin + step - timedelta(microseconds=1)
+    label = f"{begin:{_DAY_FORMAT}}" if step == DAY else local_time(begin, _TIME_FORMAT)
+    title = f"{label}: {bar.allowed} allowed, {bar.denied} denied"
+    title += f", {bar.undecided} no decision" if bar.undecided else ""
     href = current_page_link(
         since=clock.iso(begin), until=clock.iso(until), cursor=None, follow=None
     )
     width = round(max(1.0, slot - 2), 1)
-    return Bar(label, round(place * slot, 1), width, tuple(parts), title, href)
-
-
-def _caption(query: DecisionQuery, edges: Sequence[datetime], step: timedelta) -> str:
-    where = f" on {query.target}…" if query.target else ""
-    begin, end = local_time(edges[0]), local_time(edges[-1])
-    return f"Decisions by {_STEP_NAMES[step]}{where}, {begin} to {end}"
+    return DrawnBar(label, round(place * slot, 1), width, tuple(parts), title, href)
 
 
 def _field(at: datetime | None, whole: time) -> date | str | None:

@@ -47,12 +47,7 @@ class Destination(Protocol):
 
 
 class DatabaseDestination:
-    """The database of a gate.
-
-    Args:
-        database: to deliver to.
-        commit: as for `DecisionWriter`.
-    """
+    """The database of a gate."""
 
     def __init__(self, database: Database, commit: CommitMode) -> None:
         self._database = database
@@ -76,11 +71,7 @@ class Courier:
     """The thread that delivers.
 
     Args:
-        open_destination: connects to where batches are delivered.
-        explain: returns in a sentence why that, or a delivery, failed.
-        spool: of the process.
         resume: called when the spool is empty; returns False if it no longer is.
-        set_aside: called when the chain of the spool is forked; returns where the spool is now.
         longest_retry_s: longest pause between two attempts, in seconds.
     """
 
@@ -166,11 +157,7 @@ class Courier:
     def _write(
         self, to: Destination, found: Sequence[Delivery], delivered: Callable[[int], object]
     ) -> None:
-        """Deliver batches; those before a fork, too.
-
-        Raises:
-            ForkedChain: the chain of the batch after the last delivered one is forked.
-        """
+        """Deliver batches; those before a fork, too."""
         try:
             to.write(found)
         except ForkedChain:

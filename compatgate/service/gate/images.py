@@ -66,28 +66,12 @@ def is_allowed(name: Reference, places: Iterable[RegistryPlace]) -> bool:
 
 
 def parse_places(texts: Sequence[str], field: str) -> tuple[RegistryPlace, ...]:
-    """Parse places like ``registry.example`` and ``registry.example:5000/team``, comma-separated.
-
-    Args:
-        texts: values of the option or variable.
-        field: name of the option, for errors.
-
-    Raises:
-        BadInput: an item is not ``HOST[:PORT][/PREFIX]``.
-    """
+    """Parse places like ``registry.example`` and ``registry.example:5000/team``."""
     return tuple(dict.fromkeys(_parse_place(item, field) for item in _split_items(texts)))
 
 
 def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    """Parse index URLs like ``https://pypi.org/simple``, separated by commas or spaces.
-
-    Args:
-        texts: values of the option or variable.
-        field: name of the option, for errors.
-
-    Raises:
-        BadInput: an item is not an index URL; the error leaves out a password.
-    """
+    """Parse index URLs like ``https://pypi.org/simple``; an error leaves out a password."""
     found = []
     for item in _split_items(texts):
         try:
@@ -104,15 +88,7 @@ def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
 
 
 def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Parse networks like ``10.20.0.0/16`` and ``fd00::/8``, or addresses, comma-separated.
-
-    Args:
-        texts: values of the option or variable.
-        field: name of the option, for errors.
-
-    Raises:
-        BadInput: an item is not a network.
-    """
+    """Parse networks like ``10.20.0.0/16`` and ``fd00::/8``, or addresses."""
     found = []
     for item in _split_items(texts):
         try:
@@ -168,11 +144,7 @@ class ImageReader:
     """A background reader of images.
 
     Args:
-        options: as for `read_image`.
-        overlays: the operator's fact files.
         deadline_s: longest wait of a question, in seconds.
-        at_once: most images read at the same time.
-        waiting: most questions that wait at the same time.
     """
 
     def __init__(
@@ -203,13 +175,7 @@ class ImageReader:
         A tag is resolved each time; earlier readings of a digest come from memory or disk.
 
         Args:
-            name: of the image, in an allowed registry.
-            platform: selects an image of an index.
-            facts: with GPU architectures and known packages.
             wait_s: seconds to wait, at most the deadline.
-
-        Raises:
-            CompatgateError: as for `read_image`; TimedOut: the reading still runs.
         """
         key = (str(name), platform)
         wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
@@ -324,12 +290,7 @@ class ImageSettings(Struct, frozen=True):
 
 
 class Images:
-    """Completes questions from the images that they name.
-
-    Args:
-        settings: of the operator.
-        overlays: the operator's fact files.
-    """
+    """Completes questions from the images that they name."""
 
     def __init__(self, settings: ImageSettings, overlays: Any = None) -> None:
         self._settings = settings
@@ -346,8 +307,6 @@ class Images:
         """Return a question completed with the stack of its image.
 
         Args:
-            body: of the question, as for `compatgate.service.gate.decider.decide`.
-            snapshot: with the target; its CPU selects an image of an index.
             wait_s: seconds to wait for the image, at most the operator's deadline; None: the
                 deadline.
 
@@ -357,10 +316,6 @@ class Images:
             stated one, and with the digest.
 
         Raises:
-            BadInput: the question is malformed; or its image must not be read, and the question
-                states no stack.
-            NotFound: the target or the image does not exist.
-            Unavailable: the registry does not answer, or refuses, or not in time.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.
         """
@@ -400,11 +355,7 @@ class Images:
             return False
 
     def _allowed_image(self, image: str, stated: bool) -> tuple[Reference | None, str]:
-        """Return the image, or None and why the gate must not read it.
-
-        Raises:
-            BadInput: the gate must not read the image, and the question states no stack.
-        """
+        """Return the image, or None and why the gate must not read it."""
         try:
             name = parse_reference(image)
         except BadInput:

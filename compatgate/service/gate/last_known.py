@@ -8,10 +8,8 @@ replica share them.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,7 +21,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable, quote_error
 from compatgate.kit import clock
-from compatgate.kit.files import replacing, sync_folder
+from compatgate.kit.files import locked, replacing, sync_folder
 from compatgate.service.gate.snapshot import Payload, Snapshot, restore_snapshot
 from compatgate.service.tokens.repository import KnownToken
 
@@ -89,7 +87,6 @@ class SnapshotFile:
     """The files of one replica, in its state folder.
 
     Args:
-        folder: exists, and belongs to this user.
         database: URL without its password.
     """
 
@@ -124,16 +121,12 @@ class SnapshotFile:
     def write(self, content: LastKnown, state: str) -> bool:
         """Replace the file, unless another process has confirmed a later state.
 
-        Args:
-            content: new content.
-            state: name of what the content holds, the same in every process.
-
         Returns:
             Whether the file has this state now.
         """
         body = _encode(content)
         sha256 = hashlib.sha256(body).hexdigest()
-        with self._reporting(), self._locked():
+        with self._reporting(), locked(self._lock):
             known = self._read_confirmed()
             if known is not None and known.confirmed_at > content.confirmed_at:
                 return known.state == state
@@ -144,7 +137,7 @@ class SnapshotFile:
 
     def adopt(self, state: str, moment: datetime) -> bool:
         """Note that the database confirmed the file at a moment, if the file has this state."""
-        with self._reporting(), self._locked():
+        with self._reporting(), locked(self._lock):
             known = self._read_confirmed()
             if known is None or known.state != state or not self.path.exists():
                 return False
@@ -173,16 +166,6 @@ class SnapshotFile:
     def _ignored(self, why: str) -> LastKnown | None:
         _log.warning("the last-known-good snapshot %s %s; it is ignored", self.path, why)
         return None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Let one process write at a time."""
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:

@@ -84,12 +84,7 @@ class StepPlace(Struct, frozen=True):
 
 
 def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
-    """Return the steps, nearest first; none for a verdict that passes.
-
-    Args:
-        verdict: as JSON.
-        place: the gate, and the owner of the target.
-    """
+    """Return the steps, nearest first; none for a verdict that passes."""
     found = [f for f in verdict["findings"] if f["outcome"] in _OPEN]
     if verdict["verdict"] not in _OPEN or not found:
         return []

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -112,15 +112,7 @@ def describe_seconds(seconds: float) -> str:
 
 
 class OutageKeeper:
-    """Watches the database of a gate, and keeps what the gate needs without it.
-
-    Args:
-        database: of the gate; refuses transactions at once during an outage.
-        snapshots: of the gate; have a snapshot.
-        tokens: of the gate.
-        options: of the operator.
-        confirmed_at: when the database last confirmed the snapshot.
-    """
+    """Watches the database of a gate, and keeps what the gate needs without it."""
 
     def __init__(
         self,
@@ -150,7 +142,7 @@ class OutageKeeper:
         self._state = self._written = ""
         self._wrote = self._noted = float("-inf")
         self._writer = ThreadPoolExecutor(1, "state")
-        self._writing: Future[None] | None = None
+        self._writing: Future[object] | None = None
         database.outage = self.watch.refusal
         database.is_silent = self.watch.is_silent
         database.look = self._look_soon
@@ -242,11 +234,7 @@ class OutageKeeper:
         return self.watch.outage() is not None
 
     def require_usable(self) -> None:
-        """Check that the snapshot in memory is recent enough to decide on.
-
-        Raises:
-            Unavailable: no database answers, and the snapshot is older than the operator allows.
-        """
+        """Check that the snapshot in memory is recent enough to decide on."""
         outage = self.watch.outage()
         if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():
             raise self._too_stale(outage)
@@ -317,10 +305,11 @@ class OutageKeeper:
             return
         state = ".".join(map(str, (*snapshot.state, self._known_digest)))
         present = time.monotonic()
+        work: Callable[[str, datetime], object]
         if state != self._written and present - self._wrote >= _WRITE_SECONDS:
             work, self._wrote = self._write, present
         elif state == self._written and present - self._noted >= _CONFIRM_SECONDS:
-            work = self._confirm
+            work = self.file.adopt
         else:
             return
         self._noted = present
@@ -347,9 +336,6 @@ class OutageKeeper:
         )
         if self.file.write(content, state):
             self._written = state
-
-    def _confirm(self, state: str, moment: datetime) -> None:
-        self.file.adopt(state, moment)
 
     def close(self) -> None:
         """End the threads, and close the connections."""

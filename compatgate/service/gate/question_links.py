@@ -22,7 +22,6 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.core.worded_question import is_exact, read_question
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.http.links import link
-from compatgate.service.matrix.pairs import Pair
 from compatgate.service.web.page import PageRequest
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -63,11 +62,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return bool(where and (self.stack.strip() or self.image.strip()))
 
     def body(self) -> dict[str, Any]:
-        """Return the body of ``POST /gate``.
-
-        Raises:
-            BadInput: names the field.
-        """
+        """Return the body of ``POST /gate``."""
         body: dict[str, Any] = {}
         if self.target:
             body["target"] = self.target
@@ -83,11 +78,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return body
 
     def stack_body(self) -> dict[str, Any]:
-        """Return the stack in the form of requests.
-
-        Raises:
-            BadInput: the text is neither ``name=version`` with commas nor a JSON object.
-        """
+        """Return the stack in the form of requests."""
         text = self.stack.strip()
         if not text.startswith("{"):
             return _parse_stack("stack", text)
@@ -127,16 +118,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def read_words(
     question: Question, facts: Facts, targets: Collection[str]
 ) -> tuple[Question, tuple[str, ...]]:
-    """Return a question whose stack was written in words in its exact form, and what was assumed.
-
-    Args:
-        question: a stack in the exact form or as JSON stays as it is.
-        facts: with the known releases.
-        targets: names of targets.
-
-    Raises:
-        BadInput: a word means nothing, or the words name another place or image than the fields.
-    """
+    """Return a question written in words in its exact form, and what was assumed."""
     text = question.stack.strip()
     if not text or text.startswith("{") or is_exact(text):
         return question, ()
@@ -213,17 +195,6 @@ def _parse_stack(field: str, text: str) -> dict[str, Any]:
         raise error.at(field) from None
 
 
-def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
-    """Return the verdict on the newest stack that an entry allows, with remarks of runs."""
-    represented = represent(pair.entry, ask.gate.facts)
-    remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
-    return {
-        **preview_represented(ask, pair.target, represented),
-        "open": represented.open,
-        "remarks": remarks.to_json() if remarks else {},
-    }
-
-
 def entry_stack_text(entry: Entry, facts: Facts) -> str:
     """Return the newest stack that an entry allows, as text; empty: none can be made."""
     stacks = represent(entry, facts).stacks
@@ -233,13 +204,7 @@ def entry_stack_text(entry: Entry, facts: Facts) -> str:
 def preview_represented(
     ask: PageRequest[Any], target: str, represented: EntryStacks
 ) -> dict[str, Any]:
-    """Return the verdict on the newest stack that represents an entry, if there is one.
-
-    Args:
-        ask: the request.
-        target: its name.
-        represented: stacks that represent the entry.
-    """
+    """Return the verdict on the newest stack that represents an entry, if there is one."""
     verdict: Verdict | None = None
     stack = represented.stacks[0].to_json() if represented.stacks else {}
     if stack and target in ask.gate.snapshot().targets:

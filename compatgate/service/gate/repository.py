@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import convert
 from sqlalchemy import (
     Boolean,
     ColumnElement,
@@ -36,10 +36,10 @@ from compatgate.kit.database.tables import (
     Page,
     UtcTime,
     page,
-    to_plain,
 )
 from compatgate.service.gate.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.schemas import DecisionBody
 from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
@@ -98,26 +98,6 @@ IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subqu
 _ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
 
 
-class DecisionRow(Struct, frozen=True):
-    """An answered question, as listed."""
-
-    id: int
-    verdict_id: str
-    decided_at: datetime
-    target: str | None
-    outcome: str
-    allowed: bool
-    matrix_revision: int
-    image: str | None
-    asked_by: str
-    source: str
-    duration_us: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return to_plain(self)
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -127,11 +107,7 @@ def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
 
 
 def find_verdict(session: Session, verdict_id: str) -> str:
-    """Return the JSON of a verdict as first given.
-
-    Raises:
-        NotFound: this gate never gave that verdict.
-    """
+    """Return the JSON of a verdict as first given."""
     query = select(Verdict.body, Verdict.packed).where(Verdict.id == verdict_id)
     row = session.execute(query).first()
     if row is None:
@@ -146,9 +122,7 @@ def find_verdict_ids(session: Session, beginning: str, *, limit: int) -> list[st
     """Return the ids of verdicts that begin with a text, in order.
 
     Args:
-        session: to read from.
         beginning: ``vd_`` and hexadecimal digits.
-        limit: most ids.
     """
     within = Verdict.id.between(beginning, f"{beginning}g")  # g follows the last digit
     query = select(Verdict.id).where(within).order_by(Verdict.id).limit(limit)
@@ -182,12 +156,8 @@ def last_given_at(session: Session, verdict_id: str) -> datetime | None:
     return last
 
 
-def show_decision(session: Session, number: int) -> DecisionRow:
-    """Return one decision.
-
-    Raises:
-        NotFound: the decision does not exist.
-    """
+def show_decision(session: Session, number: int) -> DecisionBody:
+    """Return one decision."""
     row = session.execute(select(*_ROW).where(Decision.id == number)).first()
     if row is None:
         raise NotFound(f"decision {number} does not exist", field="id", value=number)
@@ -195,13 +165,7 @@ def show_decision(session: Session, number: int) -> DecisionRow:
 
 
 def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> Iterator[list[Any]]:
-    """Yield stored decisions, in order: the number, and the values as they were hashed.
-
-    Args:
-        session: to read from.
-        first: smallest number.
-        last: largest number.
-    """
+    """Yield stored decisions, in order: the number, and the values as they were hashed."""
     columns = {column.name: column for column in _ROW}
     query = select(*(columns[name] for name in ("id", *NewDecision.__struct_fields__)))
     query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
@@ -228,25 +192,14 @@ def list_decisions(
     within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[DecisionRow]:
+) -> Page[DecisionBody]:
     """Return decisions, newest first.
 
     Args:
-        session: to read from.
-        target: of the question.
         verdict: ``pass``, ``warn``, ``unknown`` or ``fail``.
-        verdict_id: of the answer.
-        allowed: decision of the policy.
-        asked_by: name of the token.
         source: channel of the question; one without a detail stands for all its details.
-        image: exact reference.
-        since: earliest time.
-        until: latest time.
         verdict_ids: of the answer; None: any.
-        beginnings: target, token, source and image are given by their beginning.
         within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: most rows.
     """
     query = select(*_ROW)
     texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}
@@ -291,8 +244,8 @@ def text_filters(
         yield or_(matches(Decision.image, image), its_verdicts)
 
 
-def _to_row(row: Any) -> DecisionRow:
-    return DecisionRow(**row._mapping)
+def _to_row(row: Any) -> DecisionBody:
+    return convert(row, DecisionBody, from_attributes=True)
 
 
 _VERDICTS_PER_QUERY = 500

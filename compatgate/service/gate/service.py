@@ -86,24 +86,19 @@ class Gate(AnsweringGate):
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
         """Return the backtest of edits as plain data; imported late, as it asks a gate."""
-        from compatgate.service.backtests.service import backtest_edits
+        from compatgate.service.comparison.backtests import backtest_edits
 
         found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self, edits, days=days))
         return found
 
     def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plan of an upgrade, nodes by key; imported late, as it asks a gate."""
-        from compatgate.service.plans.service import plan_upgrade
+        from compatgate.service.comparison.service import plan_upgrade
 
         return plan_upgrade(self, target, body, by_key=True)
 
     def keep_through_outages(self, options: OutageOptions, confirmed_at: datetime) -> None:
-        """Watch the database, and go on with the last-known-good snapshot while it is unavailable.
-
-        Args:
-            options: of the operator.
-            confirmed_at: when the database last confirmed the snapshot in memory.
-        """
+        """Watch the database; use the last-known-good snapshot while it is unavailable."""
         self._keeper = OutageKeeper(
             self.database, self.snapshots, self.tokens, options, confirmed_at
         )
@@ -142,11 +137,7 @@ class Gate(AnsweringGate):
         return self._log.state
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
-        """Return a verdict as first given.
-
-        Raises:
-            NotFound: this gate never gave that verdict.
-        """
+        """Return a verdict as first given."""
         with self.database.reading() as session:
             body = decisions.find_verdict(session, verdict_id)
         stored: dict[str, Any] = msgspec.json.decode(body)
@@ -163,11 +154,7 @@ class Gate(AnsweringGate):
         return None
 
     def check_ready(self) -> dict[str, Any]:
-        """Check that the gate can decide, and return its state.
-
-        Raises:
-            Unavailable: the gate cannot decide; says why.
-        """
+        """Check that the gate can decide, and return its state."""
         keeper = self._keeper
         snapshot = self.snapshots.refresh() if keeper is None else self.snapshots.current()
         state: dict[str, Any] = {
@@ -202,11 +189,7 @@ class Gate(AnsweringGate):
 
         Args:
             revision: of the matrix; None: the latest.
-            issued: the bundle is to be signed, and says when it was issued.
             valid_for: how long decisions may rest on an issued bundle; None: for ever.
-
-        Raises:
-            NotFound: the revision does not exist.
         """
         from compatgate.service.gate.bundles import issue_bundle
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
@@ -218,11 +201,7 @@ class Gate(AnsweringGate):
         return seal_bundle(issue_bundle(payload, valid_for) if issued else payload)
 
     def still_holds(self, verdict: Mapping[str, Any]) -> bool:
-        """Tell whether the question of a stored verdict has the same answer now.
-
-        Args:
-            verdict: as JSON. One about described pools rests on the facts alone.
-        """
+        """Tell whether the question of a stored verdict has the same answer now."""
         snapshot = self.snapshots.current()
         if verdict["target"] is None:
             return bool(verdict["facts"] == snapshot.facts.digest)
@@ -298,11 +277,7 @@ class Readiness:
         self._process = os.getpid()
 
     def state(self) -> dict[str, Any]:
-        """Return the state, at most `REUSED_SECONDS` old.
-
-        Raises:
-            Unavailable: the gate is not ready, or the check takes longer than the deadline.
-        """
+        """Return the state, at most `REUSED_SECONDS` old."""
         latest = self._recent()
         left = latest.began + DEADLINE_SECONDS - time.monotonic()
         if not latest.over.wait(max(left, 0.0)):

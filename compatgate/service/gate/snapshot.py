@@ -66,7 +66,6 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
 
     Args:
         runs: in the order of their arrival.
-        known: earlier runs.
     """
     kinds: dict[EvidenceKind, list[Evidence]] = {}
     for run in (*known, *runs):
@@ -113,12 +112,7 @@ class Snapshot(Struct, frozen=True):
         return self.revision, self.evidence, self.discards
 
     def target(self, name: str) -> Target:
-        """Return a target by name.
-
-        Raises:
-            NotFound: no target has that name; suggests similar names.
-            Unavailable: its document names a GPU that the facts no longer know.
-        """
+        """Return a target by name."""
         if found := self.targets.get(name):
             return found
         if why := self.unusable.get(name):
@@ -137,15 +131,7 @@ def build(
     evidence: tuple[Evidence, ...] = (),
     suites: Mapping[str, SuiteDefinition] = _NO_SUITES,
 ) -> Snapshot:
-    """Build a snapshot of documents.
-
-    Args:
-        versions: of every document.
-        facts: to resolve GPUs with.
-        revision: of the matrix.
-        evidence: judged runs.
-        suites: definitions of the suites now.
-    """
+    """Build a snapshot of documents."""
     nothing = Snapshot(0, facts, Matrix(evidence=evidence, suites=suites))
     return advance_snapshot(nothing, versions, revision)
 
@@ -158,13 +144,7 @@ def _by_name(documents: dict[str, T]) -> list[T]:
 def advance_snapshot(
     snapshot: Snapshot, versions: Iterable[DocumentVersion], revision: int
 ) -> Snapshot:
-    """Return the snapshot of a later revision; only changed documents are resolved again.
-
-    Args:
-        snapshot: to start from; it does not change.
-        versions: of every changed document, the latest of each.
-        revision: of the matrix.
-    """
+    """Return the snapshot of a later revision; only changed documents are resolved again."""
     new = replace(
         snapshot,
         revision=revision,
@@ -196,10 +176,7 @@ def add_evidence(
     """Return the snapshot with more judged runs.
 
     Args:
-        snapshot: to start from; it does not change.
         runs: new since the snapshot, in order.
-        number: of the last run.
-        suites: returns the definitions of the suites now; asked if a run is bound to one.
     """
     old = snapshot.matrix
     found = keep_counting(runs, old.evidence)
@@ -306,11 +283,7 @@ class Payload(Struct, frozen=True):
     valid_until: datetime | None = None
 
     def require_valid(self) -> None:
-        """Check the period in which decisions may rest on the bundle.
-
-        Raises:
-            Unavailable: it was issued in the future, or its validity has ended.
-        """
+        """Check the period in which decisions may rest on the bundle."""
         now = clock.now()
         if self.issued_at is not None and self.issued_at > now + clock.SKEW:
             raise Unavailable(
@@ -372,13 +345,7 @@ class Bundle:
 
 
 def restore_snapshot(payload: Payload, facts: Facts, evidence: int) -> Snapshot:
-    """Return the snapshot of a payload.
-
-    Args:
-        payload: documents and judged runs.
-        facts: to resolve GPUs with.
-        evidence: number of the latest judged run.
-    """
+    """Return the snapshot of a payload."""
     stored = ((*key_of(item.document), item.document, item.revision) for item in payload.documents)
     known = tuple(_read_evidence(run) for run in payload.evidence)
     made = build(stored, facts, payload.revision, known, payload.suites)
@@ -395,11 +362,7 @@ def seal_bundle(payload: Payload) -> bytes:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Read a bundle.
-
-    Raises:
-        BadInput: the file cannot be read, is not a bundle, is damaged, or has another format.
-    """
+    """Read a bundle."""
     try:
         with Path(path).open("rb") as stream:
             content = stream.read(LARGEST_BUNDLE + 1)
@@ -412,11 +375,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def open_bundle(content: bytes, name: str) -> Bundle:
-    """Read a bundle from bytes.
-
-    Raises:
-        BadInput: as for `load_bundle`.
-    """
+    """Read a bundle from bytes."""
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:

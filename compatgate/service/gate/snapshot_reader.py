@@ -95,12 +95,7 @@ class Snapshots:
             self.on_new(snapshot)
 
     def current(self) -> Snapshot:
-        """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
-
-        Raises:
-            Unavailable: the database does not answer; with a keeper, only if it has been away for
-                longer than the operator allows.
-        """
+        """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes."""
         if self.keeper is not None:
             self.keeper.check()
             return self._usable(self.keeper)
@@ -178,14 +173,7 @@ class Snapshots:
         return found
 
     def take(self, session: Session, revision: int, number: int, discarded: int) -> Snapshot:
-        """Bring the snapshot to the state of a transaction; one thread at a time may call this.
-
-        Args:
-            session: to read from.
-            revision: latest one of the matrix.
-            number: of the last judged run.
-            discarded: number of the last run that a person discarded.
-        """
+        """Bring the snapshot to the state of a transaction; one thread at a time may call this."""
         before = self._current
         if before is not None and (revision, number, discarded) == before.state:
             return before
@@ -223,12 +211,8 @@ class Snapshots:
         """Return the snapshot of an older revision, with today's facts.
 
         Args:
-            revision: of the matrix.
             number: of the last judged run that counts; None: the latest.
             discarded: number of the last discarded run that counts; None: the latest.
-
-        Raises:
-            NotFound: the revision does not exist.
         """
         current = self.current()
         number = current.evidence if number is None else number
@@ -283,14 +267,7 @@ def make_bundle_payload(
     """Return the content of a bundle.
 
     Args:
-        session: to read from.
-        facts: of the gate.
-        overlays: the operator's fact files.
         revision: of the matrix; None: the latest. Evidence is always the latest.
-        suites: returns the definitions of the suites now.
-
-    Raises:
-        NotFound: the revision does not exist.
     """
     number = revisions.latest_revision(session) if revision is None else revision
     made_at = iso(revisions.require_revision(session, number).made_at) if number else None

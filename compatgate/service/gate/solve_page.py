@@ -42,11 +42,7 @@ class SolveQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return bool((self.target or self.driver or self.gpu) and self.want.strip())
 
     def body(self) -> dict[str, Any]:
-        """Return the body of ``POST /solve``.
-
-        Raises:
-            BadInput: the stack is malformed.
-        """
+        """Return the body of ``POST /solve``."""
         body: dict[str, Any] = {"want": [self.want]}
         if self.target:
             body["targets"] = [name for name in (self.target, self.second) if name]

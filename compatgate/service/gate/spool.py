@@ -207,11 +207,7 @@ class SpoolFile:
         return place
 
     def close(self, *, remove: bool = False) -> None:
-        """Close the file, and so unlock it.
-
-        Args:
-            remove: delete it first.
-        """
+        """Close the file, and so unlock it; or remove it first."""
         with suppress(OSError):
             if remove and self.is_in_place():
                 os.unlink(self.path)
@@ -222,7 +218,6 @@ class Spool:
     """The spool of one process; any thread may use it.
 
     Args:
-        options: of the operator.
         database: URL of the database without its password; spools of others are left alone.
     """
 
@@ -234,11 +229,7 @@ class Spool:
         self._places: deque[_Place] = deque()
 
     def open(self) -> None:
-        """Make the file if it is missing.
-
-        Raises:
-            Unavailable: it cannot be made, or was deleted with decisions in it.
-        """
+        """Make the file if it is missing."""
         with self._lock:
             try:
                 self._require_file()
@@ -257,11 +248,7 @@ class Spool:
         return self._file
 
     def append(self, delivery: Delivery) -> None:
-        """Store a batch, and return once it is on disk.
-
-        Raises:
-            Unavailable: the spool is full, or cannot be written.
-        """
+        """Store a batch, and return once it is on disk."""
         with self._lock:
             try:
                 self._places.append(self._require_file().append(delivery))
@@ -269,11 +256,7 @@ class Spool:
                 raise self._unavailable(error) from error
 
     def check(self) -> None:
-        """Check that a batch could be stored.
-
-        Raises:
-            Unavailable: the spool is full, or cannot be written.
-        """
+        """Check that a batch could be stored."""
         self.open()
         with self._lock:
             if self._file is not None and self._file.free < self._options.size // 50:

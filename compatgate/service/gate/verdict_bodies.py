@@ -31,11 +31,7 @@ _MAX_BYTES = 256 * 1024 * 1024
 
 
 def pack_body(body: str) -> bytes:
-    """Return the JSON of a verdict, compressed.
-
-    Raises:
-        Unavailable: the installation lacks the dictionary.
-    """
+    """Return the JSON of a verdict, compressed."""
     return _tools().compressor.compress(body.encode())
 
 
@@ -48,7 +44,6 @@ def read_body(body: str, packed: bytes | None) -> str:
 
     Raises:
         DamagedContent: the packed body is damaged.
-        Unavailable: the installation lacks the dictionary.
     """
     if packed is None:
         return body
@@ -65,11 +60,7 @@ def read_body(body: str, packed: bytes | None) -> str:
 
 
 def load_newest() -> None:
-    """Read the dictionary for new verdicts now, so that a broken installation shows at the start.
-
-    Raises:
-        Unavailable: as of `load_dictionary`.
-    """
+    """Read the dictionary for new verdicts now: a broken installation shows at the start."""
     load_dictionary(max(DICTIONARIES))
 
 
@@ -80,11 +71,7 @@ def dictionary_path(number: int) -> str:
 
 @cache
 def load_dictionary(number: int) -> ZstdCompressionDict:
-    """Return a dictionary of `DICTIONARIES`.
-
-    Raises:
-        Unavailable: the installation is incomplete, damaged or too old.
-    """
+    """Return a dictionary of `DICTIONARIES`."""
     from zstandard import ZstdCompressionDict
 
     if number not in DICTIONARIES:

@@ -86,12 +86,7 @@ class _Failure(Struct):
 
 
 class WheelMeasurer:
-    """A background measurer of wheels; any number of threads may use it.
-
-    Args:
-        settings: of the operator.
-        know: called with new records.
-    """
+    """A background measurer of wheels; any number of threads may use it."""
 
     def __init__(self, settings: WheelSettings, know: Callable[[Iterable[Record]], object]) -> None:
         self._settings = settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import NotFound
+from compatgate.kit import clock
 from compatgate.service.notices.schemas import IncidentBody
 from compatgate.service.notices.service import Attention, member_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
@@ -56,7 +58,7 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
         "statuses": {name: statuses.count(name) for name in ("blessed", "candidate", "deprecated")},
         "entries": len(statuses),
         "counted": days,
-        "today": days.days[-1],
+        "today": days.bars[-1],
         "denied": _list_denied_stacks(ask),
         "upgrades": ask.gate.upgrades.list_open(limit=_MAX_UPGRADES),
         "week": _WEEK,
@@ -93,7 +95,9 @@ class DeniedStack(Struct, frozen=True):
 def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     """Return the most denied stacks of the week; images with the same stack count together."""
     stacks: dict[bytes, DeniedStack] = {}
-    rows = ask.gate.history.most_denied(_WEEK, limit=_MAX_VERDICTS)
+    until = clock.now()
+    since = until - timedelta(days=_WEEK)
+    rows = ask.gate.history.list_denied(since, until, limit=_MAX_VERDICTS)
     bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
     for row in rows:
         verdict = bodies.get(row.verdict_id)

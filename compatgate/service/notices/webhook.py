@@ -66,7 +66,8 @@ def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         valid = False
-    if not valid or "@" in parts.netloc or not url.isascii() or not url.isprintable():
+    is_text = url.isascii() and url.isprintable() and " " not in url
+    if not valid or not is_text or "@" in parts.netloc:
         raise BadInput("is not a URL", field="--incident-webhook", hint=hint)
     (secret,) = read_secrets([f"incidents={key}"], "--incident-webhook-key")
     return IncidentWebhook(url, secret, public_url)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput
+from compatgate.kit.cli.commands import Option, Row, find_row, print_answer, time_of
 from compatgate.kit.cli.options import (
     add_authorship,
     add_force,
     add_format,
-    add_limit,
     note_warnings,
     reason_of,
 )
-from compatgate.kit.cli.output import format_json_time, print_json, print_list
+from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
-from compatgate.service.gate_client import Body, Operations, ask, ask_all
+from compatgate.service.gate_client import Body, Operations, ask, ask_row, gate_of, run_row
 
 if TYPE_CHECKING:
     import argparse
@@ -28,11 +28,19 @@ if TYPE_CHECKING:
 
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 """Pattern of a proposal id, which `matrix show` distinguishes from a document."""
-_STATES = ("open", "approved", "conflicted", "merged", "closed")
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 
 
 _DIGEST = "digest of the edits that you read, as matrix show prints it; without it, they are shown"
+_EVENTS = {
+    "open": "proposed it",
+    "change": "changed it",
+    "comment": "commented",
+    "approve": "approved",
+    "retract": "withdrew the approval",
+    "merge": "merged it",
+    "close": "closed it",
+}
 
 
 def propose_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,54 +96,6 @@ examples:
     add_format(parser)
 
 
-def list_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix proposals``."""
-    parser.add_argument(
-        "--state", choices=_STATES, help="only proposals in this state (default: open)"
-    )
-    parser.add_argument("--all", action="store_true", help="include merged and closed proposals")
-    parser.add_argument("--target", help="only proposals that affect this target")
-    parser.add_argument("--author", help="only proposals of this author")
-    add_limit(parser)
-    add_format(parser)
-
-
-def review_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the actions with one proposal."""
-    parser.add_argument("id", metavar="ID", help="proposal id")
-    parser.add_argument(
-        "--author", metavar="NAME", help="author of the change (default: your user name)"
-    )
-    add_format(parser)
-
-
-def close_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix close``."""
-    review_arguments(parser)
-    parser.add_argument("-m", "--comment", help="comment, shown in the history")
-
-
-def approve_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix approve``."""
-    review_arguments(parser)
-    parser.add_argument("--digest", help=_DIGEST)
-
-
-def merge_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix merge``."""
-    parser.add_argument("id", metavar="ID", help="proposal id")
-    parser.add_argument("--digest", help=_DIGEST)
-    parser.add_argument(
-        "--override",
-        metavar="REASON",
-        help="reason to merge without the canary evidence that a policy requires; stays visible",
-    )
-    parser.add_argument(
-        "--author", metavar="NAME", help="author of the merge (default: your user name)"
-    )
-    add_format(parser)
-
-
 def revert_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``matrix revert``."""
     parser.add_argument("revision", type=int, metavar="REVISION", help="revision to revert")
@@ -162,14 +122,14 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
         return 0
     print(f"proposal {found['id']}: {found['reason']}")
     _print_lines(found["summary"], "  ")
-    _print_blockers(found)
+    _print_lines(_list_blockers(found), "")
     note_warnings(found.get("warnings", ()))
     return 0
 
 
 def _read_edits(args: argparse.Namespace) -> Body:
     from compatgate.documents.sources import read_paths
-    from compatgate.service.matrix.cli_backtest import read_document_name
+    from compatgate.service.comparison.commands import read_document_name
 
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
@@ -218,35 +178,6 @@ def _name_edits(args: argparse.Namespace) -> Iterator[str]:
         yield f"--target {args.target} --set {','.join(args.set)}"
 
 
-def list_proposals(args: argparse.Namespace, gate: Client) -> int:
-    """List proposals."""
-    found = ask_all(
-        gate,
-        args.limit if args.state or args.all else None,
-        Operations.list_proposals,
-        state=args.state,
-        target=args.target,
-        author=args.author,
-    )
-    if not args.state and not args.all:
-        found = [one for one in found if one["state"] not in ("merged", "closed")][: args.limit]
-    head = ("id", "state", "author", "made", "targets", "changes", "approved by", "reason")
-    return print_list(found, args.format, head, map(_list_row, found), empty="no proposals")
-
-
-def _list_row(one: Body) -> tuple[Any, ...]:
-    return (
-        one["id"],
-        one["state"] if one["revision"] is None else f"merged: {one['revision']}",
-        one["author"],
-        format_json_time(one["made_at"]),
-        ",".join(one["targets"]),
-        shorten(one["documents"], 3),
-        ", ".join(approval["by"] for approval in one["approvals"]),
-        one["reason"],
-    )
-
-
 def show_proposal(args: argparse.Namespace, gate: Client) -> int:
     """Show a proposal with its difference, and what it needs and has."""
     found = ask(gate, Operations.show_proposal, args.name)
@@ -275,19 +206,8 @@ def show_proposal(args: argparse.Namespace, gate: Client) -> int:
         print(f"backtest: {strip_controls(found['backtest']['summary'])}")
     if found["override"]:
         print(f"merged without required evidence: {strip_controls(found['override'])}")
-    _print_blockers(found)
+    _print_lines(_list_blockers(found), "")
     return 0
-
-
-_EVENTS = {
-    "open": "proposed it",
-    "change": "changed it",
-    "comment": "commented",
-    "approve": "approved",
-    "retract": "withdrew the approval",
-    "merge": "merged it",
-    "close": "closed it",
-}
 
 
 def _print_lines(lines: Iterable[str], indent: str) -> None:
@@ -295,58 +215,20 @@ def _print_lines(lines: Iterable[str], indent: str) -> None:
         print(f"{indent}{strip_controls(line)}")
 
 
-def _print_blockers(found: Body) -> None:
+def _list_blockers(found: Body) -> list[str]:
+    """Return what is missing before a merge, or what to run next."""
     if found["state"] == "merged":
-        print(f"merged as revision {found['revision']}")
-    elif found["blockers"]:
-        _print_lines((f"before a merge: {one}" for one in found["blockers"]), "")
-        if any(one["people"] > 1 + one["approvals"] for one in found["demands"]):
-            print(f"to approve: compatgate matrix approve {_named(found)}")
-    else:
-        print(f"ready: compatgate matrix merge {_named(found)}")
+        return [f"merged as revision {found['revision']}"]
+    if not found["blockers"]:
+        return [f"ready: compatgate matrix merge {_named(found)}"]
+    lines = [strip_controls(f"before a merge: {one}") for one in found["blockers"]]
+    if any(one["people"] > 1 + one["approvals"] for one in found["demands"]):
+        lines.append(f"to approve: compatgate matrix approve {_named(found)}")
+    return lines
 
 
 def _named(found: Body) -> str:
     return f"{found['id']} --digest {found['digest']}"
-
-
-def approve(args: argparse.Namespace, gate: Client) -> int:
-    """Approve a proposal; the last approval may merge it."""
-    found = ask(gate, Operations.approve_proposal, args.id, digest=args.digest)
-    who = found["approvals"][-1]["by"] if found["approvals"] else found["decided_by"]
-    return _print_result(args, found, f"was approved by {who}")
-
-
-def retract(args: argparse.Namespace, gate: Client) -> int:
-    """Withdraw your approval."""
-    found = ask(gate, Operations.retract_approval, args.id)
-    return _print_result(args, found, "no longer has your approval")
-
-
-def merge(args: argparse.Namespace, gate: Client) -> int:
-    """Merge a proposal: make its edits as one revision."""
-    found = ask(
-        gate, Operations.merge_proposal, args.id, digest=args.digest, override=args.override
-    )
-    return _print_result(args, found, f"was merged by {found['decided_by']}")
-
-
-def close(args: argparse.Namespace, gate: Client) -> int:
-    """Close a proposal without merging it; its author withdraws it so."""
-    found = ask(gate, Operations.close_proposal, args.id, comment=args.comment)
-    return _print_result(args, found, f"was closed by {found['decided_by']}: nothing changed")
-
-
-def _print_result(args: argparse.Namespace, found: Body, what: str) -> int:
-    if args.format == "json":
-        print_json(found)
-    elif found["revision"] is not None:
-        print(f"{found['id']} {what}: revision {found['revision']}")
-    else:
-        print(f"{found['id']} {what}")
-        if found["state"] != "closed":
-            _print_blockers(found)
-    return 0
 
 
 def revert(args: argparse.Namespace, gate: Client) -> int:
@@ -366,85 +248,165 @@ def revert(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-def approvals_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix approvals``."""
-    parser.add_argument(
-        "id", nargs="?", metavar="ID", help="id of an approval request, to show with its changes"
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="include decided and expired approval requests"
-    )
-    add_limit(parser)
-    add_format(parser)
+def _format_state(proposal: Body, what: str) -> str:
+    """Return what was done to a proposal, and what it needs now."""
+    if proposal["revision"] is not None:
+        return f"{proposal['id']} {what}: revision {proposal['revision']}"
+    more = [] if proposal["state"] == "closed" else _list_blockers(proposal)
+    return "\n".join([f"{proposal['id']} {what}", *more])
 
 
-def decision_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix refuse``."""
-    parser.add_argument(
-        "id", metavar="ID", help="approval id, as printed when the change was refused"
-    )
-    parser.add_argument(
-        "--author",
-        metavar="NAME",
-        help="author of the decision, for a local database (default: your user name)",
-    )
-    add_format(parser)
+def _format_approved(proposal: Body) -> str:
+    approvals = proposal["approvals"]
+    by = approvals[-1]["by"] if approvals else proposal["decided_by"]
+    return _format_state(proposal, f"was approved by {by}")
 
 
-def list_approvals(args: argparse.Namespace, gate: Client) -> int:
-    """List changes that wait for a second person, or show one."""
-    if args.id:
-        found = ask(gate, Operations.show_approval, args.id)
-        if args.format == "json":
-            print_json(found)
-        else:
-            _print_approval(found)
-        return 0
-    waiting = None if args.all else True
-    rows = ask_all(gate, args.limit, Operations.list_approvals, waiting=waiting)
-    head = ("id", "author", "asked", "until", "state", "targets", "changes", "reason")
-    empty = "no change waits for a second person"
-    return print_list(rows, args.format, head, map(_row, rows), empty=empty)
+def _format_approval(one: Body) -> str:
+    """Return a change that waits for a second person, line by line."""
+    asked = format_json_time(one["made_at"])
+    lines = [
+        f"{one['id']}: {_name_state(one)}; {one['author']} asked on {asked}",
+        f"reason: {one['reason']}",
+        f"digest: {one['digest']}",
+    ]
+    for change in one["changes"]:
+        lines.append(f"{change['action']} {change['kind']} {change['name']}")
+        for field in change["fields"]:
+            lines.append(f"  {field['path']}: {field['before']} -> {field['after']}")
+    return "\n".join(lines)
 
 
-def _row(one: Body) -> tuple[Any, ...]:
-    return (
-        one["id"],
-        one["author"],
-        format_json_time(one["made_at"]),
-        format_json_time(one["expires_at"]),
-        _state(one),
-        ",".join(one["targets"]),
-        ", ".join(f"{change['kind']} {change['name']}" for change in one["changes"][:3]),
-        one["reason"],
-    )
-
-
-def _state(one: Body) -> str:
+def _name_state(one: Body) -> str:
     if one["state"] == "waiting":
         return "waiting" if one["open"] else "expired"
     return f"{one['state']} by {one['decided_by']}"
 
 
-def _print_approval(one: Body) -> None:
-    when = format_json_time(one["made_at"])
-    print(f"{one['id']}: {_state(one)}; {one['author']} asked on {when}")
-    print(f"reason: {one['reason']}")
-    print(f"digest: {one['digest']}")
-    for change in one["changes"]:
-        print(f"{change['action']} {change['kind']} {change['name']}")
-        for field in change["fields"]:
-            print(f"  {field['path']}: {field['before']} -> {field['after']}")
+def _add_author(parser: argparse.ArgumentParser) -> None:
+    text = "author of the change (default: your user name)"
+    parser.add_argument("--author", metavar="NAME", help=text)
 
 
-def refuse(args: argparse.Namespace, gate: Client) -> int:
-    """Refuse a change that waits for a second person, or withdraw your own."""
-    return _print_decision(args, ask(gate, Operations.refuse_change, args.id), "nothing changed")
+def _add_comment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--comment", help="comment, shown in the history")
+    _add_author(parser)
 
 
-def _print_decision(args: argparse.Namespace, found: Body, result: str) -> int:
-    if args.format == "json":
-        print_json(found)
-    else:
-        print(f"{found['id']} was {found['state']} by {found['decided_by']}: {result}")
-    return 0
+def _add_all(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="include merged and closed proposals")
+
+
+def _add_approval(parser: argparse.ArgumentParser) -> None:
+    about = "id of an approval request, to show with its changes"
+    parser.add_argument("id", nargs="?", metavar="ID", help=about)
+
+
+_ID = Option("id", metavar="ID", help="proposal id")
+_READ = Option("digest", help=_DIGEST)
+_OVERRIDE = "reason to merge without the canary evidence that a policy requires; stays visible"
+LIST = Row(
+    "proposals",
+    "list_proposals",
+    "list proposals",
+    (
+        Option("state", help="only proposals in this state (default: open)"),
+        Option("target", help="only proposals that affect this target"),
+        Option("author", help="only proposals of this author"),
+    ),
+    {
+        "id": "id",
+        "state": lambda one: (
+            one["state"] if one["revision"] is None else f"merged: {one['revision']}"
+        ),
+        "author": "author",
+        "made": time_of("made_at"),
+        "targets": lambda one: ",".join(one["targets"]),
+        "changes": lambda one: shorten(one["documents"], 3),
+        "approved by": lambda one: ", ".join(approval["by"] for approval in one["approvals"]),
+        "reason": "reason",
+    },
+    "no proposals",
+    extend=_add_all,
+)
+APPROVALS = Row(
+    "approvals",
+    "list_approvals",
+    "list changes that wait for a second person",
+    (Option("waiting", "--all", "include decided and expired approval requests", form="unless"),),
+    {
+        "id": "id",
+        "author": "author",
+        "asked": time_of("made_at"),
+        "until": time_of("expires_at"),
+        "state": _name_state,
+        "targets": lambda one: ",".join(one["targets"]),
+        "changes": lambda one: ", ".join(f"{c['kind']} {c['name']}" for c in one["changes"][:3]),
+        "reason": "reason",
+    },
+    "no change waits for a second person",
+    extend=_add_approval,
+)
+CLOSE = Row(
+    "close",
+    "close_proposal",
+    "close a proposal without merging it",
+    (_ID,),
+    text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
+    extend=_add_comment,
+)
+ROWS = (
+    LIST,
+    APPROVALS,
+    Row(
+        "refuse",
+        "refuse_change",
+        "refuse or withdraw a change that waits for a second person",
+        (Option("id", metavar="ID", help="approval id, as printed when the change was refused"),),
+        text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
+        extend=_add_author,
+    ),
+    Row(
+        "approve",
+        "approve_proposal",
+        "approve another person's proposal",
+        (_ID, _READ),
+        text=_format_approved,
+        extend=_add_author,
+    ),
+    Row(
+        "retract",
+        "retract_approval",
+        "withdraw your approval",
+        (_ID,),
+        text=lambda one: _format_state(one, "no longer has your approval"),
+        extend=_add_author,
+    ),
+    Row(
+        "merge",
+        "merge_proposal",
+        "merge a proposal into the matrix",
+        (_ID, _READ, Option("override", help=_OVERRIDE, metavar="REASON")),
+        text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
+        extend=_add_author,
+    ),
+    CLOSE,
+)
+
+
+def run_proposal_row(args: argparse.Namespace) -> int:
+    """Run a command that asks one operation about proposals."""
+    row = find_row(ROWS, args.action)
+    if row is APPROVALS and args.id:
+        with gate_of(args) as gate:
+            one = ask(gate, Operations.show_approval, args.id)
+        if args.format == "json":
+            print_json(one)
+        else:
+            print(_format_approval(one))
+        return 0
+    if row is not LIST or args.all or args.argument_state:
+        return run_row(args, row, **({"comment": args.comment} if row is CLOSE else {}))
+    most, args.limit = args.limit, None  # what has ended is left out below
+    found = [one for one in ask_row(args, row) if one["state"] not in ("merged", "closed")]
+    return print_answer(args.format, row, found[:most])

@@ -15,10 +15,10 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
+from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.repository import DecisionRow
+from compatgate.service.gate.schemas import DecisionBody
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.matrix import revisions
 from compatgate.service.reports.schemas import (
     AskedQuestionBody,
@@ -78,7 +78,7 @@ def make_report(
         _require_target(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changes = read_changes(period)
-        rows: list[DecisionRow] = period.read(
+        rows: list[DecisionBody] = period.read(
             decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
         )
         groups, bodies = _group_answers(period, rows)
@@ -130,7 +130,7 @@ def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
     return runs.list_runs(session, RunFilters(**filters))
 
 
-def _count_answers(rows: Sequence[DecisionRow]) -> dict[str, int]:
+def _count_answers(rows: Sequence[DecisionBody]) -> dict[str, int]:
     allowed = sum(row.allowed for row in rows)
     undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
     denied = len(rows) - allowed - undecided
@@ -153,10 +153,10 @@ def _summarise(counts: ReportCountsBody) -> str:
 
 
 def _group_answers(
-    period: Period, rows: Iterable[DecisionRow]
-) -> tuple[list[list[DecisionRow]], dict[str, Body]]:
+    period: Period, rows: Iterable[DecisionBody]
+) -> tuple[list[list[DecisionBody]], dict[str, Body]]:
     """Return decisions by verdict, denied ones first, then the most asked; and their verdicts."""
-    groups: dict[str, list[DecisionRow]] = {}
+    groups: dict[str, list[DecisionBody]] = {}
     for row in rows:
         groups.setdefault(row.verdict_id, []).append(row)
     ranked = sorted(groups.values(), key=lambda g: (g[0].allowed, -len(g), g[0].verdict_id))
@@ -171,7 +171,7 @@ def _group_answers(
 
 
 def _list_facts(
-    groups: Iterable[Sequence[DecisionRow]], bodies: Mapping[str, Body]
+    groups: Iterable[Sequence[DecisionBody]], bodies: Mapping[str, Body]
 ) -> list[tuple[datetime, str]]:
     """Return when each digest of facts was first used in the period, oldest first."""
     first: dict[str, datetime] = {}
@@ -183,7 +183,7 @@ def _list_facts(
 
 
 def _ask_again(
-    group: Sequence[DecisionRow], body: Body, snapshot: Snapshot, now: datetime
+    group: Sequence[DecisionBody], body: Body, snapshot: Snapshot, now: datetime
 ) -> AskedQuestionBody:
     """Return an answer of the period, newest decision first, with the answer of today."""
     newest, oldest = group[0], group[-1]

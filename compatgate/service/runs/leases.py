@@ -15,8 +15,9 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.canary.workloads import Library
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs import repository as runs
+from compatgate.service.runs.filters import HostFilters
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
 from compatgate.service.runs.schemas import QuietBody
 
@@ -64,17 +65,11 @@ def load_hosts(session: Session, names: Collection[str] | None = None) -> list[H
     return [_row(result) for result in session.execute(query.order_by(Host.name))]
 
 
-def list_hosts(
-    session: Session,
-    *,
-    gpu: str | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[HostRow]:
-    """Return hosts by name; ``gpu`` limits them to a SKU."""
+def list_hosts(session: Session, asked: HostFilters) -> Page[HostRow]:
+    """Return hosts by name."""
     query = _query()
-    query = query.where(Host.gpu == gpu) if gpu else query
-    return page(session, query, Host.name, _row, cursor=cursor, limit=limit)
+    query = query.where(Host.gpu == asked.gpu) if asked.gpu else query
+    return page(session, query, Host.name, _row, cursor=asked.cursor, limit=asked.limit)
 
 
 def _query() -> Any:
@@ -135,7 +130,6 @@ class Offer(Struct, frozen=True):
     Attributes:
         gpu: SKU; None: it has no GPUs.
         driver_key: None: not known.
-        slots: number of its slots.
         spans: the host runs a workload on several nodes at once.
     """
 

@@ -40,7 +40,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
-from compatgate.service.runs.filters import EvidenceFilters, RunFilters
+from compatgate.service.runs.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.imports import import_report
 from compatgate.service.runs.leases import could_take
 from compatgate.service.runs.models import (
@@ -268,7 +268,7 @@ class Runs:
         return result
 
     def list(self, *, within: TargetPatterns | None = None, **filters: Any) -> Page[RunRow]:
-        """Return runs, newest first; ``within`` limits them to targets."""
+        """Return runs, newest first, by the filters of `RunFilters`, and of some targets only."""
         with self._database.reading() as session:
             result = runs.list_runs(session, RunFilters(**filters), within=within)
             return replace(result, items=self._name_away(session, result.items))
@@ -344,7 +344,7 @@ class Runs:
     def cancel(self, run_id: str, *, by: str) -> RunRow:
         """End a run: at once where it waits, else when its worker next says that it lives.
 
-        A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
+        A worker that was silent for `GONE_AFTER` is not waited for, nor is one that would clean up.
         """
         now = clock.now()
         with self._database.writing() as session:
@@ -456,9 +456,9 @@ class Runs:
         return steps, {name: one.metrics for name, one in self.catalogue().workloads.items()}
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
-        """Return staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""
+        """Return staging hosts by name, by the filters of `HostFilters`."""
         with self._database.reading() as session:
-            return leases.list_hosts(session, **filters)
+            return leases.list_hosts(session, HostFilters(**filters))
 
     def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
         """Return the remarks of runs on entries, by name."""
@@ -475,6 +475,6 @@ class Runs:
             return evidence.find_comparisons(session, run_ids)
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
-        """Return evidence, newest first; filters as `list_evidence` of the evidence module."""
+        """Return evidence, newest first, by the filters of `EvidenceFilters`."""
         with self._database.reading() as session:
             return evidence.list_evidence(session, EvidenceFilters(**filters))

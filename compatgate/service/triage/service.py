@@ -21,14 +21,8 @@ def name_causes(gate: Gate, text: str, question: Mapping[str, Any]) -> NamedCaus
     """Return the causes that a text shows. Nothing is stored or logged.
 
     Args:
-        gate: has the facts, and gives the verdict.
-        text: an error or a log.
         question: body of ``POST /gate``; the text's own versions, driver and GPU count where it
             leaves them out. Empty, and nothing stated: no stack is compared.
-
-    Raises:
-        BadInput: the question is malformed.
-        NotFound: the target does not exist.
     """
     causes = find_causes(text, gate.facts.error_signatures)
     whole, stated = complete_question(question, text, gate.facts) if causes else (question, {})

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
 from compatgate.errors import Unauthorized
 from compatgate.kit import logs
+from compatgate.kit.http.rate import Rate, RateLimiter
 
 if TYPE_CHECKING:
-    from compatgate.core.rule import Verdict
     from compatgate.kit.http.notes import RequestNote
     from compatgate.service.web.metrics import Metrics
 
@@ -31,18 +29,8 @@ _FIRST_DEFECT = 500
 _LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math.inf}
 _log = logging.getLogger("compatgate.auth")
 _encode = msgspec.json.Encoder().encode
-_TEXT_FIELDS = (
-    "duration_ms",
-    "identity",
-    "peer",
-    "request_id",
-    "verdict",
-    "allowed",
-    "target",
-    "rules",
-    "decisions",
-    "error",
-)
+_REFUSED = Rate(20, 10.0)
+"""Lines about refused tokens: so many at once, then two a second."""
 
 
 class AccessLog:
@@ -59,16 +47,13 @@ class AccessLog:
     def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:
         self.lowest_status = _LOWEST_STATUS[shows]
         self._metrics = metrics
-        self._bound = RateBound()
+        self._limiter = RateLimiter(_REFUSED)
+        self._skipped = 0
 
     def end(self, note: RequestNote, seconds: float) -> None:
-        """Note the end of a request that has a line or an error.
+        """Note the end of a request that has a line or an error, and how long it took.
 
         A refused token counts whatever the status: a hook may answer errors with 200.
-
-        Args:
-            note: of the request.
-            seconds: in which it was answered.
         """
         if isinstance(note.error, Unauthorized):
             self._refused(note, note.error)
@@ -79,102 +64,43 @@ class AccessLog:
         self._metrics.refused(error.reason)
         if error.reason == "missing":
             return
-        allowed, skipped = self._bound.take()
+        if self._limiter.take(_NAME):
+            self._skipped += 1
+            return
+        skipped, self._skipped = self._skipped, 0
         if skipped:
             _log.warning("%d more refused tokens have no line", skipped)
-        if allowed:
-            said = logs.fields(
-                reason=error.reason,
-                token=error.token,
-                peer=note.peer,
-                route=note.route,
-                request_id=note.number,
-            )
-            _log.warning("refused: %s", error.problem, extra=said)
-
-
-class RateBound:
-    """A bound on lines: so many at once, and so many a second after that."""
-
-    def __init__(self, at_once: int = 20, per_second: float = 2.0) -> None:
-        self._at_once = at_once
-        self._per_second = per_second
-        self._lock = threading.Lock()
-        self._left = float(at_once)
-        self._at = time.monotonic()
-        self._skipped = 0
-
-    def take(self) -> tuple[bool, int]:
-        """Return whether a line may be written, and how many were skipped before it."""
-        with self._lock:
-            now = time.monotonic()
-            self._left = min(self._at_once, self._left + (now - self._at) * self._per_second)
-            self._at = now
-            if self._left < 1:
-                self._skipped += 1
-                return False, 0
-            self._left -= 1
-            skipped, self._skipped = self._skipped, 0
-            return True, skipped
-
-
-class RequestLine(Struct):
-    """The line of a request as JSON; fields of a decision only where there is one."""
-
-    time: str
-    level: str
-    logger: str
-    message: str
-    method: str
-    route: str
-    status: int
-    duration_ms: float
-    identity: str
-    peer: str
-    request_id: str
-    verdict: str | UnsetType = UNSET
-    allowed: bool | UnsetType = UNSET
-    target: str | UnsetType = UNSET
-    rules: list[str] | UnsetType = UNSET
-    decisions: int | UnsetType = UNSET
-    error: str | UnsetType = UNSET
+        extra = logs.fields(
+            reason=error.reason,
+            token=error.token,
+            peer=note.peer,
+            route=note.route,
+            request_id=note.number,
+        )
+        _log.warning("refused: %s", error.problem, extra=extra)
 
 
 def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> bytes:
     """Return the line of a request."""
-    now = time.time()
-    line = RequestLine(
-        logs.utc_time(now),
-        "error" if note.status >= _FIRST_DEFECT else "info",
-        _NAME,
-        f"{note.method} {note.route} {note.status}",
-        note.method,
-        note.route,
-        note.status,
-        round(seconds * 1000, 3),
-        note.identity or "-",
-        note.peer or "-",
-        note.number,
-    )
-    if note.verdicts:
-        _add_decision(line, note.verdicts)
+    now, level = time.time(), "error" if note.status >= _FIRST_DEFECT else "info"
+    message = f"{note.method} {note.route} {note.status}"
+    fields: dict[str, Any] = {
+        "duration_ms": round(seconds * 1000, 3),
+        "identity": note.identity or "-",
+        "peer": note.peer or "-",
+        "request_id": note.number,
+    }
+    if note.verdicts:  # the first decision that was denied, else the first
+        verdict = next((one for one in note.verdicts if not one.allowed), note.verdicts[0])
+        fields["verdict"], fields["allowed"] = verdict.verdict, verdict.allowed
+        fields["target"], fields["rules"] = verdict.target or "-", verdict.deciding_rules
+        if len(note.verdicts) > 1:
+            fields["decisions"] = len(note.verdicts)
     if note.error is not None:
-        line.error = note.error.slug
-    return _encode(line) + b"\n" if form == "json" else _to_text(line, now)
-
-
-def _to_text(line: RequestLine, now: float) -> bytes:
-    said = {name: getattr(line, name) for name in _TEXT_FIELDS}
-    shown = {name: value for name, value in said.items() if value is not UNSET}
-    start = logs.text_start(now, line.level.upper(), _NAME)
-    text = f"{start}: {line.message}{logs.text_fields(shown)}\n"
+        fields["error"] = note.error.slug
+    if form == "json":
+        request = {"method": note.method, "route": note.route, "status": note.status}
+        start = logs.json_start(now, level, _NAME)
+        return _encode({**start, "message": message, **request, **fields}) + b"\n"
+    text = f"{logs.text_start(now, level.upper(), _NAME)}: {message}{logs.text_fields(fields)}\n"
     return text.encode("utf-8", "backslashreplace")
-
-
-def _add_decision(line: RequestLine, verdicts: tuple[Verdict, ...]) -> None:
-    """Add the first decision that was denied, else the first."""
-    shown = next((one for one in verdicts if not one.allowed), verdicts[0])
-    line.verdict, line.allowed = shown.verdict, shown.allowed
-    line.target, line.rules = shown.target or "-", shown.deciding_rules
-    if len(verdicts) > 1:
-        line.decisions = len(verdicts)

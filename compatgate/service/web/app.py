@@ -30,7 +30,6 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
-from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
@@ -225,20 +224,13 @@ def install_short_links(app: Flask, service: Service) -> None:
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
         """Redirect to the page or route of a verdict, which checks access.
 
-        A signed link shows the verdict at once. The page finds short ids, and suggests others for
-        a mistyped one.
+        The page finds short ids, and suggests others for a mistyped one.
         """
-        if "key" in request.args and service.settings.verdict_links is not None:
-            return open_link(id, request.args["key"], service, page=wants_page())
         if not _VERDICT_ID.fullmatch(id) and not wants_page():
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
         place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
-
-    def picture(id: str, name: str) -> Response:  # noqa: A002 - the name in the path
-        """Return the badge or the card of a verdict to whoever has its link."""
-        return open_image(id, name, request.args.get("key", ""), service)
 
     def jwks() -> Response:
         """Return the public keys at their well-known address."""
@@ -256,7 +248,6 @@ def install_short_links(app: Flask, service: Service) -> None:
 
     views: tuple[tuple[str, str, Callable[..., Response]], ...] = (
         ("/v/<id>", "verdict_link", verdict),
-        ("/v/<id>/<name>", "verdict_picture", picture),
         (JWKS, "jwks", jwks),
         (PEM, "pem", pem),
     )
@@ -276,12 +267,7 @@ EXTENSION = "compatgate"
 
 
 def create_app(gate: Gate, settings: Settings) -> Flask:
-    """Return the application of one gate.
-
-    Args:
-        gate: answers; safe to share between threads.
-        settings: the operator's settings.
-    """
+    """Return the application of one gate."""
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
     app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
@@ -323,14 +309,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 def create_front(
     gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
 ) -> Front:
-    """Return the ASGI application of one gate; it closes the gate at the end.
-
-    Args:
-        gate: as of `create_app`.
-        settings: as of `create_app`.
-        threads: for each kind of requests.
-        parent: as of `Front`.
-    """
+    """Return the ASGI application of one gate; it closes the gate at the end."""
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
     gate.watch_incidents(settings.incident_webhook)

@@ -13,7 +13,6 @@ from flask import request
 from msgspec import Struct, field
 
 from compatgate.errors import CompatgateError, Conflict, PreconditionFailed
-from compatgate.kit import clock
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
@@ -23,7 +22,6 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
-from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices.webhook import IncidentWebhook
@@ -48,6 +46,7 @@ MAX_DEPTH = 32
 _BYTES_OF_VALUE = 24
 """Bytes of a request for each value that its documents may hold; an entry has about 26 values."""
 METRIC_TARGETS = 100
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
 
 class Settings(Struct, frozen=True):
@@ -75,7 +74,6 @@ class Settings(Struct, frozen=True):
             limit.
         sessions: the ends of browser sessions.
         incident_webhook: where incidents are posted; None: nowhere.
-        verdict_links: makes links to verdicts that need no token; None: there are none.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -96,7 +94,6 @@ class Settings(Struct, frozen=True):
     anonymous_rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
     incident_webhook: IncidentWebhook | None = None
-    verdict_links: VerdictLinks | None = None
 
     @property
     def max_values(self) -> int:
@@ -179,11 +176,7 @@ class Call(Struct, Generic[Q]):
         return {**asked, "within": self.principal.targets}
 
     def by(self) -> Authorship:
-        """Return the author and reason of a change.
-
-        Raises:
-            BadInput: no reason was given.
-        """
+        """Return the author and reason of a change."""
         other: Any = None
         if self.route.reason == "body":
             self.document()
@@ -212,16 +205,7 @@ T = TypeVar("T")
 
 
 def change_document(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
-    """Change a document if ``If-Match`` names its current revision.
-
-    Args:
-        call: names the document.
-        kind: of the document.
-        change: gets the revision that the document must have; None: any.
-
-    Raises:
-        PreconditionFailed: it has another one by now.
-    """
+    """Change a document if ``If-Match`` names its current revision, which the function gets."""
     if "If-Match" not in request.headers:
         return change(None)
     expected = _expected(call, kind)
@@ -250,16 +234,8 @@ def _expected(call: Call[Any], kind: Any) -> int:
     return row.revision
 
 
-_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
-
-
 def base_url(service: Service, environ: Mapping[str, Any] | None = None) -> str:
-    """Return the public URL: the operator's setting, else the address of the request.
-
-    Args:
-        service: has the settings.
-        environ: of the request; None: of this thread's.
-    """
+    """Return the public URL: the operator's setting, else the address of the request."""
     if service.settings.public_url:
         return service.settings.public_url.rstrip("/")
     environ = request.environ if environ is None else environ
@@ -267,24 +243,6 @@ def base_url(service: Service, environ: Mapping[str, Any] | None = None) -> str:
     return f"{environ['wsgi.url_scheme']}://{host}" if _HOST.fullmatch(host) else ""
 
 
-def verdict_link(base: str, verdict_id: str) -> str:
-    """Return the permanent link to a verdict (`compatgate.service.web.app`).
-
-    Args:
-        base: of `base_url`.
-        verdict_id: ``vd_...``.
-    """
-    return f"{base}/v/{verdict_id}"
-
-
 def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | None = None) -> str:
-    """Return the link for whoever was answered: without a token if the operator allows that.
-
-    Args:
-        service: has the settings.
-        verdict_id: of a verdict that is stored.
-        environ: of the request; None: of this thread's.
-    """
-    if (links := service.settings.verdict_links) is not None:
-        return links.link(verdict_id, clock.now())
-    return verdict_link(base_url(service, environ), verdict_id)
+    """Return the permanent link to a verdict (`compatgate.service.web.app`)."""
+    return f"{base_url(service, environ)}/v/{verdict_id}"

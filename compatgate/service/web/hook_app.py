@@ -95,5 +95,5 @@ class HookApp:
             decided: HookAnswer = function(*arguments)
             return decided
 
-        answer: HookAnswer = await self._lane.run(run)
+        answer: HookAnswer = await self._lane.start(run)
         return answer

@@ -15,7 +15,6 @@ import msgspec
 
 from compatgate.core.performance import begin_budget
 from compatgate.errors import CompatgateError, Unavailable
-from compatgate.kit import clock
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.notes import NOTE
@@ -63,18 +62,13 @@ def evaluate(question: bytes, sender: Principal, peer: str, service: Service) ->
 def conclude(record: AnswerRecord, began: float, service: Service) -> bytes:
     """Count a decision that is logged, and return the body of its answer.
 
-    ``link`` is there where links need no token, ``degraded`` while the gate is; the stored
-    verdict has neither.
+    ``degraded`` is there while the gate is; the stored verdict has none.
     """
     service.metrics.decided(record.answer.verdict, SOURCE, perf_counter() - began)
-    links, degraded = service.settings.verdict_links, service.gate.degraded()
-    body, parts = record.answer.body, []
-    if links is not None:  # a link needs no escape in JSON
-        link = links.link(record.answer.verdict.id, clock.now())
-        parts.append(b',"link":"%b"' % link.encode())
-    if degraded is not None:
-        parts.append(b',"degraded":%b' % msgspec.json.encode(degraded.to_json()))
-    return b"".join((body[:-1], *parts, b"}")) if parts else body
+    body, degraded = record.answer.body, service.gate.degraded()
+    if degraded is None:
+        return body
+    return b'%b,"degraded":%b}' % (body[:-1], msgspec.json.encode(degraded.to_json()))
 
 
 def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
@@ -152,7 +146,7 @@ class QuestionApp:
         try:
             record = self._recall(header, question, note.peer)
             if record is None:
-                record = await self._lane.run(self._evaluate, header, question, note.peer)
+                record = await self._lane.start(self._evaluate, header, question, note.peer)
             await self._waiters.wait_for(service.gate.submit((record,)))
             body = conclude(record, began, service)
         except Exception as error:

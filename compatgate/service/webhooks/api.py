@@ -26,7 +26,7 @@ from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
-from compatgate.service.gate.what_if import answer as what_if
+from compatgate.service.comparison.service import answer_what_if
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.auth import (
     authenticate,
@@ -393,7 +393,7 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
     call.principal.require_question(question, named=True)
-    found = call.gate.compute(what_if, question, call.gate.snapshot(), clock.now())
+    found = call.gate.compute(answer_what_if, question, call.gate.snapshot(), clock.now())
     answered = questions.rollout_answer(found)
     answered = _with_state(answered, call)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))

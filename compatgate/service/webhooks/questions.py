@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from compatgate.core.compare.differences import Subject
+from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.stack import parse_stack_text
-from compatgate.core.whatif_result import EntryChange, WhatIf
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
@@ -225,17 +226,17 @@ def rollout_answer(found: WhatIf) -> dict[str, Any]:
         "target": found.target,
         "mode": found.mode,
         "verdict": found.verdict,
-        "breaks": [entry.entry for entry in broken],
-        "unknown": [entry.entry for entry in left],
+        "breaks": [entry.name for entry in broken],
+        "unknown": [entry.name for entry in left],
     }
 
 
-def _rollout_reason(entry: EntryChange) -> str:
+def _rollout_reason(entry: Subject) -> str:
     if entry.open:
-        return f"{entry.entry}: {entry.open[0]}"
+        return f"{entry.name}: {entry.open[0]}"
     lost = [finding for pool in entry.pools for finding in pool.lost]
     if not lost:
         return ""
     fixes = lost[0].fixes
     mend = f" (fix: {fixes[0].message})" if fixes else ""
-    return f"{entry.entry}: {lost[0].rule} {lost[0].message}{mend}"
+    return f"{entry.name}: {lost[0].rule} {lost[0].message}{mend}"

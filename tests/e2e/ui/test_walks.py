@@ -1,7 +1,7 @@
 """The walks of the acceptance list, by keyboard alone: three actions, five seconds of waiting.
 
 A target is onboarded from nothing in eight actions. A driver is rolled, and an upgrade stopped, in
-``test_upgrade_walks.py``; whoever was denied reads why in ``test_verdict_links.py``.
+``test_upgrade_walks.py``.
 """
 
 from __future__ import annotations

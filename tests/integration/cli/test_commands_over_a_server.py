@@ -267,14 +267,13 @@ spec:
     made = json.loads(remote("matrix", "propose", *newer, "--format", "json")[1])
     number = made["id"]
     assert number in local("matrix", "proposals", "--target", "slow")[1]
-    assert "has your comment" in local("matrix", "comment", number, "-m", "why?")[1]
     read = ("--digest", made["digest"])
-    status, out, err = local("matrix", "approve", number, "--author", "bob", "-m", "fine", *read)
+    status, out, err = local("matrix", "approve", number, "--author", "bob", *read)
     ready = f"ready: compatgate matrix merge {number} --digest {made['digest']}"
     assert (status, out.splitlines()) == (0, [f"{number} was approved by bob", ready]), err
     shown = local("matrix", "show", number)[1]
     assert "+    driver: 580.95.05" in shown
-    assert "bob approved: fine" in shown
+    assert "bob approved" in shown
     assert local("matrix", "retract", number, "--author", "bob")[0] == 0
     status, out, err = remote("matrix", "merge", number, "--digest", made["digest"])
     assert (status, "was merged by" in out) == (0, True), err

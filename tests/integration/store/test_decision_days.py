@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import insert
 
@@ -10,16 +10,15 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.gate.decision_counts import (
-    BarRow,
-    DayRow,
+    Bar,
     count_bars,
-    count_by_day,
     count_stopped_by_target,
     list_denied_verdicts,
 )
 from compatgate.service.gate.repository import Decision, Verdict, find_verdict_ids, list_decisions
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
+DAYS = [START + timedelta(days=n) for n in range(6)]
 ALLOWED, DENIED, STOPPED = ("pass", True), ("fail", False), ("unknown", False)
 
 
@@ -56,25 +55,28 @@ def test_each_day_counts_what_was_allowed_denied_and_not_decided(database: Datab
         (START + timedelta(days=3), DENIED, "dev"),
     )
     with database.reading() as session:
-        found = count_by_day(session, START)
+        found = count_bars(session, DAYS)
         assert found.complete
-        assert found.days == (
-            DayRow(date(2026, 11, 1), allowed=1, denied=1),
-            DayRow(date(2026, 11, 2), allowed=1, undecided=1),
-            DayRow(date(2026, 11, 4), denied=1),
+        assert found.bars == (
+            Bar(DAYS[0], allowed=1, denied=1),
+            Bar(DAYS[1], allowed=1, undecided=1),
+            Bar(DAYS[2]),
+            Bar(DAYS[3], denied=1),
+            Bar(DAYS[4]),
         )
-        assert count_by_day(session, START, target="dev").days == (
-            DayRow(date(2026, 11, 4), denied=1),
-        )
-        assert count_by_day(session, START, target="nowhere").days == ()
+        of_dev = count_bars(session, DAYS, target="dev").bars
+        assert [bar for bar in of_dev if bar.total] == [Bar(DAYS[3], denied=1)]
+        assert not any(bar.total for bar in count_bars(session, DAYS, target="nowhere").bars)
 
 
 def test_only_the_newest_are_counted_where_there_are_too_many(database: Database) -> None:
     _decide(database, *((START + timedelta(days=n), ALLOWED, "prod") for n in range(5)))
     with database.reading() as session:
-        found = count_by_day(session, START, most=2)
-    assert not found.complete
-    assert [row.day.day for row in found.days] == [4, 5]
+        for target in (None, "prod"):
+            found = count_bars(session, DAYS, target=target, most=2)
+            assert not found.complete
+            assert [bar.total for bar in found.bars] == [0, 0, 0, 1, 1]
+        assert count_bars(session, DAYS, most=5).complete
 
 
 def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
@@ -87,12 +89,12 @@ def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
 
 
 def test_history_has_every_day_up_to_today(database: Database) -> None:
-    assert [row.allowed for row in History(database).decisions_per_day(2).days] == [0, 0]
+    assert [bar.total for bar in History(database).decisions_per_day(2).bars] == [0, 0]
     _decide(database, (clock.now(), DENIED, "prod"))
     found = History(database).decisions_per_day(30)
-    assert len(found.days) == 30
-    assert found.days[-1].denied == 1
-    assert found.days[0].day == clock.today() - timedelta(days=29)
+    assert len(found.bars) == 30
+    assert found.bars[-1].denied == 1
+    assert found.bars[0].begin.date() == clock.today() - timedelta(days=29)
 
 
 def test_spans_of_any_length_are_counted_and_narrowed_by_the_beginning_of_a_target(
@@ -107,16 +109,20 @@ def test_spans_of_any_length_are_counted_and_narrowed_by_the_beginning_of_a_targ
     )
     edges = [START + timedelta(hours=n) for n in range(4)]
     with database.reading() as session:
-        counted = count_bars(session, edges, texts={})
+        counted = count_bars(session, edges)
         assert counted.complete
-        assert counted.bars == (BarRow(allowed=1, denied=1), BarRow(undecided=1), BarRow())
+        assert counted.bars == (
+            Bar(edges[0], allowed=1, denied=1),
+            Bar(edges[1], undecided=1),
+            Bar(edges[2]),
+        )
         of_dev = count_bars(session, edges, texts={"target": "de"}).bars
-        assert of_dev == (BarRow(), BarRow(undecided=1), BarRow())
-        assert not any(map(_total, count_bars(session, edges, texts={}, verdict_ids=[]).bars))
-
-
-def _total(bar: BarRow) -> int:
-    return bar.allowed + bar.denied + bar.undecided
+        assert of_dev == (Bar(edges[0]), Bar(edges[1], undecided=1), Bar(edges[2]))
+        none = count_bars(session, edges, texts={}, verdict_ids=[])
+        assert not any(bar.total for bar in none.bars)
+        minutes = [START + timedelta(minutes=n) for n in (58, 59, 60)]
+        of_minutes = count_bars(session, minutes).bars
+        assert of_minutes == (Bar(minutes[0]), Bar(minutes[1], denied=1))
 
 
 def test_denied_verdicts_and_ids_are_found_by_time_and_beginning(database: Database) -> None:

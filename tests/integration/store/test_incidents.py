@@ -170,7 +170,15 @@ def test_a_receiver_that_fails_is_asked_again_later(
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://hooks.example", "https://", "https://u:p@hooks.example", "hooks", "https://a:x"]
+    "url",
+    [
+        "ftp://hooks.example",
+        "https://",
+        "https://u:p@hooks.example",
+        "https://a/b c",
+        "hooks",
+        "https://a:x",
+    ],
 )
 def test_a_webhook_needs_a_url_and_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INCIDENT_KEY", "k" * 16)

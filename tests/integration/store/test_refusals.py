@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from compatgate.kit import clock
 from compatgate.service.audit import refusals
 from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.gate.service import Gate
@@ -99,12 +101,9 @@ def test_verdicts_that_denied_are_counted_and_others_are_not(stocked: Gate) -> N
     stocked.decide(other, asked_by="ci", source="rest")
     allowed = {"target": "dev-rtx", "stack": {"cuda": "12.4", "arch": "sm_89"}}
     stocked.decide(allowed, asked_by="ci", source="rest")
-    found = stocked.history.most_denied(7)
+    since, until = clock.now() - timedelta(days=7), clock.now()
+    found = stocked.history.list_denied(since, until, limit=10)
     assert next((row.verdict_id, row.count) for row in found) == (denied.id, 3)
     assert len(found) == 2
     assert found[0].target == "inference-l4"
-    assert len(stocked.history.most_denied(7, limit=1)) == 1
-
-
-def test_an_empty_log_has_none(gate: Gate) -> None:
-    assert gate.history.most_denied(7) == []
+    assert len(stocked.history.list_denied(since, until, limit=1)) == 1

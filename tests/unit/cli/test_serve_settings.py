@@ -175,7 +175,7 @@ def test_a_session_has_two_ends() -> None:
     hours = timedelta(hours=1)
 
     def limits(*words: str) -> SessionLimits:
-        return serve.read_web(settings(*words), None, local=True, far=False).sessions
+        return serve.read_web(settings(*words), None, local=True).sessions
 
     assert limits() == SessionLimits(12 * hours, 2 * hours)
     assert limits("--session-lifetime", "1h", "--session-idle", "3h") == SessionLimits(hours, hours)
@@ -223,45 +223,3 @@ def test_values_of_a_far_gate_that_cannot_be_used_are_named(
     stated = settings(*(word for pair in {**usual, **given}.items() for word in pair))
     with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
         serve.get_bundle(stated)
-
-
-def test_links_to_verdicts_are_off_and_take_a_key(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("k" * 32)
-    public = ("--public-url", "https://gate.example/")
-    assert serve.read_verdict_links(settings(*public)) is None
-    words = ("--verdict-link-key", f"a={tmp_path}/key", "--verdict-link-validity", "24h")
-    links = serve.read_verdict_links(settings(*public, *words))
-    assert links is not None
-    assert (links.base, links.valid_for) == ("https://gate.example", timedelta(hours=24))
-    assert "kkkk" not in repr(links)
-
-
-@pytest.mark.parametrize(
-    ("words", "url", "far", "field"),
-    [
-        ([], "", False, "--verdict-link-key"),
-        ([], "https://gate.example", True, "--verdict-link-key"),
-        (
-            ["--verdict-link-validity", "1m"],
-            "https://gate.example",
-            False,
-            "--verdict-link-validity",
-        ),
-        (
-            ["--verdict-link-validity", "2y"],
-            "https://gate.example",
-            False,
-            "--verdict-link-validity",
-        ),
-        (["--verdict-link-key", "a"], "https://gate.example", False, "--verdict-link-key"),
-    ],
-)
-def test_links_that_could_not_work_are_refused_at_the_start(
-    tmp_path: Path, words: list[str], url: str, far: bool, field: str
-) -> None:
-    (tmp_path / "key").write_text("k" * 32)
-    public = ("--public-url", url) if url else ()
-    stated = settings("--verdict-link-key", f"first={tmp_path}/key", *public, *words)
-    with pytest.raises(BadInput) as caught:
-        serve.read_verdict_links(stated, far=far)
-    assert caught.value.field == field

@@ -28,8 +28,6 @@ def test_a_pool_gives_every_variable(facts: Facts) -> None:
         "CONDA_OVERRIDE_CUDA_ARCH": "8.0",
         "UV_TORCH_BACKEND": "cu129",
         "UV_CUDA_DRIVER_VERSION": "535.104.05",
-        "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "12.2",
-        "NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "8.0",
         "TORCH_CUDA_ARCH_LIST": "8.0",
         "CMAKE_CUDA_ARCHITECTURES": "80",
         "CUDAARCHS": "80",
@@ -93,7 +91,6 @@ def test_linux_and_windows_pools_do_not_compare(facts: Facts) -> None:
     )
     assert set(found.variables) == {
         "CONDA_OVERRIDE_CUDA_ARCH",
-        "NV_VARIANT_PROVIDER_FORCE_SM_ARCH",
         "TORCH_CUDA_ARCH_LIST",
         "CMAKE_CUDA_ARCHITECTURES",
         "CUDAARCHS",
@@ -113,7 +110,6 @@ def test_a_pool_without_gpu_gives_driver_versions_only(facts: Facts) -> None:
     assert set(found.variables) == {
         "CONDA_OVERRIDE_CUDA",
         "UV_CUDA_DRIVER_VERSION",
-        "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION",
     }
     assert "the GPU of pool p0 is not stated" in found.conflicts[0]
 

@@ -76,12 +76,6 @@ def test_nothing_but_annotations_is_obeyed_by_the_runner(hostile: Json, start: s
         assert "##[" not in line
 
 
-def test_the_log_and_the_test_report_lead_to_the_page_of_a_denial(denied: Json) -> None:
-    link = "https://gate.example/v/vd_1?key=1795262400.AAAA"
-    assert f"why: {link}" in render("github", {**denied, "link": link}).splitlines()
-    assert f'name="link" value="{link}"' in render("junit", {**denied, "link": link})
-
-
 def test_json_is_the_verdict_itself(denied: dict[str, Any]) -> None:
     assert json.loads(render("json", denied)) == denied
 

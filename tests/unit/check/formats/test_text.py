@@ -143,28 +143,3 @@ def test_a_gate_without_its_database_is_said_before_the_basis(denied: Json) -> N
     assert text[text.index(note) + 1] == ""
     assert "degraded" in render("markdown", denied, View(width=100))
     assert '"degraded"' in render("json", denied, View(width=100))
-
-
-LINK = f"https://gate.example/v/vd_1?key=1795262400.{'A' * 22}"
-
-
-def test_an_objection_leads_to_its_page_where_the_gate_gives_a_link(denied: Json) -> None:
-    shown = lines({**denied, "link": LINK}, width=60)
-    assert f"Why, and how to get it allowed: {LINK}" in shown
-    assert not [line for line in lines(denied) if line.startswith("Why,")]
-
-
-@pytest.mark.parametrize("link", ["javascript:alert(1)", 7, None, ""])
-def test_what_is_no_web_address_is_no_link(denied: Json, link: Any) -> None:
-    assert text.open_link({**denied, "link": link}) == ""
-
-
-def test_a_link_stays_on_one_line_and_controls_no_terminal(denied: Json) -> None:
-    shown = text.open_link({**denied, "link": f"{LINK}\n::set-output\x1b[2J"})
-    assert "\n" not in shown
-    assert "\x1b" not in shown
-
-
-def test_a_pass_needs_no_page(denied: Json) -> None:
-    assert text.open_link({**denied, "verdict": "pass", "allowed": True, "link": LINK}) == ""
-    assert text.open_link({**denied, "allowed": True, "link": LINK}) == LINK

@@ -1,4 +1,4 @@
-"""The pool starts few threads for short calls, more for long ones, and ends them again."""
+"""A lane starts few threads for short calls, more for long ones, and ends them again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compatgate.kit.http import lanes
-from compatgate.kit.http.lanes import ThreadPool
+from compatgate.kit.http.lanes import Lane
 
 PATIENCE_SECONDS = 10
 
@@ -35,14 +35,14 @@ def wait_until_few(name: str, most: int) -> int:
 
 def test_a_call_returns_its_result() -> None:
     async def ask() -> Any:
-        return await ThreadPool(4, "results").start(max, 3, 5)
+        return await Lane("results", 4).start(max, 3, 5)
 
     assert run(ask()) == 5
 
 
 def test_an_error_reaches_the_caller() -> None:
     async def ask() -> Any:
-        return await ThreadPool(4, "errors").start(int, "five")
+        return await Lane("errors", 4).start(int, "five")
 
     with pytest.raises(ValueError, match="five"):
         run(ask())
@@ -50,7 +50,7 @@ def test_an_error_reaches_the_caller() -> None:
 
 def test_short_calls_share_few_threads() -> None:
     async def ask() -> int:
-        pool = ThreadPool(32, "short")
+        pool = Lane("short", 32)
         for _ in range(20):
             await asyncio.gather(*(pool.start(len, "short") for _ in range(50)))
         return count_threads("short")
@@ -60,7 +60,7 @@ def test_short_calls_share_few_threads() -> None:
 
 def test_one_thread_is_enough_for_short_calls_where_the_pool_says_so() -> None:
     async def ask() -> tuple[int, Any]:
-        pool = ThreadPool(32, "single", short=1)
+        pool = Lane("single", 32, short=1)
         await asyncio.gather(*(pool.start(len, "single") for _ in range(50)))
         few = count_threads("single")
         released = threading.Event()
@@ -77,7 +77,7 @@ def test_long_calls_get_threads_up_to_the_limit() -> None:
     released = threading.Event()
 
     async def ask() -> int:
-        pool = ThreadPool(8, "long")
+        pool = Lane("long", 8)
         calls = [pool.start(released.wait) for _ in range(12)]
         while count_threads("long") < 8:
             await asyncio.sleep(0.005)
@@ -94,7 +94,7 @@ def test_a_short_call_passes_long_ones() -> None:
     released = threading.Event()
 
     async def ask() -> Any:
-        pool = ThreadPool(8, "passing")
+        pool = Lane("passing", 8)
         waiting = [pool.start(released.wait) for _ in range(6)]
         found = await pool.start(len, "four")
         released.set()
@@ -108,7 +108,7 @@ def test_threads_end_with_the_long_calls() -> None:
     released = threading.Event()
 
     async def ask() -> None:
-        pool = ThreadPool(16, "ending")
+        pool = Lane("ending", 16)
         calls = [pool.start(released.wait) for _ in range(16)]
         while count_threads("ending") < 16:
             await asyncio.sleep(0.005)
@@ -123,7 +123,7 @@ def test_idle_threads_end_and_new_ones_start(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(lanes, "_IDLE_SECONDS", 0.02)
 
     async def ask() -> tuple[int, Any]:
-        pool = ThreadPool(4, "idle")
+        pool = Lane("idle", 4)
         await pool.start(len, "one")
         found = await asyncio.to_thread(wait_until_few, "idle", 0)
         return found, await pool.start(len, "two")
@@ -136,7 +136,7 @@ def test_a_cancelled_call_is_skipped_while_it_waits() -> None:
     called: list[int] = []
 
     async def ask() -> None:
-        pool = ThreadPool(1, "cancelled")
+        pool = Lane("cancelled", 1)
         first = pool.start(released.wait)
         second = pool.start(called.append, 1)
         second.cancel()
@@ -153,7 +153,7 @@ def test_nothing_of_a_call_is_kept() -> None:
         pass
 
     async def ask() -> weakref.ref[Large]:
-        pool = ThreadPool(2, "keeping")
+        pool = Lane("keeping", 2)
         large = Large()
         kept = weakref.ref(large)
 

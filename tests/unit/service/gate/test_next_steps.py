@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
 from compatgate.cli.main import parser_of
 from compatgate.documents.sources import Source
@@ -153,3 +154,14 @@ def test_a_stack_that_passes_needs_no_steps():
 def test_a_rule_of_another_version_is_explained_all_the_same():
     found = list_steps(verdict(finding("CG999")), PLACE)
     assert found[0].commands[0] == "compatgate explain CG999"
+
+
+def test_the_page_of_a_denial_names_the_owner_of_the_target(client: FlaskClient, gate: Gate):
+    row = gate.matrix.get("Target", "prod-a100")
+    named = {**row.document["metadata"], "owner": "ml-platform"}
+    gate.matrix.change("Target", "prod-a100", {**row.document, "metadata": named}, BY)
+    verdict_id = client.post("/api/v1/gate", json=OTHER_CUDA).get_json()["id"]
+    page = client.get(f"/ui/verdicts/{verdict_id}").text
+    assert "How do I get this allowed?" in page
+    assert "the owner of prod-a100, ml-platform" in page
+    assert f"http://localhost/v/{verdict_id}" in page
