@@ -26,8 +26,8 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
 from compatgate.kit import clock
-from compatgate.service.backtests.schemas import MAX_QUESTIONS
-from compatgate.service.backtests.service import apply_edits, backtest_edits
+from compatgate.service.comparison.backtests import apply_edits, backtest_edits
+from compatgate.service.comparison.schemas import MAX_QUESTIONS
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.repository import find_documents

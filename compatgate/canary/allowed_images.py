@@ -80,7 +80,6 @@ def read_allowed_images(
 
     Args:
         option: name of the option for errors, such as ``worker --image``.
-        otherwise: patterns to use if neither is given.
     """
     extend = f"add a pattern with {option} PATTERN or {ENVIRONMENT}, {_HINT}"
     if texts:

@@ -25,7 +25,6 @@ class MeasuredStep(Struct, frozen=True):
         state: outcome of the run.
         gpu: SKU that the run asked for; "": none.
         image: that was run; None: the stack was on the host.
-        digest: of the workload's content.
         outcomes: what the judge said of metrics, by name; a metric without one was not judged.
     """
 

@@ -159,7 +159,6 @@ class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
         kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
         context: context in that file; None for its current context.
         in_cluster: the worker is a pod of the cluster and has its service account.
-        namespace: namespace of every object.
         resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
         node_selector: labels of the nodes, such as those of GPU feature discovery.
         queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.

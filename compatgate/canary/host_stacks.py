@@ -22,7 +22,6 @@ class HostStack(Struct, frozen=True):
 
     Attributes:
         values: by component; several where its measurements disagree.
-        run: the run that measured them.
     """
 
     host: str
@@ -35,7 +34,6 @@ class ComponentDrift(Struct, frozen=True):
 
     Attributes:
         majority: value of most hosts; None if two values are equally frequent.
-        agree: hosts with that value.
         differ: host to its other value; every host if there is no majority.
         silent: hosts that did not measure the component; neither agreement nor difference.
     """
@@ -56,7 +54,10 @@ def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostSt
         if env.driver:
             results.setdefault("driver", {})[env.driver] = None
         if env.gpus:
-            names = Counter(_gpu_name(device.name, device.mig) for device in env.gpus)
+            names = Counter(
+                f"{gpu.name} MIG {gpu.mig}" if gpu.mig and gpu.mig not in gpu.name else gpu.name
+                for gpu in env.gpus
+            )
             gpus = " + ".join(f"{count} x {name}" for name, count in sorted(names.items()))
             results.setdefault(GPU, {})[gpus] = None
         transports = env.other.get("transports")
@@ -116,7 +117,3 @@ def _parse_value(name: str, text: str) -> Version | str:
 
 def _join_values(values: Sequence[str]) -> str:
     return " and ".join(values)
-
-
-def _gpu_name(name: str, mig: str | None) -> str:
-    return f"{name} MIG {mig}" if mig and mig not in name else name

@@ -75,7 +75,15 @@ def read_hosts(path: Path) -> list[Host]:
 
 def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
     """Return the table's host, or one host for each of its nodes."""
-    host = _make_host(table, folder)
+    tls, kubernetes = table.tls, table.kubernetes
+    if tls:
+        tls = Tls(*(str(folder / path) for path in msgspec.structs.astuple(tls)))
+    if kubernetes and kubernetes.kubeconfig:
+        file = folder / Path(kubernetes.kubeconfig).expanduser()
+        kubernetes = replace(kubernetes, kubeconfig=str(file))
+    values = {name: getattr(table, name) for name in Host.__struct_fields__}
+    health = table.health or ("none" if table.executor in CLUSTERS else "local")
+    host = Host(**{**values, "tls": tls, "kubernetes": kubernetes, "health": health})
     if not table.each_node:
         return [host]
     return [_bind_to_node(host, node) for node in table.each_node]
@@ -89,18 +97,6 @@ def _bind_to_node(host: Host, node: str) -> Host:
         selector = {**kubernetes.node_selector, _HOSTNAME: node}
         kubernetes = replace(kubernetes, node_selector=selector)
     return replace(host, name=f"{host.name}.{node}", slurm=slurm, kubernetes=kubernetes)
-
-
-def _make_host(table: HostTable, folder: Path) -> Host:
-    tls, kubernetes = table.tls, table.kubernetes
-    if tls:
-        tls = Tls(*(str(folder / path) for path in msgspec.structs.astuple(tls)))
-    if kubernetes and kubernetes.kubeconfig:
-        file = folder / Path(kubernetes.kubeconfig).expanduser()
-        kubernetes = replace(kubernetes, kubeconfig=str(file))
-    values = {name: getattr(table, name) for name in Host.__struct_fields__}
-    health = table.health or ("none" if table.executor in CLUSTERS else "local")
-    return Host(**{**values, "tls": tls, "kubernetes": kubernetes, "health": health})
 
 
 def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:

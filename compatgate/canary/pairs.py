@@ -23,7 +23,6 @@ class MetricPairs(Struct, frozen=True):
 
     Attributes:
         workload: name and digest of its content, ``gemm@0f3c...``, as in baselines.
-        unit: unit of the medians.
         medians: of each pair, in order.
         ratios: natural logarithms of candidate over reference, one per pair; () for rare events.
         share: variance of a log-ratio over that of a block.
@@ -44,7 +43,6 @@ class PairsState(Struct, frozen=True):
     Attributes:
         outcome: of the comparison; None while pairs are still run.
         reason: one line for people; says why nothing was compared.
-        done: complete pairs.
         planned: pairs after which the judge looks again.
         images: image of each arm, by digest; ``A`` is the reference.
         judgement: the judge's answer to the pairs so far; None before the first pair.

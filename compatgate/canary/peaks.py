@@ -34,8 +34,6 @@ class Share(Struct, frozen=True):
 
     Attributes:
         median: of the measured values, in ``unit``; ``peak`` is in the same unit.
-        kind: kind of peak.
-        gpu: GPU of the published peak.
         share: share of the peak, 0.62 for 62 %.
         implausible: the value is above the peak, so it cannot be trusted.
         source: source of the peak, as in the facts.

@@ -44,7 +44,6 @@ class Run(Struct, frozen=True):
 
     Attributes:
         id: ``run_...``.
-        target, pool: what the run was requested for.
         stack: under test, in the form of a gate request.
         image: under test, by digest once it is resolved.
         gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
@@ -52,7 +51,6 @@ class Run(Struct, frozen=True):
         gpus: slots that the run takes, at least one.
         host: required host; None if any suitable host will do.
         priority: a higher value goes first; 0 is the default.
-        attempts: number of attempts that have started.
         doing, progress: current activity and its progress from 0 to 1, for people.
         reason: why the run has its state or, after its end, its outcome; one line.
         against: reference of a paired run; None if the candidate is judged alone.
@@ -128,9 +126,7 @@ class StepResult(Struct, frozen=True):
     Attributes:
         name: name of the step, unique in the run: ``gemm-0``.
         report: `compatgate.canary.run.Report` as plain data; None if nothing was printed.
-        judgement: the judge's result as plain data.
         health: health of the host around the step, as plain data; None if not observed.
-        image: digest of the image that ran.
         origin: None in results that were recorded before this field existed.
         block: position of a block of a paired run; None for a step. Its name is the step's, with
             pair and arm.
@@ -174,7 +170,6 @@ class Env(Struct, frozen=True):
     Attributes:
         versions: canonical component to version as the process reported it, without the driver.
         paths: component to the file it was loaded from.
-        other: further members of the line, unchanged.
     """
 
     driver: str | None = None
@@ -188,8 +183,6 @@ class Conditions(Struct, frozen=True, omit_defaults=True):
     """Condition of the GPU at each judged value of a metric; [] where it was not known.
 
     Attributes:
-        sm_mhz: clock of the multiprocessors.
-        watts, celsius: power draw and temperature.
         limits: what held the clocks down.
         settled: clock and values stood still before the first value; None if nobody waited.
     """
@@ -260,7 +253,6 @@ class Check(Struct, frozen=True):
     """Result of a check.
 
     Attributes:
-        ok: false if the check failed.
         skipped: the check does not apply, so it neither passes nor fails; the message says why.
     """
 

@@ -54,7 +54,6 @@ class WorkerState(Struct, frozen=True):
     Attributes:
         running: runs in progress, of at most ``most``.
         reachable: hosts that answer; ``away`` do not.
-        done: number of runs by result.
         polled: Unix time at which the queue last answered.
     """
 

@@ -79,7 +79,6 @@ class Limits(Struct, frozen=True):
         memory: bytes, including swap.
         shm: bytes of ``/dev/shm``.
         tmp: bytes of ``/tmp``, the only writable path.
-        pids: processes and threads.
         cpus: cores; None for all.
         output: bytes of standard output and error to keep; the rest is counted and dropped.
     """
@@ -100,8 +99,6 @@ class Program(Struct, frozen=True):
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
         nodes: number of nodes that run the same program at once.
-        seeds: the workload runs once for each.
-        environment: variables set in the container.
         adapter: reader of the output; ``jsonl`` is the line protocol.
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.
@@ -144,10 +141,20 @@ class Workload(Program, frozen=True):
     digest: str = ""
 
     @property
+    def content(self) -> str:
+        """Return its name with the start of its digest, as baselines name it."""
+        return name_content(self.name, self.digest)
+
+    @property
     def tests_image(self) -> bool:
         """Return whether it runs in the image under test, where a run names one."""
         own = self.image
         return own.inside or bool(own.tool and own.reference is None)
+
+
+def name_content(name: str, digest: str) -> str:
+    """Return the name of a workload's content, ``gemm@0f3c...``."""
+    return f"{name}@{digest.removeprefix('sha256:')[:12]}"
 
 
 class Suite(Struct, frozen=True):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from compatgate.core.build_environment import MEANINGS, BuildEnvironment, build_environment
+from compatgate.core.build_environment import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
-from compatgate.core.versions import Version, parse_version
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import add_overlays, add_server
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.request import Pool
 
+_LINES = {
+    "export": "export {name}={quoted}",
+    "dotenv": '{name}="{value}"',
+    "github": "{name}={value}",  # its readers take the rest of the line, quotes included
+    "docker": "--build-arg={name}={value}",  # no value has blanks or what a shell expands
+}
+_COMMENTED = ("export", "dotenv")
+"""Formats whose reader ignores a line that begins with ``#``."""
 _EXAMPLES = """\
 examples:
   eval "$(compatgate env --pool driver=535.104.05,gpu=A100-SXM4-80GB)"
@@ -61,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=(*_WRITERS, "json"),
+        choices=(*_LINES, "json"),
         default="export",
         help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
         " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
@@ -82,17 +90,25 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.catalog import load_facts
 
     facts = load_facts(args.facts)
-    pools = _target_pools(args, facts) if args.target else _stated_pools(args.pool, facts)
-    toolkit = _read_toolkit(args.toolkit) if args.toolkit else None
-    result = build_environment(pools, facts, toolkit)
+    try:
+        toolkit = parse_version("cuda", args.toolkit) if args.toolkit else None
+    except BadInput as error:
+        error.field = "--toolkit"
+        raise
+    result = build_environment(_read_pools(args, facts), facts, toolkit)
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
     if args.format == "json":
-        print(_json(result))
+        body = dict(result.variables)
+        if result.compilers:
+            body["host_compilers"] = result.compilers.to_text()
+        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
         return 0
-    print(_WRITERS[args.format](result.variables))
+    for name, value in result.variables.items():
+        quoted = value if value.replace(".", "").isalnum() else f"'{value}'"
+        print(_LINES[args.format].format(name=name, value=value, quoted=quoted))
     if result.compilers:
         mark = "# " if args.format in _COMMENTED else "note: "
         where = sys.stdout if args.format in _COMMENTED else sys.stderr
@@ -100,64 +116,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_toolkit(text: str) -> Version:
-    """Read ``--toolkit``."""
-    try:
-        return parse_version("cuda", text)
-    except BadInput as error:
-        error.field = "--toolkit"
-        raise
-
-
-def _export(variables: dict[str, str]) -> str:
-    return "\n".join(f"export {name}={_quote(value)}" for name, value in variables.items())
-
-
-def _dotenv(variables: dict[str, str]) -> str:
-    return "\n".join(f'{name}="{value}"' for name, value in variables.items())
-
-
-def _github(variables: dict[str, str]) -> str:
-    """Return lines for readers that take the rest of the line, quotes included, as the value."""
-    return "\n".join(f"{name}={value}" for name, value in variables.items())
-
-
-def _docker(variables: dict[str, str]) -> str:
-    """Return ``docker build`` options; values have no blanks or characters that a shell expands."""
-    return "\n".join(f"--build-arg={name}={value}" for name, value in variables.items())
-
-
-def _json(result: BuildEnvironment) -> str:
-    body = dict(result.variables)
-    if result.compilers:
-        body["host_compilers"] = result.compilers.to_text()
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
-
-
-def _quote(value: str) -> str:
-    return value if value.replace(".", "").isalnum() else f"'{value}'"
-
-
-_WRITERS = {
-    "export": _export,
-    "dotenv": _dotenv,
-    "github": _github,
-    "docker": _docker,
-}
-_COMMENTED = ("export", "dotenv")
-"""Formats whose reader ignores a line that begins with ``#``."""
-
-
-def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:
+def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
+    """Return the pools of the target, or the described ones."""
+    from compatgate.check.deciders import pools_of
     from compatgate.check.question import name_pools, read_pool
 
-    return [
-        parse_pool(body, facts.gpus) for body in name_pools([read_pool(text) for text in texts])
-    ]
-
-
-def _target_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
-    from compatgate.check.deciders import pools_of
-
-    bodies: list[dict[str, Any]] = pools_of(args)
-    return [parse_pool(body, facts.gpus) for body in bodies]
+    bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
+    return [parse_pool(dict(body), facts.gpus) for body in bodies]

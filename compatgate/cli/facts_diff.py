@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import positive_count
-from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.catalog.browse import FactSet, RecordChange
-    from compatgate.core.whatif_result import EntryChange, PoolChange
+    from compatgate.catalog.browse import FactSet
+    from compatgate.core.compare.differences import Subject
     from compatgate.service.gate.snapshot import Snapshot
-    from compatgate.service.gate.what_if import DecisionChange, Replay
 
 HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
 _EXAMPLES = """\
@@ -32,8 +30,6 @@ re-evaluates the newest decisions of the database. Stores nothing.
 
 exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
 """
-_MAX_LINES = 40
-_LONGEST_VALUE = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,50 +67,52 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the database does not exist.
         Unavailable: the database does not answer.
     """
+    import msgspec
+
     from compatgate.catalog.browse import compare_sets, open_set
-
-    old, new = open_set(args.old), open_set(args.new)
-    records = compare_sets(old, new)
-    entries, unusable, replayed = _verdicts(args, old, new)
-    if args.format == "json":
-        from compatgate.kit.cli.output import print_json
-
-        print_json(_document(old, new, records, entries, unusable, replayed))
-    else:
-        lines = [
-            *_record_lines(records),
-            *_entry_lines(entries, unusable),
-            *_decision_lines(replayed),
-        ]
-        print("\n".join(map(strip_controls, lines)))
-        if entries is None:
-            hint = "name a matrix with --matrix, or a database with --database"
-            print(f"no verdicts were compared: {hint}", file=sys.stderr)
-    return 1 if _gets_worse(entries or {}, replayed) else 0
-
-
-# --- verdicts ------------------------------------------------------------------------------
-
-Entries = Mapping[str, Sequence["EntryChange"]]
-
-
-def _verdicts(
-    args: argparse.Namespace, old: FactSet, new: FactSet
-) -> tuple[Entries | None, dict[str, str], Replay | None]:
-    """Evaluate matrix and decisions with both sets; None without a matrix or decisions."""
-    from compatgate.kit import clock
-    from compatgate.service.gate.what_if import compare_entries, read_snapshots
 
     if args.matrix and args.database:
         raise BadInput("cannot be combined", field="--matrix and --database")
+    old, new = open_set(args.old), open_set(args.new)
+    document: dict[str, Any] = {
+        "old": {"name": old.name, "facts": old.facts.digest},
+        "new": {"name": new.name, "facts": new.facts.digest},
+        "records": msgspec.to_builtins(compare_sets(old, new)),
+        "entries": None,
+        "decisions": None,
+    }
+    worse = False
     if args.matrix:
-        from compatgate.documents.sources import read_paths
+        worse = _compare(document, *_read_files(args.matrix, old, new))
+    elif _database_exists(args.database):
+        from compatgate.service.comparison.recorded import list_newest_verdicts
+        from compatgate.service.gate.snapshot_reader import Snapshots
+        from compatgate.service.gate_client import open_gate
 
-        sides = read_snapshots(read_paths(args.matrix), old.facts, new.facts)
-        return compare_entries(*sides, clock.now()), _unusable_targets(*sides), None
-    if not _database_exists(args.database):
-        return None, {}, None
-    return _compare_in_database(args, old, new)
+        with open_gate(args, overlays=()) as gate:
+            sides = [Snapshots(gate.database, side.facts).current() for side in (old, new)]
+            recorded = list_newest_verdicts(gate.database, sides[0], sides[1], args.decisions)
+        worse = _compare(document, sides[0], sides[1], recorded)
+    if args.format == "json":
+        from compatgate.kit.cli.output import print_json
+
+        print_json(document)
+    else:
+        _print_text(document)
+    return 1 if worse else 0
+
+
+def _print_text(document: dict[str, Any]) -> None:
+    from compatgate.kit.cli.terminal import wants_colour, width_of
+    from compatgate.kit.sections import text_lines
+    from compatgate.service.comparison.matrix_sections import report_facts
+
+    width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
+    _, *lines = text_lines(report_facts(document), width, colour=colour)
+    print("\n".join(lines))
+    if document["entries"] is None:
+        hint = "name a matrix with --matrix, or a database with --database"
+        print(f"no verdicts were compared: {hint}", file=sys.stderr)
 
 
 def _database_exists(named: str | None) -> bool:
@@ -128,146 +126,78 @@ def _database_exists(named: str | None) -> bool:
     return Path(str(resolve_url(None).database)).exists()
 
 
-def _compare_in_database(
-    args: argparse.Namespace, old: FactSet, new: FactSet
-) -> tuple[Entries, dict[str, str], Replay]:
+def _read_files(
+    paths: Sequence[str], old: FactSet, new: FactSet
+) -> tuple[Snapshot, Snapshot, None]:
+    """Read matrix files, and resolve them with both sets of facts."""
+    from compatgate.documents.sources import read_paths
+    from compatgate.documents.specs import key_of
+    from compatgate.documents.validation import read_documents
+    from compatgate.service.gate.snapshot import build
+
+    documents = read_documents(read_paths(paths), old.facts.gpus)
+    versions = [(*key_of(one), one, 0) for one in documents]
+    return build(versions, old.facts, 0), build(versions, new.facts, 0), None
+
+
+def _compare(
+    document: dict[str, Any],
+    before: Snapshot,
+    after: Snapshot,
+    recorded: tuple[list[Subject], int, dict[str, str]] | None,
+) -> bool:
+    """Add the verdicts of both sets of facts; return whether one gets worse."""
     from compatgate.kit import clock
-    from compatgate.service.gate.snapshot_reader import Snapshots
-    from compatgate.service.gate.what_if import compare_entries, replay_decisions
-    from compatgate.service.gate_client import open_gate
+    from compatgate.service.comparison.schemas import EntryWhatIfBody
+    from compatgate.service.comparison.service import compare_facts, to_wire
 
-    now = clock.now()
-    with open_gate(args, overlays=()) as gate:
-        before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
-        entries = compare_entries(before, after, now)
-        replayed = replay_decisions(gate.database, before, after, now, most=args.decisions)
-    return entries, _unusable_targets(before, after), replayed
-
-
-def _unusable_targets(before: Snapshot, after: Snapshot) -> dict[str, str]:
-    """Return the targets that one of the sets cannot resolve, with the reason."""
-    return {**before.unusable, **after.unusable}
-
-
-def _gets_worse(entries: Entries, replayed: Replay | None) -> bool:
-    """Tell whether a verdict is more severe than before."""
-    worse = any(e.change in ("breaks", "worsens") for found in entries.values() for e in found)
-    return worse or any(change.is_worse for change in (replayed.changes if replayed else ()))
-
-
-# --- JSON ----------------------------------------------------------------------------------
-
-
-def _document(
-    old: FactSet,
-    new: FactSet,
-    records: Sequence[RecordChange],
-    entries: Entries | None,
-    unusable: dict[str, str],
-    replayed: Replay | None,
-) -> dict[str, Any]:
-    import msgspec
-
-    changed = [
-        {"target": target, **entry.to_json()}
-        for target, found in (entries or {}).items()
-        for entry in found
-        if _changed_pools(entry)
-    ]
-    return {
-        "old": {"name": old.name, "facts": old.facts.digest},
-        "new": {"name": new.name, "facts": new.facts.digest},
-        "records": msgspec.to_builtins(records),
-        "entries": None
-        if entries is None
-        else {
-            "judged": sum(map(len, entries.values())),
-            "targets": len(entries),
-            "changed": changed,
-            "unusable": unusable,
-        },
-        "decisions": None
-        if replayed is None
-        else {
-            "read": replayed.decisions,
-            "verdicts": replayed.asked,
-            "changed": [change.to_json() for change in replayed.changes],
-            "not_asked": replayed.left,
-        },
+    asked, read, unread = recorded or ([], 0, {})
+    entries, verdicts = compare_facts(before, after, asked, clock.now())
+    document["entries"] = {
+        "judged": sum(map(len, entries.values())),
+        "targets": len(entries),
+        "changed": [
+            {"target": target, **to_wire(entry, EntryWhatIfBody)}
+            for target, of_target in entries.items()
+            for entry in of_target
+            if any(pool.change != "same" or pool.before != pool.after for pool in entry.pools)
+        ],
+        "unusable": {**before.unusable, **after.unusable},
     }
-
-
-# --- text ----------------------------------------------------------------------------------
-
-_SIGNS = {"add": "+", "change": "~", "remove": "-"}
-
-
-def _record_lines(records: Sequence[RecordChange]) -> Iterator[str]:
-    count = len(records)
-    yield "facts: 1 record differs" if count == 1 else f"facts: {count or 'no'} records differ"
-    for change in records[:_MAX_LINES]:
-        name = " ".join(filter(None, (change.facts, change.part, change.key)))
-        yield f"  {_SIGNS[change.action]} {name}"
-        for field in change.fields:
-            yield f"      {field.path}: {_shorten(field.before)} -> {_shorten(field.after)}"
-    if count > _MAX_LINES:
-        yield f"  and {count - _MAX_LINES} more (--format json)"
-
-
-def _shorten(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
-
-
-def _entry_lines(entries: Entries | None, unusable: Mapping[str, str]) -> Iterator[str]:
-    if entries is None:
-        return
-    changed = [(t, e) for t, found in entries.items() for e in found if _changed_pools(e)]
-    total = sum(map(len, entries.values()))
-    count = len(changed) or "none"
-    yield f"matrix: {count} of {total} entries in use change on {len(entries)} targets"
-    for target, entry in changed:
-        for pool in _changed_pools(entry):
-            yield (
-                f"  {target} {entry.entry} on {pool.pool}: {pool.before.verdict} -> "
-                f"{pool.after.verdict} ({pool.change})"
-            )
-            for finding in pool.lost[:3]:
-                yield f"      {finding.rule} {finding.message}"
-    for target, why in unusable.items():
-        yield f"  {target} could not be evaluated: {why}"
-
-
-def _changed_pools(entry: EntryChange) -> list[PoolChange]:
-    return [
-        pool
-        for pool in entry.pools
-        if pool.change != "same" or pool.before.verdict != pool.after.verdict
+    changed = [one for one in verdicts if one.cases and one.cases[0].effect]
+    changed.sort(key=lambda one: (_weigh(one), -one.decisions, one.name))
+    if recorded is not None:
+        unread = {**unread, **{one.name: one.open[0] for one in verdicts if one.open}}
+        document["decisions"] = {
+            "read": read,
+            "verdicts": len(asked) + len(recorded[2]),
+            "changed": [_describe_verdict(one) for one in changed],
+            "not_asked": unread,
+        }
+    worse = [
+        e for of_target in entries.values() for e in of_target if e.change in ("breaks", "worsens")
     ]
+    return bool(worse) or any(_weigh(one) < 0 for one in changed)
 
 
-def _decision_lines(replayed: Replay | None) -> Iterator[str]:
-    if replayed is None:
-        return
-    count = len(replayed.changes)
-    yield (
-        f"decisions: {count or 'none'} of {replayed.asked} verdicts change "
-        f"({replayed.decisions} decisions)"
-    )
-    for change in replayed.changes[:_MAX_LINES]:
-        yield _decision_line(change)
-    if count > _MAX_LINES:
-        yield f"  and {count - _MAX_LINES} more (--format json)"
-    for name, why in replayed.left.items():
-        yield f"  {name} could not be re-evaluated: {why}"
+def _weigh(verdict: Subject) -> int:
+    """Return how much better a verdict gets; below 0: it gets worse."""
+    from compatgate.core.rule import OUTCOME_RANK
+
+    return OUTCOME_RANK[verdict.before] - OUTCOME_RANK[verdict.after]
 
 
-def _decision_line(change: DecisionChange) -> str:
-    names = ",".join(f"{name}={value}" for name, value in list(change.stack.items())[:4])
-    rules = f" by {', '.join(change.rules)}" if change.rules else ""
-    stops = {True: "allowed", False: "stopped"}
-    return (
-        f"  {change.verdict_id} {change.target or 'a pool'} {names}: {change.before} "
-        f"({stops[change.allowed_before]}) -> {change.after} ({stops[change.allowed_after]})"
-        f"{rules}, {change.times} times"
-    )
+def _describe_verdict(verdict: Subject) -> dict[str, Any]:
+    (case,) = verdict.cases
+    rules = [f.rule for f in case.lost if f.outcome == case.after]
+    return {
+        "verdict_id": verdict.name,
+        "target": verdict.target or None,
+        "times": verdict.decisions,
+        "before": case.before,
+        "after": case.after,
+        "allowed_before": case.allowed[0],
+        "allowed_after": case.allowed[1],
+        "rules": list(dict.fromkeys(rules)),
+        "stack": verdict.stack,
+    }

@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list and change targets; predict what a driver would break",
     ),
     "plan": (
-        "compatgate.service.plans.cli",
+        "compatgate.service.comparison.cli",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (
@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("compatgate.service.attestations.cli_verify", "verify a signed verdict, offline"),
     "hook": (
         "compatgate.service.webhooks.cli",
-        "answer Terraform queries, and sign webhook requests",
+        "sign webhook requests",
     ),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.service.gate.cli", "export the gate's state for offline use"),

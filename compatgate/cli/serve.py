@@ -232,7 +232,6 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
         parse_exemptions(settings.exemptions, "--exempt"),
         settings.cluster,
         claims=no_claims if access is None else ClusterClaims.connect(access).of,
-        events=settings.events,
     )
 
 

@@ -249,12 +249,6 @@ class ServeSettings(Settings):
     kinds: Repeated[str] = Repeated(
         "--kinds FILE", "additional workload kinds and GPU resources; may be repeated"
     )
-    events = Setting(
-        "--kubernetes-events ACCESS",
-        "write a Kubernetes event about each denied workload, with the service account of this"
-        " pod (in-cluster) or with a kubeconfig FILE (default: no events)",
-        read.access,
-    )
 
     signatures = Heading("signed verdicts")
     signing = Shared(add_signing)

@@ -6,12 +6,21 @@ from typing import Any, Literal
 
 from compatgate.client.derived import listing, single, stream
 from compatgate.client.request import Moment, Request
+from compatgate.core.compare.packages import PackagesReport
 from compatgate.kit.http.schemas import Page
 from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody
-from compatgate.service.backtests.schemas import BacktestBody, BacktestRequest
 from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
+from compatgate.service.comparison.schemas import (
+    BacktestBody,
+    BacktestRequest,
+    DependentsBody,
+    PlanBody,
+    PlanRequest,
+    WhatIfBody,
+    WhatIfRequest,
+)
 from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.schemas import (
@@ -20,8 +29,6 @@ from compatgate.service.gate.schemas import (
     GateRequest,
     PoolQuestion,
     VerdictBody,
-    WhatIfBody,
-    WhatIfRequest,
 )
 from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
 from compatgate.service.identity.schemas import CallerBody, NewSessionBody, SessionBody, SignInBody
@@ -29,12 +36,10 @@ from compatgate.service.manifests.schemas import ManifestCheckBody
 from compatgate.service.matrix.schemas import (
     ApprovalBody,
     Changes,
-    DependentsBody,
     EntryBody,
     EntryChange,
     ImportBody,
     Made,
-    PackagesReportBody,
     PoolRowBody,
     RevisionBody,
     RevisionDetail,
@@ -53,7 +58,6 @@ from compatgate.service.nodes.schemas import (
     NodesReported,
 )
 from compatgate.service.notices.schemas import IncidentBody
-from compatgate.service.plans.schemas import PlanBody, PlanRequest
 from compatgate.service.proposals.schemas import (
     ProposalBody,
     ProposalRequest,
@@ -105,6 +109,10 @@ class Operations:
         """List the public keys of attestations."""
     @single
     @staticmethod
+    def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
+        """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
+    @single
+    @staticmethod
     def ask(
         question: GateRequest | Mapping[str, Any] | None = None,
         *,
@@ -148,10 +156,6 @@ class Operations:
     @staticmethod
     def show_bundle() -> Request[BundleBody]:
         """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere."""
-    @single
-    @staticmethod
-    def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
-        """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
     @single
     @staticmethod
     def show_verdict(id: str) -> Request[VerdictBody]:
@@ -252,6 +256,10 @@ class Operations:
         *, target: str | None = None, gpu: str | None = None, driver: str | None = None
     ) -> Request[Page[PoolRowBody]]:
         """List the pools of all targets by target and name."""
+    @single
+    @staticmethod
+    def list_dependents(name: str) -> Request[DependentsBody]:
+        """List what depends on an entry: targets, recorded stacks, reported nodes and other entries."""
     @listing
     @staticmethod
     def list_entries(
@@ -286,10 +294,6 @@ class Operations:
     @staticmethod
     def delete_entry(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
         """Delete the entry; its history stays."""
-    @single
-    @staticmethod
-    def list_dependents(name: str) -> Request[DependentsBody]:
-        """List what depends on an entry: targets, recorded stacks, reported nodes and other entries."""
     @listing
     @staticmethod
     def list_waivers(
@@ -330,6 +334,12 @@ class Operations:
     @staticmethod
     def backtest(body: BacktestRequest | Mapping[str, Any]) -> Request[BacktestBody]:
         """Backtest a change of the matrix: decide recorded questions before and after it."""
+    @single
+    @staticmethod
+    def packages_report(
+        *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
+    ) -> Request[PackagesReport]:
+        """Report what `packages: enforce` would stop on the targets that audit packages."""
     @listing
     @staticmethod
     def list_revisions(
@@ -378,12 +388,6 @@ class Operations:
     @staticmethod
     def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]]]:
         """Export the matrix, now or at an older revision: targets, entries, waivers."""
-    @single
-    @staticmethod
-    def packages_report(
-        *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
-    ) -> Request[PackagesReportBody]:
-        """Report what `packages: enforce` would stop on the targets that audit packages."""
     @listing
     @staticmethod
     def list_proposals(

@@ -7,7 +7,7 @@ a place keeps the targets and pools that have it. Every term must hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import get_args
 
@@ -33,7 +33,7 @@ _STATUSES: tuple[str, ...] = get_args(EntryStatus)
 _NOISE = frozenset(("and", "&", "with", "on", "@"))
 _HINT = (
     "versions like torch 2.8.1, cu128 or driver<580; blessed; a GPU like H100;"
-    " a target or a label like tier=prod"
+    " a target, an entry, or a label like tier=prod"
 )
 
 
@@ -44,6 +44,7 @@ class CellFilter(Struct, frozen=True):
         versions: component and constraint; an entry must allow a version that meets it.
         cuda: CUDA series of the builds.
         statuses: of entries.
+        names: of entries, where ``*`` matches any characters.
         driver: constraint on the driver of pools.
         words: parts of GPU names, names of targets, or ``key=value`` of their labels.
     """
@@ -51,11 +52,12 @@ class CellFilter(Struct, frozen=True):
     versions: tuple[tuple[str, Constraint], ...] = ()
     cuda: tuple[tuple[int, int], ...] = ()
     statuses: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     driver: Constraint | None = None
     words: tuple[str, ...] = ()
 
     def keep_entries(self, entries: Iterable[Entry], facts: Facts) -> list[Entry]:
-        """Return the entries that have the status and allow the versions."""
+        """Return the entries that have a status and a name of these, and allow the versions."""
         known: dict[tuple[str, str, str], bool] = {}  # many entries have the same constraints
 
         def overlaps(name: str, allowed: Constraint, wanted: Constraint) -> bool:
@@ -67,6 +69,8 @@ class CellFilter(Struct, frozen=True):
         def keeps(entry: Entry) -> bool:
             if self.statuses and entry.status not in self.statuses:
                 return False
+            if self.names and not any(fnmatchcase(entry.name, name) for name in self.names):
+                return False
             stated = entry.components
             return all(
                 name in stated and overlaps(name, stated[name], wanted)
@@ -76,8 +80,8 @@ class CellFilter(Struct, frozen=True):
         return [entry for entry in entries if keeps(entry)]
 
     def keeps_stack(self, stack: Stack) -> bool:
-        """Return whether a stack has the versions; a status is of entries alone."""
-        if self.statuses:
+        """Return whether a stack has the versions; statuses and names are of entries alone."""
+        if self.statuses or self.names:
             return False
         for name, wanted in self.versions:
             have = stack.get(name)
@@ -96,15 +100,16 @@ Place = tuple[str, Mapping[str, str], Pool]
 """Name and labels of a target, and one of its pools."""
 
 
-def read_filter(text: str, places: Iterable[Place]) -> CellFilter:
+def read_filter(text: str, places: Iterable[Place], entries: Collection[str] = ()) -> CellFilter:
     """Read a filter.
 
     Args:
         text: terms between spaces, commas or ``&``.
-        places: of the fleet; a word must be about one of them.
+        places: of the fleet; a word must be about one of them,
+        entries: or match the name of one of these.
 
     Raises:
-        BadInput: a term can be neither a version, a status nor a place of the fleet; names it.
+        BadInput: a term is neither a version, a status, a place nor an entry; names it.
     """
     if len(text) > MAX_FILTER:
         raise BadInput(f"has more than {MAX_FILTER} characters", field="q", hint=_HINT)
@@ -112,6 +117,7 @@ def read_filter(text: str, places: Iterable[Place]) -> CellFilter:
     versions: list[tuple[str, Constraint]] = []
     cuda: list[tuple[int, int]] = []
     statuses: list[str] = []
+    names: list[str] = []
     words: list[str] = []
     drivers: list[str] = []
     rest = _TERM.sub(lambda found: _take_version(found, versions, drivers), text)
@@ -124,14 +130,18 @@ def read_filter(text: str, places: Iterable[Place]) -> CellFilter:
             statuses.append(word.casefold())
         elif any(_names(word, *place) for place in known):
             words.append(word)
+        elif any(fnmatchcase(name, word) for name in entries):
+            names.append(word)
         elif find_component(word):
             hint = f"like {word} 2.8, {word}>=2.6"
             raise BadInput("has no version", field="q", value=word, hint=hint)
         else:
-            problem = "is neither a version, a status nor a place of this fleet"
+            problem = "is neither a version, a status, an entry nor a place of this fleet"
             raise BadInput(problem, field="q", value=word, hint=_HINT)
     driver = parse_constraint("driver", ",".join(drivers)) if drivers else None
-    return CellFilter(tuple(versions), tuple(cuda), tuple(statuses), driver, tuple(words))
+    return CellFilter(
+        tuple(versions), tuple(cuda), tuple(statuses), tuple(names), driver, tuple(words)
+    )
 
 
 def _take_version(

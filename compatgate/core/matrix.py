@@ -22,6 +22,8 @@ from compatgate.core.versions import (
 )
 
 EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
+STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
+"""Statuses of entries that running workloads may match."""
 ANY_TARGET = "*"
 
 

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.entry_evidence import RunIndex, judge_candidate
-from compatgate.core.matrix import Entry
+from compatgate.core.matrix import STATUSES_IN_USE, Entry
 from compatgate.core.pooled_runs import pool_runs
 from compatgate.core.request import Pool, Target
 from compatgate.core.upgrade_state import Need
 from compatgate.core.versions import Version, parse_version
-from compatgate.core.whatif import STATUSES_IN_USE
 
 
 def list_needs(

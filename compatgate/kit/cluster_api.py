@@ -39,7 +39,6 @@ _APIS = {
     "admission": "AdmissionregistrationV1Api",
     "core": "CoreV1Api",
     "custom": "CustomObjectsApi",
-    "events": "EventsV1Api",
 }
 
 
@@ -71,7 +70,7 @@ class ClusterApi:
         """Make a request; requests of this module can safely be repeated.
 
         Args:
-            api: ``admission``, ``core``, ``custom`` or ``events``.
+            api: ``admission``, ``core`` or ``custom``.
             operation: of the client, such as ``list_node``.
             args: of the operation.
             params: further ones.
@@ -198,10 +197,7 @@ def _refusal(error: Any) -> CompatgateError:
                 f"the cluster does not accept the credentials: {what}", hint="log in again"
             )
         case 403:
-            hint = (
-                "apply the roles that 'compatgate k8s manifests --nodes', '--audit' and"
-                " '--webhook --events' print"
-            )
+            hint = "apply the roles that the Helm chart makes (nodes.report, audit.enabled)"
             return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
         case 0:
             return CompatgateError(

@@ -245,12 +245,7 @@ _format: LogFormat | None = None
 
 
 def configure(form: LogFormat, level: str) -> None:
-    """Send every log record of this process, and of its children, to standard error.
-
-    Args:
-        form: ``text`` or ``json``.
-        level: lowest level, like ``warning``.
-    """
+    """Send every log record of this process, and of its children, to standard error."""
     global _format
     _format = form
     handler = _Handler(writer)

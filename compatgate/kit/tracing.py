@@ -100,13 +100,7 @@ def is_on() -> bool:
 def span(
     name: str, attributes: Mapping[str, Any] | None = None, *, kind: SpanKind = "internal"
 ) -> AbstractContextManager[object]:
-    """Return a context that is a span; without tracing it does nothing.
-
-    Args:
-        name: of the operation, like ``image.read``.
-        attributes: strings, numbers or lists of strings.
-        kind: role in the trace.
-    """
+    """Return a context that is a span; without tracing it does nothing."""
     return _NOTHING if _tracer is None else _span(_tracer, name, attributes, kind, None)
 
 

@@ -19,8 +19,8 @@ from compatgate.kit.http.replies import Reply
 from compatgate.service.admission import api as admission
 from compatgate.service.web.call import Call
 from compatgate.service.web.derived_pages import derive_pages
-from compatgate.service.web.page import Page
-from compatgate.service.web.route import NoQuery, Returns, Route, route
+from compatgate.service.web.page import PageOf
+from compatgate.service.web.route import NoQuery, Returns, Route, RouteOf, route
 from compatgate.service.webhooks import api as webhooks
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ _DEPLOYING = _declared(webhooks.Hook)
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 ROUTES: tuple[Route, ...] = tuple(
     sorted(
-        (one for one in (*_declared(Route), openapi) if one.prefix != HOOKS_PREFIX),
+        (one for one in (*_declared(RouteOf), openapi) if one.prefix != HOOKS_PREFIX),
         key=lambda one: [*TAGS].index(one.tag),
     )
 )
-PAGES = (*_declared(Page), *derive_pages(ROUTES))
+PAGES = (*_declared(PageOf), *derive_pages(ROUTES))
 
 
 def views(

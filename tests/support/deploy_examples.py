@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import hcl2
 import yaml
 from kubectl_tools import helm, rendered
 from tables import read_table
@@ -67,29 +66,6 @@ def analysis(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
         _ARGUMENT.sub(lambda match: json.dumps(values[match[1]])[1:-1], text)
     )
     return {"metrics": found, "used": set(_ARGUMENT.findall(text)), "declared": set(declared)}
-
-
-def terraform(variables: Mapping[str, str]) -> tuple[list[str], dict[str, str], set[str]]:
-    """Program and query of the data source, and which members of the answer are read."""
-    document = hcl2.loads((DEPLOY / "terraform" / "main.tf").read_text())
-    stated = {
-        json.loads(name): json.loads(body["default"])
-        for one in document["variable"]
-        for name, body in one.items()
-    }
-    assert set(variables) <= set(stated), "a variable that the module does not declare"
-    values = {**stated, **variables}
-
-    def filled(expression: str) -> str:
-        match = re.fullmatch(r"\$\{var\.(\w+)\}", expression)
-        text: str = values[match[1]] if match else json.loads(expression)
-        return text
-
-    ((source,),) = (one['"external"'].values() for one in document["data"])
-    (condition,) = source["lifecycle"][0]["postcondition"]
-    read = set(re.findall(r"self\.result\.(\w+)", json.dumps(condition)))
-    query = {key: filled(value) for key, value in source["query"].items()}
-    return [filled(word) for word in source["program"]], query, read
 
 
 def vendor_schema(kind: str) -> dict[str, Any]:

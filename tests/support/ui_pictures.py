@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 PICTURES = {
-    "matrix/cells": "cells",
     "ask?target=prod-a100&stack=cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124&pick=cudnn": (
         "ask-versions"
     ),

@@ -29,8 +29,7 @@ def find_sku(gpu: str | None, gpus: Gpus) -> str:
 
 def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
     """Return the key of the baselines that a workload's values are compared with."""
-    content = workload.digest.removeprefix("sha256:")[:12]
-    return BaselineKey(f"{workload.name}@{content}", sku, find_family(versions))
+    return BaselineKey(workload.content, sku, find_family(versions))
 
 
 def find_learning_obstacle(step: StepResult) -> str:
@@ -45,11 +44,6 @@ def find_learning_obstacle(step: StepResult) -> str:
     if judged.outcome == "failed" or doubtful:
         return judged.reason
     return ""
-
-
-def _find_doubts(step: StepResult) -> dict[str, str]:
-    judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    return {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
 
 
 class BaselineJudge:
@@ -85,7 +79,8 @@ class BaselineJudge:
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
         if ground is not None:
-            doubts = _find_doubts(step)
+            judged = msgspec.convert(step.judgement, WorkloadJudgement)
+            doubts = {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
             results = [
                 Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
                 for m in report.metrics

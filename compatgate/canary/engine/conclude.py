@@ -40,7 +40,6 @@ class ExecutionEnd(Struct, frozen=True):
     Attributes:
         how: by itself, or why it was stopped.
         exit_code: exit status if it ended by itself; a value above 128 is a signal, as in shells.
-        answered: the host answered throughout.
     """
 
     how: Literal["exited", "timeout", "memory"]
@@ -182,9 +181,7 @@ class Expectation(Struct, frozen=True):
     """Environment that a run must show.
 
     Attributes:
-        stack: under test.
         sku: SKU of the host, MIG profile included.
-        driver: driver of the host, if known.
     """
 
     stack: Stack
@@ -283,7 +280,6 @@ class Conditions(Struct, frozen=True):
 
     Attributes:
         gpu_workloads: names of the workloads that need a GPU; only these count for a GPU.
-        development: the executor is not for production.
         now: seconds since the epoch.
         tested: names of the workloads that run in the image under test.
         reference: env lines of the reference's blocks on the host, in the order of pairs.

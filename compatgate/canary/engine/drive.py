@@ -209,7 +209,8 @@ def _run_step(
     step: Step,
     prepared: PreparedJob,
 ) -> StepResult:
-    _announce(queue, lease, planned, step)
+    at = planned.index(step)
+    queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
     with tracing.span("canary.step", {"compatgate.step": step.name}):
         return steps.run(step, prepared)
 
@@ -217,11 +218,6 @@ def _run_step(
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
     with tracing.span("canary.prepare", {"compatgate.step": step.name}):
         return steps.prepare(step)
-
-
-def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -> None:
-    at = planned.index(step)
-    queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
 
 
 def _make_conditions(

@@ -7,7 +7,7 @@ executor look at their nodes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from compatgate.canary import health
@@ -108,7 +108,8 @@ class _StepWatch:
                 "unknown", "NVML does not answer on the worker's machine"
             )
             return
-        named = _gpu_names(self._before, self._slots)
+        names = [gpu.uuid or gpu.pci for gpu in self._before.gpus if gpu.index in self._slots]
+        named = [name for name in names if name]
         if len(named) < len(self._slots):
             slots = ", ".join(map(str, self._slots))
             self._observed = HostObservation(
@@ -130,12 +131,6 @@ class _StepWatch:
     def observed(self) -> HostObservation:
         """Return the conclusion."""
         return self._observed
-
-
-def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
-    """Return UUIDs or addresses of the GPUs of some slots."""
-    names = [gpu.uuid or gpu.pci for gpu in snapshot.gpus if gpu.index in slots]
-    return [name for name in names if name]
 
 
 class NodeWatch:

@@ -262,7 +262,6 @@ class ImageContent(Struct, frozen=True):
 
     Attributes:
         digest: of the GPU content; None: it could not be read.
-        why: why it could not be read.
         images: digests by which the image is known: of its index and of its manifest.
     """
 
@@ -278,7 +277,6 @@ class HostContext(Struct, frozen=True):
         gpu, driver: of the host, as declared or read.
         workloads: returns the workloads of a suite by its name.
         reader: returns the reader of a workload's output.
-        images: allowed images under test.
         code: which GPU code runs on which GPU; None: programs are not told what the stack needs.
         read_content: returns the GPU content of an image, named by its digest, without raising;
             None: no image is read.

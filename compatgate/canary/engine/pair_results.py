@@ -148,21 +148,15 @@ def list_metrics(steps: Iterable[Step]) -> dict[str, tuple[Workload, MetricSpec]
     }
 
 
-def name_content(workload: Workload) -> str:
-    """Return name and digest of a workload's content, as in baselines."""
-    return f"{workload.name}@{workload.digest.removeprefix('sha256:')[:12]}"
-
-
 def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dict[str, Knowledge]:
     """Return what earlier sessions of the same workload's content teach about noise."""
     results = {}
     for name, (workload, _) in list_metrics(steps).items():
-        content = name_content(workload)
         past = [state.metrics[name] for state in earlier if name in state.metrics]
         sessions = [
             LogRatios(one.ratios, one.share, one.step)
             for one in past
-            if one.workload == content and one.ratios
+            if one.workload == workload.content and one.ratios
         ]
         if prior := learn_noise(sessions):
             results[name] = Knowledge(prior=prior)
@@ -185,7 +179,7 @@ def describe_state(
     """Return how the pairs stand."""
     declared = list_metrics(record.steps)
     metrics = {
-        name: _describe_metric(name_content(declared[name][0]), samples, declared[name][1])
+        name: _describe_metric(declared[name][0].content, samples, declared[name][1])
         for name, samples in collect_samples(record).items()
         if samples.pairs
     }

@@ -146,7 +146,15 @@ class PairSession:
         against = self._lease.run.against
         reference = (against.entry or against.image or "") if against else ""
         results = conclude_steps(record, judged, reference, self._context.judge.judge)
-        self._finish(record, judged, results)
+        state = describe_state(record, judged, self._images, self._single)
+        if record.trouble("A") or record.trouble("B"):
+            failed = [result for result in results if result.outcome == "failed"]
+            stopped = next(r for r in (*failed, *results) if r.outcome != "passed")
+            outcome: Literal["failed", "inconclusive"] = "failed" if failed else "inconclusive"
+            state = replace(state, outcome=outcome, reason=stopped.reason)
+        self._queue.compare(self._lease, state)
+        for result in results:
+            self._queue.record(self._lease, result)
         return results
 
     def _list_pairs(self, record: BlockRecord) -> Iterator[tuple[int, Sequence[Step]]]:
@@ -183,7 +191,10 @@ class PairSession:
                 if broken and not _is_wanted(record, step, pair, arm):
                     continue
                 if not record.has(step, pair, arm):
-                    self._announce(record, pair, step, arm)
+                    doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
+                    planned = max(FIRST_LOOK, pair) * len(record.steps)
+                    done = (pair - 1) * len(record.steps) + record.steps.index(step)
+                    self._queue.say(self._lease, doing, min(done / planned, 0.99))
                     record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
 
     def _run_block(
@@ -196,30 +207,10 @@ class PairSession:
         self._queue.record(self._lease, result)
         return result
 
-    def _announce(self, record: BlockRecord, pair: int, step: Step, arm: Arm) -> None:
-        doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
-        planned = max(FIRST_LOOK, pair) * len(record.steps)
-        done = (pair - 1) * len(record.steps) + record.steps.index(step)
-        self._queue.say(self._lease, doing, min(done / planned, 0.99))
-
     def _store(self, record: BlockRecord) -> None:
         assert self._judged is not None  # noqa: S101 - the caller judged
         state = describe_state(record, self._judged, self._images, self._single)
         self._queue.compare(self._lease, replace(state, outcome=None))
-
-    def _finish(
-        self, record: BlockRecord, judged: PairedJudgement, results: Sequence[StepResult]
-    ) -> None:
-        """Store the outcome of the comparison, then the results: with them the session is over."""
-        state = describe_state(record, judged, self._images, self._single)
-        if record.trouble("A") or record.trouble("B"):
-            failed = [result for result in results if result.outcome == "failed"]
-            stopped = next(r for r in (*failed, *results) if r.outcome != "passed")
-            outcome: Literal["failed", "inconclusive"] = "failed" if failed else "inconclusive"
-            state = replace(state, outcome=outcome, reason=stopped.reason)
-        self._queue.compare(self._lease, state)
-        for result in results:
-            self._queue.record(self._lease, result)
 
 
 def _is_wanted(record: BlockRecord, step: Step, pair: int, arm: Arm) -> bool:

@@ -174,11 +174,7 @@ def make_command(job: Job) -> list[str]:
 
 
 def make_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the program; the workload's own take precedence.
-
-    Args:
-        scratch: the only writable folder.
-    """
+    """Return the variables of the program; the workload's own take precedence."""
     return {
         "HOME": scratch,
         "TMPDIR": scratch,

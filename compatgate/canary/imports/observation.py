@@ -33,11 +33,8 @@ class Observation(Struct, frozen=True):
     """The statements of a report about one place; None: not stated.
 
     Attributes:
-        tool: name and version of the tool.
         host: node that was measured, if it was one.
         gpu: product name of the GPUs, as printed.
-        versions: component to version that was loaded.
-        finished: end of the measurement.
     """
 
     tool: str

@@ -79,7 +79,6 @@ class Baseline(Struct, frozen=True):
         source: description of where it was imported from; "" if it was learned from runs here.
         doubt: why its values are implausible, so that approving it needs a reason; "" if they are
             not.
-        explained: the reason that a person gave.
     """
 
     workload: str
@@ -159,16 +158,9 @@ def learn(
     """Propose a baseline from accepted runs.
 
     Args:
-        workload: workload that measured.
-        sku: SKU of the runs.
-        family: family of the stacks.
-        metric: name of the metric.
         spec: declaration of the metric; values are stored in its unit.
         accepted: run to its samples, oldest first; only the latest usable ones count.
         version: version of the baseline.
-
-    Raises:
-        BadInput: no run can be used; the message gives the reason for each.
     """
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []
@@ -268,9 +260,6 @@ def find_family(versions: Mapping[str, str]) -> str:
 
     Args:
         versions: component (or an alias) to version as measured in the process.
-
-    Raises:
-        BadInput: a component or version is not valid.
     """
     found: dict[str, Version] = {}
     for name, text in versions.items():

@@ -50,7 +50,6 @@ class ChangePoint(Struct, frozen=True):
         index: of the first run after the change.
         before, after: medians of the segments on both sides, in the metric's unit.
         change: from before to after; 0.05 is 5 % more.
-        runs_before, runs_after: number of runs of both segments.
         chance: of such a difference anywhere in a history without a change, at most 1.
     """
 

@@ -43,7 +43,6 @@ def read_measurements(
 
     Args:
         data: content of the file; bytes that are not UTF-8 count as log.
-        unit: unit of plain numbers.
     """
     if len(data) > MAX_BYTES:
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
@@ -122,15 +121,12 @@ class _LineCollector:
                 value=unit,
                 hint="use one unit for all values of a metric",
             )
-        self._remember(name, body, where)
-        run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
-        if body.get("warmup") is not True:
-            run += [value * factor for value in read_values(body, where)]
-
-    def _remember(self, name: str, body: Mapping[str, Any], where: str) -> None:
         better, tolerance = read_statement(body, where)
         was_better, was_tolerance = self._stated.get(name, (None, None))
         self._stated[name] = (was_better or better, was_tolerance or tolerance)
+        run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
+        if body.get("warmup") is not True:
+            run += [value * factor for value in read_values(body, where)]
 
 
 def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, float | None]:

@@ -109,7 +109,7 @@ def _judge_values(
         return _final_reason(name, spec, [prepared])
     aspects: list[Aspect] = []
     numbers = None
-    for sign in _signs(spec):
+    for sign in {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]:
         side = _make_direction(prepared, sign, spec.tolerance)
         shift, tail, spread = compute_statistics(side)
         aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
@@ -117,10 +117,6 @@ def _judge_values(
     if spec.better == "either":
         aspects = _worse_aspects(aspects)
     return _final_reason(name, spec, aspects, numbers)
-
-
-def _signs(spec: MetricSpec) -> Sequence[int]:
-    return {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]
 
 
 def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:

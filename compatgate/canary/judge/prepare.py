@@ -167,7 +167,9 @@ def prepare_samples(
     factor = find_conversion(candidate.unit, baseline.unit) or 1.0
     base = [tuple(map(log, run)) for run in baseline.runs if run]
     cand = [tuple(log(v * factor) for v in run) for run in candidate.runs if run]
-    dropped = _count_dropped(base, cand)
+    before = int(median([count_warmup(run) for run in base]))
+    after = int(median([count_warmup(run) for run in cand]))
+    dropped = ceil(1.5 * max(before, after)) if before and after else 0
     base = _drop_leading(base, dropped, spec.repetitions)
     cand = _drop_leading(cand, dropped, spec.repetitions)
     kept_base = tuple(v for run in base for v in run)
@@ -195,7 +197,16 @@ def _find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> As
                 f"a {side} with finite values only",
             )
         if min(values) <= 0:
-            return _check_positive(side, values)
+            if min(values) < 0:
+                return _no_data(
+                    f"the {side} has negative values, so no ratio exists",
+                    "a metric that is positive",
+                )
+            zeros = sum(value == 0 for value in values)
+            what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
+            return _no_data(
+                f"{what} of the {side} is 0: nothing was measured", f"a {side} that did real work"
+            )
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         have = len(samples.values)
         if have < spec.repetitions:
@@ -218,19 +229,6 @@ def _check_units(baseline: str, candidate: str) -> Aspect:
     return _no_data(reason, "both sides in units that convert into each other")
 
 
-def _check_positive(side: str, values: Sequence[float]) -> Aspect:
-    if min(values) < 0:
-        return _no_data(
-            f"the {side} has negative values, so no ratio exists",
-            "a metric that is positive",
-        )
-    zeros = sum(value == 0 for value in values)
-    what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
-    return _no_data(
-        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did real work"
-    )
-
-
 def _no_data(reason: str, missing: str) -> Aspect:
     return Aspect("data", "inconclusive", reason, missing=missing)
 
@@ -242,16 +240,6 @@ def _repetitions(count: int) -> str:
 def is_count(samples: Samples) -> bool:
     """Return whether zero is a valid value of this metric."""
     return parse_unit(samples.unit).dimension == "count"
-
-
-def _count_dropped(base: Sequence[Sequence[float]], cand: Sequence[Sequence[float]]) -> int:
-    """Return the number of leading values to drop everywhere: only if both sides begin differently.
-
-    A candidate that alone starts slowly has changed; its tail will show it.
-    """
-    before = int(median([count_warmup(run) for run in base]))
-    after = int(median([count_warmup(run) for run in cand]))
-    return ceil(1.5 * max(before, after)) if before and after else 0
 
 
 def _drop_leading(

@@ -40,7 +40,6 @@ class Aspect(Struct, frozen=True):
     """Result for one aspect.
 
     Attributes:
-        missing: data that would make it conclusive.
         repetitions: repetitions that the candidate should give to settle it, if computable.
     """
 
@@ -81,12 +80,10 @@ class MetricJudgement(Struct, frozen=True):
     """Judgement of one metric.
 
     Attributes:
-        reason: one line for people.
         missing: data that would make it conclusive; None if it is.
         repetitions: repetitions that the candidate should then give, if computable.
         doubt: why the values are implausible, so that a person must explain them; "" if they are
             not, or somebody has.
-        explained: why a person accepts implausible values.
     """
 
     name: str

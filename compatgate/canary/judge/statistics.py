@@ -148,7 +148,6 @@ class Shift(Struct, frozen=True):
     """Difference of logarithms, candidate minus baseline.
 
     Attributes:
-        estimate: median of all differences.
         low, high: 98 % confidence interval.
         surely_above, surely_below: one-sided bounds with 99.5 % confidence; infinite if there are
             too few values.
@@ -280,7 +279,6 @@ class Tail(Struct, frozen=True):
 
     Attributes:
         limit: value beyond which a value is far.
-        baseline, candidate: number of far values.
         chance: probability of at least that many in the candidate if nothing changed.
     """
 

@@ -20,10 +20,8 @@ class WorkloadJudgement(Struct, frozen=True):
     """Judgement of one or several executions of a workload.
 
     Attributes:
-        reason: one line for people.
         missing: data that would make it conclusive, a line each.
         more: additional repetitions that the candidate should give; 0 if they would not help.
-        judge: version of the statistics.
     """
 
     outcome: Outcome

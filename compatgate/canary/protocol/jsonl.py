@@ -46,7 +46,6 @@ class LineSplitter:
     """Splitter of output into lines; drops what comes after ``most`` bytes.
 
     Attributes:
-        count: number of lines so far.
         dropped: number of bytes beyond ``most``.
     """
 
@@ -201,20 +200,17 @@ class JsonLines:
     def _take(self, line: Line) -> None:
         try:
             if (body := parse_protocol_line(line)) is not None:
-                self._read(body)
+                kind = body.pop("type")
+                read = self._kinds.get(kind) if isinstance(kind, str) else None
+                if read is None:
+                    raise BrokenLine(f"{_shorten(kind)} is not a type; known: {', '.join(_KINDS)}")
+                read(body)
+                self._began = True
         except BrokenLine as problem:
             if len(self._problems) < _MAX_PROBLEMS:
                 self._problems.append(f"line {line.number}: {problem}")
             else:
                 self._unsaid += 1
-
-    def _read(self, body: dict[str, Any]) -> None:
-        kind = body.pop("type")
-        read = self._kinds.get(kind) if isinstance(kind, str) else None
-        if read is None:
-            raise BrokenLine(f"{_shorten(kind)} is not a type; known: {', '.join(_KINDS)}")
-        read(body)
-        self._began = True
 
     def _read_env(self, body: dict[str, Any]) -> None:
         if self._env is not None:
@@ -368,7 +364,10 @@ def _add_version(versions: dict[str, str], name: str, value: object) -> None:
     if not isinstance(value, str):
         raise BrokenLine(f"the version of {name} must be text")
     component = _canonical_version(name)
-    _check(component, value)
+    try:
+        parse_version(component, value)
+    except CompatgateError:
+        raise BrokenLine(f"{value[:80]!r} is not a version of {component}") from None
     if versions.setdefault(component, value) != value:
         raise BrokenLine(f"{component} is both {versions[component]} and {value}")
 
@@ -378,13 +377,6 @@ def _canonical_version(name: str) -> str:
     if result is None:
         raise BrokenLine(f"{name[:80]!r} is not a component")
     return result.component.name
-
-
-def _check(component: str, value: str) -> None:
-    try:
-        parse_version(component, value)
-    except CompatgateError:
-        raise BrokenLine(f"{value[:80]!r} is not a version of {component}") from None
 
 
 def _read_gpus(value: object) -> tuple[Device, ...]:

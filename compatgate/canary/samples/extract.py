@@ -65,12 +65,7 @@ class ExtractedSamples(Struct, frozen=True):
 
 
 class FinishedRun(Struct, frozen=True):
-    """A finished run, as far as its samples depend on it.
-
-    Attributes:
-        stack: under test.
-        steps: last result of each step.
-    """
+    """A finished run, as far as its samples depend on it."""
 
     id: str
     state: str
@@ -90,11 +85,7 @@ def extract_samples(
     """Extract samples from a run, unless something speaks against them.
 
     Args:
-        run: run that has ended.
-        workloads: by name, as they are now.
-        facts: facts to identify GPUs.
         step: only step to extract; None for all.
-        note: text to store with each sample.
     """
     wanted = [result for result in run.steps if step in (None, result.name)]
     if why := _run_problem(run, workloads, facts.gpus):
@@ -137,15 +128,7 @@ def sample_from_output(
     """Return a sample of a program's output on a machine without a gate, marked as development.
 
     Args:
-        printed: its whole standard output.
-        workload: as it ran, and is now.
-        facts: facts to identify GPUs.
-        seed: seed of the run.
         measured_at: end of the run, UTC, to the second.
-        note: text to store in the sample.
-
-    Raises:
-        BadInput: something speaks against the sample.
     """
     report = protocol.read_report([printed], workload)
     env = report.env
@@ -247,13 +230,7 @@ def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str
 
 
 def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
-    """Return everything that speaks against a sample of the workload as it is now.
-
-    Args:
-        sample: as read with the workload's declarations.
-        workload: of the same digest.
-        facts: GPUs, and published peaks.
-    """
+    """Return everything that speaks against a sample of the workload as it is now."""
     verdict = conclude_step(workload, ExecutionEnd("exited", 0), sample.report)
     if verdict.outcome != "passed":
         return [verdict.reason]

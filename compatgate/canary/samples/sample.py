@@ -17,7 +17,7 @@ from compatgate.canary.judge.baseline import SampleSource
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.run import Device, Report
-from compatgate.canary.structured_files import Record, read_records
+from compatgate.canary.structured_files import read_records
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.contents import SAMPLES
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
@@ -48,9 +48,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         measured_at: end of the execution, UTC, to the second.
         executor: kind of executor, as in ``hosts.toml``.
         development: it ran outside a container, so it never starts a baseline.
-        compatgate: version that extracted the sample.
         run, step: origin of the sample, on any gate.
-        note: further information of the contributor.
     """
 
     type: Literal["sample"]
@@ -119,7 +117,13 @@ def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
         if record.says not in _REPORT_TYPES:
             hint = f"allowed after the first line: {', '.join(_REPORT_TYPES)}"
             problems.add(record.problem("type", what="is not a line of a sample", hint=hint))
-    return _head(first, problems)
+    if first.says != "sample":
+        what = f"the first line is {first.says!r}, not 'sample'"
+        problems.add(
+            first.problem("type", what=what, hint="compatgate canary sample writes samples")
+        )
+        return None
+    return first.read(SampleHead, SAMPLE_KIND, problems)
 
 
 def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
@@ -151,16 +155,6 @@ def _as_jsonl(workload: Workload, source: Source) -> Workload:
         if record.says == "check" and isinstance(name := record.body.get("name"), str)
     }
     return msgspec.structs.replace(workload, adapter="jsonl", checks=more | workload.checks)
-
-
-def _head(record: Record, problems: Problems) -> SampleHead | None:
-    if record.says != "sample":
-        what = f"the first line is {record.says!r}, not 'sample'"
-        problems.add(
-            record.problem("type", what=what, hint="compatgate canary sample writes samples")
-        )
-        return None
-    return record.read(SampleHead, SAMPLE_KIND, problems)
 
 
 def _reported(report: Report) -> Iterator[dict[str, Any]]:

@@ -41,11 +41,7 @@ class HasInterpreter(Protocol):
 
 
 class Lookout:
-    """Lookout on one execution, and the reader of its output.
-
-    Attributes:
-        challenge: to send to the program.
-    """
+    """Lookout on one execution, and the reader of its output."""
 
     def __init__(self, workload: Workload, executor: object, reader: OutputReader) -> None:
         self.challenge = make_challenge()

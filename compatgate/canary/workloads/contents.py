@@ -33,7 +33,6 @@ class PackedFile(Struct, frozen=True):
 
     Attributes:
         path: relative, with ``/``.
-        executable: its owner may execute it.
         content: its bytes.
     """
 

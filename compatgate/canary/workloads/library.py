@@ -10,7 +10,6 @@ from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.manifest import (
     MANIFEST,
     SUITES,
-    LibrarySuite,
     read_library_workload,
     read_suites,
 )
@@ -22,13 +21,7 @@ ENVIRONMENT = "COMPATGATE_WORKLOADS"
 
 
 class Library:
-    """Workloads and suites by name.
-
-    Attributes:
-        workloads: in the order of their folders.
-        suites: in the order of their files.
-        folders: operators' own folders that were read.
-    """
+    """Workloads and suites by name."""
 
     def __init__(self, folders: Sequence[str | Path] = ()) -> None:
         self.folders = tuple(folders)
@@ -109,7 +102,10 @@ class Library:
                 problems.append(error)
         if suites:
             for result in read_suites(suites):
-                self._add_suite(result)
+                name = result.suite.name
+                if name in self.suites and not result.replaces:
+                    raise _conflict_error("suite", name, str(result.file), "another file")
+                self.suites[name] = result.suite
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
@@ -121,12 +117,6 @@ class Library:
         if other is not None and not result.replaces:
             raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
         self.workloads[name] = result.workload
-
-    def _add_suite(self, found: LibrarySuite) -> None:
-        name = found.suite.name
-        if name in self.suites and not found.replaces:
-            raise _conflict_error("suite", name, str(found.file), "another file")
-        self.suites[name] = found.suite
 
     def _check_suites(self) -> None:
         problems = [

@@ -38,7 +38,6 @@ class Finding(Struct, frozen=True):
     """A problem of a workload or sample.
 
     Attributes:
-        file: file with the problem.
         severity: an error keeps the workload from showing what it promises.
     """
 

@@ -289,15 +289,17 @@ class _Cursor:
 def _decompressor(number: int) -> Callable[[bytes, int], bytes]:
     """Return the function that decompresses one block to at most a number of bytes."""
     name = _COMPRESSORS.get(number, f"number {number}")
-    if name == "zstd":
-        return _unzstd
+    if name in ("xz", "lzma"):
+        form = lzma.FORMAT_XZ if name == "xz" else lzma.FORMAT_ALONE
+        return lambda data, largest: lzma.LZMADecompressor(form, memlimit=_XZ_MEMORY).decompress(
+            data, largest + 1
+        )
     if name in ("lzo", "lz4"):
         return _dissect(name)
-    own = {"gzip": _inflate, "xz": _unxz, "lzma": _unlzma}.get(name)
-    if own is None:
-        hint = f"read are {', '.join(_COMPRESSORS.values())}"
-        raise BadInput(f"is SquashFS with the compression {name}", field="image", hint=hint)
-    return own
+    if name in ("gzip", "zstd"):
+        return _inflate if name == "gzip" else _unzstd
+    hint = f"read are {', '.join(_COMPRESSORS.values())}"
+    raise BadInput(f"is SquashFS with the compression {name}", field="image", hint=hint)
 
 
 def _inflate(data: bytes, largest: int) -> bytes:
@@ -306,15 +308,6 @@ def _inflate(data: bytes, largest: int) -> bytes:
     if not member.eof and len(found) <= largest:
         raise ValueError("the compressed data end early")
     return found
-
-
-def _unxz(data: bytes, largest: int) -> bytes:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY).decompress(data, largest + 1)
-
-
-def _unlzma(data: bytes, largest: int) -> bytes:
-    form = lzma.FORMAT_ALONE
-    return lzma.LZMADecompressor(form, memlimit=_XZ_MEMORY).decompress(data, largest + 1)
 
 
 def _unzstd(data: bytes, largest: int) -> bytes:

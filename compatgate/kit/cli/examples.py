@@ -70,7 +70,7 @@ compatgate canary lint canary/ours --strict
 compatgate canary read output.txt --adapter nccl-tests
 compatgate canary suites dl-core
 compatgate canary workloads gemm --format json
-compatgate hook terraform --server https://gate.example
+compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
 compatgate bundle export -o gate.bundle
 compatgate bundle pull https://gate.example --to gate.bundle --key gate.pub --every 5m
 compatgate bundle show gate.bundle --key gate.pub
@@ -79,7 +79,7 @@ compatgate token rotate ci --overlap 1d
 compatgate token list --all
 compatgate token revoke ci
 compatgate audit verify --full
-compatgate audit archive --older-than 400d --to archive --drop
+compatgate audit delete --older-than 400d
 compatgate audit list --action matrix.import --since 2026-11-03
 compatgate audit decisions --target prod-a100 --verdict fail
 compatgate db upgrade

@@ -66,12 +66,7 @@ class _Weighed(Struct, frozen=True):
 
 
 class AnswerMaker:
-    """Makes the answers to the API server.
-
-    Args:
-        gate: that has decided; its matrix has the policies and waivers.
-        options: of the operator.
-    """
+    """Makes the answers to the API server."""
 
     def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate

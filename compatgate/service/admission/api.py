@@ -23,8 +23,6 @@ from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
-from compatgate.service.admission.events import DenialEvents
-from compatgate.service.admission.outcome import ReviewOutcome
 from compatgate.service.admission.review import (
     Review,
     ReviewAnswer,
@@ -121,11 +119,8 @@ class AdmissionDesk:
     """
 
     def __init__(self, service: Service) -> None:
-        settings = service.settings.admission
         self._service = service
-        self._admission = Admission(service.gate, settings)
-        access = settings.events
-        self._events = DenialEvents(access, service.metrics.event) if access else None
+        self._admission = Admission(service.gate, service.settings.admission)
 
     def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
@@ -138,8 +133,6 @@ class AdmissionDesk:
         """Read a review and place its object, or return the answer to one that needs no decision.
 
         Args:
-            raw: the body.
-            environ: of the request.
             sender: of the request, if memory knows it; then only memory is asked. None: it is
                 authenticated first.
 
@@ -194,11 +187,7 @@ class AdmissionDesk:
         return None if sender is None or sender.targets is not None else sender
 
     def submit(self, records: Sequence[AnswerRecord]) -> Future[None]:
-        """Log decisions without waiting.
-
-        Raises:
-            Unavailable: the log does not keep up.
-        """
+        """Log decisions without waiting."""
         return self._service.gate.submit(records)
 
     def recall(self, opened: OpenRequest) -> list[AnswerRecord] | None:
@@ -208,13 +197,7 @@ class AdmissionDesk:
     def conclude(
         self, opened: OpenRequest, records: Sequence[AnswerRecord], seconds: float
     ) -> HookAnswer:
-        """Answer a request once the decisions of `recall` are logged.
-
-        Args:
-            opened: the request.
-            records: of `recall`.
-            seconds: that the decisions took.
-        """
+        """Answer a request once the decisions of `recall` are logged."""
         review = opened.review
         for record in records:
             review.asked.decided(record.answer.verdict, seconds)
@@ -227,7 +210,8 @@ class AdmissionDesk:
         return self._finish(opened.uid, review.review, answer)
 
     def _finish(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
-        _tell_outcome(self._service, self._events, review, answer.outcome)
+        if not review.dry_run and answer.outcome.result != "undecided":
+            self._service.metrics.reviewed(review.namespace, answer.outcome)
         return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
 
 
@@ -237,17 +221,6 @@ def _find_timeout(environ: Mapping[str, Any]) -> str:
     return next((value for key, value in parse_qsl(query) if key == "timeout"), "")
 
 
-def _tell_outcome(
-    service: Service, events: DenialEvents | None, review: Review, outcome: ReviewOutcome
-) -> None:
-    """Count how a review ended, and queue the event about a denial; a dry run leaves nothing."""
-    if review.dry_run or outcome.result == "undecided":
-        return
-    service.metrics.reviewed(review.namespace, outcome)
-    if events is not None:
-        events.tell(review, outcome)
-
-
 class _UnreadBody(RequestTooLarge):
     """An error: the body is too large or incomplete; ``uid`` was found at its start."""
 
@@ -255,12 +228,7 @@ class _UnreadBody(RequestTooLarge):
 
 
 def _read(most: int) -> bytes:
-    """Return the body.
-
-    Raises:
-        TooLarge: it is; carries the uid.
-        BadInput: it is not complete; or not JSON in one piece.
-    """
+    """Return the body."""
     environ = request.environ
     length = request.content_length
     raw, ended = _read_start(environ["wsgi.input"], most)

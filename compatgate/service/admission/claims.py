@@ -152,13 +152,7 @@ def states_claims(document: Mapping[str, Any]) -> bool:
 
 
 def read_claims(documents: Iterable[Mapping[str, Any]], namespace: str) -> KnownClaims:
-    """Return the requests of claims and templates of a namespace.
-
-    Args:
-        documents: objects of any kind, compute domains among them; one without a namespace
-            counts for every namespace.
-        namespace: of the pods.
-    """
+    """Return the requests of claims and templates of a namespace."""
     found: dict[tuple[str, str], Requests] = {}
     for document in documents:
         metadata = read_mapping(document.get("metadata"))

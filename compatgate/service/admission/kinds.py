@@ -273,14 +273,7 @@ def shipped_kinds() -> Kinds:
 
 
 def load_kinds(others: Iterable[str] = ()) -> Kinds:
-    """Return the shipped kinds, with an operator's files laid over them.
-
-    Args:
-        others: paths.
-
-    Raises:
-        BadInput: a file cannot be read, or is not of the form; names the place.
-    """
+    """Return the shipped kinds, with an operator's files laid over them."""
     whole = _shipped_file()
     for path in others:
         whole = _lay_over(whole, _read(path))
@@ -334,11 +327,7 @@ def _read(path: str) -> KindsFile:
 
 
 def parse_kinds(raw: bytes, origin: str) -> KindsFile:
-    """Read a file of kinds.
-
-    Raises:
-        BadInput: it is not YAML, or not of the form.
-    """
+    """Read a file of kinds."""
     try:
         document: Any = yaml.safe_load(raw)
         return msgspec.convert(document if document is not None else {}, KindsFile)

@@ -107,7 +107,6 @@ def may_be(resource: str, cut: str | None) -> bool:
     """Return whether a resource other than ``nvidia.com/gpu`` may be a product.
 
     Args:
-        resource: that is requested.
         cut: profile of the slice; None: a whole GPU.
     """
     if resource.startswith(SLICE):
@@ -147,10 +146,6 @@ class KnownNodes:
     """The known nodes, by target and pool of one matrix; safe for any number of threads.
 
     Args:
-        index: of the nodes, which may change meanwhile.
-        targets: resolved, by name.
-        specs: of the targets, by name.
-        gpus: to resolve the GPUs of nodes with.
         cluster: the only one whose nodes count; None: every one.
     """
 
@@ -181,10 +176,6 @@ class KnownNodes:
         """Return the targets and pools whose known nodes let a pod in.
 
         Args:
-            namespace: of the object.
-            spec: of the pod.
-            requested: resources that all its containers need of a node.
-            bound: targets of which the known nodes are wanted in any case.
             tolerated: resources whose taints do not keep it away; None: those requested.
         """
         if not len(self._index):
@@ -262,13 +253,7 @@ class KnownNodes:
     def _rank(
         self, names: Collection[str], every: Nodes, above: Iterable[tuple[TargetSpec, Nodes]]
     ) -> Iterator[_OwnNodes]:
-        """Yield the nodes of targets that have some, those of a target that states most first.
-
-        Args:
-            names: of the targets.
-            every: nodes that count.
-            above: nodes of targets that come before these.
-        """
+        """Yield the nodes of targets that have some, those of a target that states most first."""
         index = self._index
         assigned = index.with_any("assigned") & ~index.with_fact("assigned", "")
         taken = list(above)

@@ -57,11 +57,6 @@ def match_targets(
     it names no such label at all, is taken to be bound for it where no target matches that is as
     strict. The scheduler may take any alternative and any value of an affinity: each is looked at
     by itself.
-
-    Args:
-        namespace: of the object.
-        spec: of the pod.
-        targets: by name.
     """
     here = {name: one for name, one in targets.items() if is_in_namespace(one.match, namespace)}
     stated: dict[str, set[str]] = {}
@@ -149,12 +144,7 @@ class Term(Struct, frozen=True):
 
 
 def _expand_terms(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
-    """Yield the terms, expanded to one value for each label with several allowed values.
-
-    Args:
-        spec: of the pod.
-        stated: values by label that targets state; all others are alike.
-    """
+    """Yield the terms, expanded to one value for each label with several allowed values."""
     for term in terms_of(spec):
         several: dict[str, list[frozenset[str]]] = {}
         for key, values in stated.items():

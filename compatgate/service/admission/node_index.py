@@ -156,7 +156,6 @@ class NodeIndex:
 
         Args:
             nodes: new or changed.
-            gone: cluster and name of those that are no more.
         """
         dead, new = 0, bytearray()
         for node in nodes:

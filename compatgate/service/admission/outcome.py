@@ -1,4 +1,4 @@
-"""Tell how a review ended, for metrics and events: one word, and what it was about. Pure."""
+"""Tell how a review ended, for metrics: one word, and what it was about. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ ReviewResult = Literal[
 ]
 """Results of a review, the worst last. ``undecided``: nothing was asked, as for an object
 without GPUs."""
-EventResult = Literal["written", "repeated", "dropped", "failed"]
-"""Results of writing a Kubernetes event."""
 RESULTS: tuple[ReviewResult, ...] = get_args(ReviewResult)
 _RANK = {result: rank for rank, result in enumerate(RESULTS)}
 
@@ -51,7 +49,6 @@ def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
     """Return the result of a container that the gate allows.
 
     Args:
-        verdict: about the container.
         policy: of its target; None: the target is gone.
     """
     if policy and not is_allowed(verdict.verdict, replace(policy, mode="enforce")):
@@ -60,12 +57,8 @@ def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
 
 
 def result_of_placement(finding: Finding, *, is_pod: bool) -> ReviewResult:
-    """Return the result of a container whose placement is no reason to deny it.
-
-    Args:
-        finding: a warning.
-        is_pod: the object is a pod; of others a pod without a node is never denied.
-    """
+    """Return the result of a container whose placement is no reason to deny it."""
+    # An object that makes pods is never denied for want of a node: nodes may come.
     if finding.rule == no_pool_for_request.id or (finding.rule == no_node_for_pod.id and is_pod):
         return "would_deny"  # these deny in mode enforce, and warn in the others
     return "exempt" if finding.rule == waived.id else "warned"

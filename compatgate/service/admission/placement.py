@@ -62,7 +62,6 @@ class NodeSelection(Struct, frozen=True):
         Args:
             cut: profile of the slice; None: a whole GPU.
             resource: that is requested; None: what it gets is not told by a resource.
-            only_slices: the target has no whole GPU, so that its slices are what it hands out.
         """
         if not self._may_have(cut):
             return False
@@ -109,9 +108,7 @@ def pools_for(
     """Return the pools of a target that a container may get a GPU of, by name.
 
     Args:
-        target: that the pod may come to run on.
         resource: that is requested; None: what it gets is not told by a resource.
-        nodes: that the pod may land on, of whatever target.
     """
     cuts = [(pool.name, mig_profile(pool.gpu)) for pool in target.pools]
     only_slices = all(cut for _, cut in cuts)

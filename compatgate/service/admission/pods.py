@@ -33,12 +33,7 @@ _NULL = "/dev/null"
 
 
 def gpu_mount(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """Return the mount by which a container asks NVIDIA's runtime for GPUs; empty: there is none.
-
-    Args:
-        container: of the pod.
-        spec: of the pod, whose volumes say what is mounted.
-    """
+    """Return the mount by which a container asks NVIDIA's runtime for GPUs, or nothing."""
     places = [
         read_text(read_mapping(m).get("mountPath"))
         for m in read_list(container.get("volumeMounts"))
@@ -272,12 +267,7 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
     every container counts that does not decline: what else would it choose that class for.
 
     Args:
-        pod: whose containers are meant.
-        kinds: knows which resources are GPUs.
         known: claims of the pod's namespace; one that is not among them is taken for a GPU.
-
-    Raises:
-        BadInput: the annotation says neither yes nor no.
     """
     said = pod.annotations.get(GPU_ANNOTATION, "").strip().lower()
     if said not in ("", _YES, _NO):

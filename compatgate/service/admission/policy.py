@@ -11,7 +11,7 @@ NVIDIA/nvidia-container-toolkit, see `compatgate.service.admission.pods`.
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.service.admission.kinds import Kinds
@@ -19,11 +19,7 @@ from compatgate.service.admission.matching import TARGET
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION, NO_DEVICES, VISIBLE_DEVICES
 from compatgate.service.admission.questions import STACK_ANNOTATION
 
-PolicyAction = Literal["warn", "deny"]
-NAME = "static.compatgate.dev"
-_ACTIONS = {"warn": ["Warn", "Audit"], "deny": ["Deny", "Audit"]}
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
-_PART_OF = {"app.kubernetes.io/name": "compatgate", "app.kubernetes.io/part-of": "compatgate"}
 _WORD = r"(?i)^\s*(true|false)?\s*$"
 _FALSE = r"(?i)^\s*false\s*$"
 _NAME = NAME_PATTERN.removeprefix("^").removesuffix(r"$(?!\n)")
@@ -34,44 +30,18 @@ _DEVICE_FILE = r"^/+(\./+)*dev/+(\./+)*nvidia"
 Object = dict[str, Any]
 
 
-def policy_objects(
-    action: PolicyAction, namespaces: Object, kinds: Kinds, uses_gpus: str
-) -> list[Object]:
-    """Return the policy and its binding.
+def asked_policy(kinds: Kinds, uses_gpus: str) -> Object:
+    """Return what the policy covers, checks and does, without namespaces.
 
-    Args:
-        action: ``warn`` tells the author and the audit log of the cluster, ``deny`` refuses.
-        namespaces: selector of the namespaces that it covers.
-        kinds: know which resources are GPUs.
-        uses_gpus: CEL expression for pods that may use GPUs.
+    ``warn`` tells the author and the audit log of the cluster, ``deny`` refuses.
     """
-    metadata = {"name": NAME, "labels": dict(_PART_OF)}
-    group = "admissionregistration.k8s.io"
-    rules = [_rule("pods", "CREATE"), _rule("pods/ephemeralcontainers", "UPDATE")]
-    policy = {
-        "apiVersion": f"{group}/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": metadata,
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "matchPolicy": "Equivalent",
-                "namespaceSelector": namespaces,
-                "resourceRules": rules,
-            },
-            "matchConditions": [
-                {"name": "uses-gpus", "expression": f"{uses_gpus} || {_mounts_device_file()}"}
-            ],
-            "validations": _validations(kinds),
-        },
+    condition = f"{uses_gpus} || {_mounts_device_file()}"
+    return {
+        "resourceRules": [_rule("pods", "CREATE"), _rule("pods/ephemeralcontainers", "UPDATE")],
+        "matchConditions": [{"name": "uses-gpus", "expression": condition}],
+        "validations": _validations(kinds),
+        "actions": {"warn": ["Warn", "Audit"], "deny": ["Deny", "Audit"]},
     }
-    binding = {
-        "apiVersion": f"{group}/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": metadata,
-        "spec": {"policyName": NAME, "validationActions": _ACTIONS[action]},
-    }
-    return [policy, binding]
 
 
 def gpu_resource(kinds: Kinds) -> str:

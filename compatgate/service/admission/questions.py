@@ -119,16 +119,7 @@ def make_questions(
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
     Args:
-        document: the object.
-        kind: of it.
-        namespace: it is in.
-        kinds: knows which resources are GPUs.
         known: asked only where there is a GPU, so that nothing else depends on the database.
-        claims: of the namespace, as read; one that no operator states is taken for a GPU.
-
-    Raises:
-        BadInput: an annotation of ours is malformed, or the object has too many containers or
-            stated components; names the field.
     """
     maker = _QuestionMaker(kind, namespace, kinds, known, claims)
     found = find_pods(document, kind, kinds)
@@ -241,10 +232,6 @@ def _workload(
     """Return the properties that all containers of a pod share.
 
     Args:
-        pod: whose they are.
-        namespace: it is in.
-        known: the targets, waivers and nodes.
-        asks_for: resources that its containers need of a node, and those that they name.
         is_pod: it is a pod, and not what makes pods.
     """
     terms = list(terms_of(pod.spec))
@@ -369,11 +356,7 @@ class ExemptionResult(Struct, frozen=True):
 
 
 def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]:
-    """Read ``NAMESPACE=WAIVER``, the namespace a glob.
-
-    Raises:
-        BadInput: one has another form.
-    """
+    """Read ``NAMESPACE=WAIVER``, the namespace a glob."""
     found = []
     for value in values:
         namespaces, _, waiver = (part.strip() for part in value.partition("="))
@@ -395,12 +378,7 @@ def check_exemption(
     """Check whether a waiver exempts a denied container.
 
     Args:
-        question: names a waiver, perhaps.
         verdict: None: it is bound for no target.
-        namespace: of the object.
-        exemptions: of the operator.
-        waivers: by name.
-        today: ISO date.
     """
     names = [question.waiver] if question.waiver else []
     names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]

@@ -93,7 +93,7 @@ class ReviewAnswer(Struct, frozen=True):
     Attributes:
         code: HTTP status that the client of the API server sees when it is denied.
         audit: for the cluster's audit log.
-        outcome: for metrics and events; it is not sent.
+        outcome: for metrics; it is not sent.
         results: of each question, where all were decided.
         remarks: the warnings that are about the object and not about a question.
     """
@@ -124,9 +124,6 @@ class ReviewAnswer(Struct, frozen=True):
 
 def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
     """Read a request.
-
-    Args:
-        raw: whatever came.
 
     Returns:
         Its uid (empty if it has none, or one that is too long), and the request or the error.
@@ -215,10 +212,7 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
     """Return the denial of a container: rule, reason, fix and link to the verdict.
 
     Args:
-        question: about the container.
-        verdict: denies.
         link: to the verdict; empty: the verdict is not stored.
-        why_not: why no waiver exempts it.
     """
     finding = leading_finding(verdict)
     does = "may not run" if verdict.verdict == "fail" else "cannot be decided and is stopped"
@@ -245,9 +239,6 @@ def placement_denial(question: Question, finding: Finding, why_not: str, link: s
     """Return the denial of a placement, before any stack is judged.
 
     Args:
-        question: about the container.
-        finding: about its placement.
-        why_not: why no waiver exempts it.
         link: to the denial's verdict; empty: it is not stored.
     """
     said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
@@ -288,11 +279,8 @@ def verdict_warnings(
     """Return the warnings about an admitted container; none if the verdict is a pass.
 
     Args:
-        question: about the container.
-        verdict: allows.
         link: to the verdict; empty: the verdict is not stored.
         would_deny: the target denies it in mode ``enforce``.
-        most: characters of a line.
     """
     on = f" on {verdict.target}"
     said = f"{_would_be_denied(on)} (mode {verdict.mode})" if would_deny else on

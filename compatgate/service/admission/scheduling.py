@@ -24,13 +24,7 @@ _PASSING = re.compile(r"node\.(cloudprovider\.)?kubernetes\.io/|compatgate\.dev/
 
 
 def landing_nodes(index: NodeIndex, spec: Mapping[str, Any], requested: Collection[str]) -> Nodes:
-    """Return the nodes whose labels and taints let a pod in.
-
-    Args:
-        index: of the nodes.
-        spec: of the pod.
-        requested: resources of all its containers.
-    """
+    """Return the nodes whose labels and taints let a pod in."""
     nodes = index.alive & _selected(index, spec)
     name = read_text(spec.get("nodeName"))
     if name:  # no scheduler is asked, so no taint keeps it away

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
-from compatgate.kit.kubernetes import ClusterAccess, read_mapping
+from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.admission.answers import AnswerMaker, AskedResult, refuse_as_written
 from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
@@ -62,7 +62,6 @@ class AdmissionOptions(Struct, frozen=True):
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
         claims: by namespace; those that are not among them count as GPUs.
-        events: the cluster that gets events about denials; None: no events are written.
     """
 
     kinds: Kinds
@@ -71,7 +70,6 @@ class AdmissionOptions(Struct, frozen=True):
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
     claims: Callable[[str], KnownClaims] = no_claims
-    events: ClusterAccess | None = None
 
 
 class ReviewContext(Struct, frozen=True):
@@ -137,12 +135,7 @@ class PreviewGate(Protocol):
 
 
 class Admission:
-    """The service that answers the API server; safe for any number of threads.
-
-    Args:
-        gate: that decides, and logs its decisions if it is a `Gate`.
-        options: of the operator.
-    """
+    """The service that answers the API server; safe for any number of threads."""
 
     def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate
@@ -162,12 +155,7 @@ class Admission:
         """Place an object, and return its questions, or the answer to one that needs none.
 
         Args:
-            review: of the object.
-            asked: who asks.
-            may_wait: False: only memory is asked.
-
-        Raises:
-            MustWait: memory does not have what it takes, and may not be waited for.
+            may_wait: False: only memory is asked; raises `MustWait` if it lacks something.
         """
         end = time.monotonic() + asked.wait_s
         kind = self._options.kinds.of(review.group, review.kind)
@@ -413,11 +401,7 @@ def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext
 
 
 def _at_hand(live: Gate) -> Snapshot:
-    """Return the snapshot in memory.
-
-    Raises:
-        MustWait: a look at the database is due, for the matrix or for the nodes.
-    """
+    """Return the snapshot in memory; raise `MustWait` if a look at the database is due."""
     try:
         snapshot = live.snapshots.at_hand()
     except Unavailable:
@@ -442,7 +426,6 @@ def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> Pla
     """Return the parts of a snapshot that decide about placement today.
 
     Args:
-        snapshot: of the matrix.
         nodes: that the gate knows; None: none.
     """
     targets = {name: document.spec for name, document in snapshot.documents.items()}

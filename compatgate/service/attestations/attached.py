@@ -44,20 +44,8 @@ def attach_verdict(
 ) -> list[str]:
     """Push an envelope, and a Sigstore bundle of it, to the repository of its image.
 
-    Args:
-        image: reference; its registry and repository are pushed to.
-        envelope: JSON.
-        found: its verified content.
-        key: that signed it.
-        platform: which image of an index it may be about.
-
     Returns:
         The references of the two artifacts, the bundle's last.
-
-    Raises:
-        BadInput: the envelope is about a stack, or about another image.
-        NotFound: the image does not exist.
-        Unavailable: the registry does not answer, or does not let it be written to.
     """
     from compatgate.discovery.registry.artifacts import attach_artifact, open_location
 
@@ -101,11 +89,6 @@ def verify_attached(
     """Return the newest valid attestation of an image for a target, in either form.
 
     Of two contradicting attestations the last confirmed one decides.
-
-    Raises:
-        Refused: no attestation is valid; says why.
-        NotFound: the image does not exist.
-        Unavailable: the registry does not answer.
     """
     from compatgate.discovery.registry.artifacts import fetch_attachments, open_location
 

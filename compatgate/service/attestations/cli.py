@@ -101,13 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sign a verdict; return the exit status of the verdict.
-
-    Raises:
-        BadInput: an option is wrong, or the gate does not sign this verdict.
-        NotFound: the verdict, target or image does not exist.
-        Unavailable: the gate, the key or the registry does not answer.
-    """
+    """Sign a verdict; return the exit status of the verdict."""
     from compatgate.core.rule import exit_code
     from compatgate.kit.cli.output import write_output
     from compatgate.service.attestations.attached import attach_verdict
@@ -127,11 +121,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(args: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the question to ask first; None: the command names a verdict.
-
-    Raises:
-        BadInput: both, or neither; or two answers go to standard output.
-    """
+    """Return the question to ask first; None: the command names a verdict."""
     from compatgate.check.question import read_stack
 
     if args.sigstore_bundle == "-" == args.output:
@@ -151,11 +141,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
 
 @contextmanager
 def _signer(args: argparse.Namespace) -> Iterator[Client]:
-    """Connect to the gate that decides and signs.
-
-    Raises:
-        BadInput: a server is given a key.
-    """
+    """Connect to the gate that decides and signs."""
     if url := server_of(args):
         from compatgate.service.gate_client import make_client
 
@@ -264,11 +250,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
     """Read the keys now, so that errors show at the start.
 
     Args:
-        args: of the options above.
         verifier: URI of this gate; empty: none is known.
-
-    Raises:
-        BadInput: a key cannot be used, others may read it, or the validity is no duration.
     """
     from compatgate.documents.quantities import parse_duration
     from compatgate.service.attestations.keys import read_keys, signer_maker
@@ -296,11 +278,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
 
 
 def read_key_file(path: str, option: str) -> bytes:
-    """Return a small file.
-
-    Raises:
-        BadInput: it cannot be read, or is too large.
-    """
+    """Return a small file."""
     if "-----BEGIN" in path:  # is not shown, for it may be a private one
         raise BadInput(
             "contains a key instead of a file name", field=option, hint="name the file with the key"

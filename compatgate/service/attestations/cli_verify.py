@@ -76,12 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify an attestation; ``--help`` lists the exit statuses.
-
-    Raises:
-        BadInput: an option, a key or the envelope is not what it should be.
-        Unavailable: a registry or a URL does not answer.
-    """
+    """Verify an attestation; ``--help`` lists the exit statuses."""
     from compatgate.core.rule import exit_code
     from compatgate.kit import clock
     from compatgate.kit.cli.options import read_moment

@@ -69,13 +69,6 @@ def read_json(data: bytes, field: str) -> Any:
     """Return a JSON value.
 
     Readers differ in which of two equal keys they believe; signed content must leave no choice.
-
-    Args:
-        data: UTF-8.
-        field: for errors.
-
-    Raises:
-        BadInput: not JSON, too large, nested too deeply, or with a key twice.
     """
     if len(data) > MAX_ENVELOPE_BYTES:
         raise BadInput(f"is larger than {MAX_ENVELOPE_BYTES >> 20} MiB", field=field)
@@ -93,11 +86,7 @@ def _constant(text: str) -> NoReturn:
 
 
 def check_library() -> None:
-    """Check that the signing packages are installed.
-
-    Raises:
-        BadInput: it is not.
-    """
+    """Check that the signing packages are installed."""
     try:
         import cryptography
         import securesystemslib.dsse  # noqa: F401
@@ -125,11 +114,7 @@ class OpenedEnvelope(Struct, frozen=True):
 
 
 def sign(statement: Any, signer: Signer) -> dict[str, Any]:
-    """Return a statement in an envelope, signed and verified.
-
-    Raises:
-        Exception: the signer's, of many kinds where the key is kept elsewhere.
-    """
+    """Return a statement in an envelope, signed and verified."""
     return sign_payload(_encode(statement), PAYLOAD_TYPE, signer)
 
 
@@ -152,11 +137,6 @@ def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
 
     Args:
         data: JSON of the envelope, or of the bundle.
-        keys: that are trusted.
-
-    Raises:
-        BadInput: it is neither.
-        Refused: its payload is of another type, no trusted key signed it, or it was changed.
     """
     from compatgate.service.attestations.sigstore import is_bundle, open_bundle
 
@@ -252,13 +232,6 @@ def verify(
 
     Args:
         data: JSON of the envelope, or of a Sigstore bundle with it.
-        keys: that are trusted.
-        expected: what it must be about.
-        now: the present.
-
-    Raises:
-        BadInput: it is neither.
-        Refused: it proves nothing, or nothing about what was asked; ``reason`` says why.
     """
     opened = open_envelope(data, keys)
     statement = _statement(opened.payload)

@@ -36,10 +36,6 @@ def web_key_of(public: Any, field: str) -> SSlibKey:
 
     Args:
         public: of ``cryptography``.
-        field: for errors.
-
-    Raises:
-        BadInput: of another kind.
     """
     from securesystemslib.signer import SSlibKey
 
@@ -53,15 +49,7 @@ def web_key_of(public: Any, field: str) -> SSlibKey:
 
 
 def read_keys(data: bytes, field: str) -> list[SSlibKey]:
-    """Read public keys from a file: PEM (one or several), or a JSON Web Key Set.
-
-    Args:
-        data: of the file.
-        field: for errors.
-
-    Raises:
-        BadInput: neither, none in it, or a private key.
-    """
+    """Read public keys from a file: PEM (one or several), or a JSON Web Key Set."""
     check_library()
     if b"PRIVATE KEY" in data:
         hint = "openssl pkey -in KEY -pubout makes the public one"
@@ -218,11 +206,7 @@ def signer_maker(
     Args:
         uri: ``PATH``, ``file:PATH``, ``env:VARIABLE``, or one that securesystemslib knows:
             ``hsm:2?label=gate``, ``awskms:alias/gate``, ...
-        public: PEM of the public key of one that is kept elsewhere.
         environment: None: this process's.
-
-    Raises:
-        BadInput: the key cannot be read, others may read it, or it is of another kind.
     """
     check_library()
     environment = os.environ if environment is None else environment
@@ -246,11 +230,7 @@ def signer_maker(
 
 
 def _read_private(path: str) -> bytes:
-    """Read a file that only its owner can read.
-
-    Raises:
-        BadInput: it cannot be read, or others may.
-    """
+    """Read a file that only its owner can read."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -64,8 +64,6 @@ class Attestations:
     """The service that signs the verdicts of a database, and nothing else.
 
     Args:
-        database: that has the verdicts.
-        signing: of the operator.
         still_holds: tells whether the gate would answer the question of a verdict alike now.
     """
 
@@ -85,13 +83,7 @@ class Attestations:
         """Sign a verdict as it was given.
 
         Args:
-            verdict_id: of a verdict that is stored.
             form: compatgate's predicate, or SLSA's summary.
-
-        Raises:
-            NotFound: the gate has no such verdict.
-            Conflict: the gate has no key, the verdict cannot be attested, or it no longer holds.
-            Unavailable: the key does not answer.
         """
         about = self._vouched(verdict_id)
         signing = self._signing
@@ -121,23 +113,14 @@ class Attestations:
         return key_pem(self._signing.keys)
 
     def key_id(self) -> str:
-        """Return the id of the signing key.
-
-        Raises:
-            Conflict: the gate has no key.
-        """
+        """Return the id of the signing key."""
         if self._signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
             raise Conflict("this gate has no signing key", hint=hint)
         return self._signing.keys[0].keyid
 
     def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:
-        """Return the signatures of a payload of another type than a statement.
-
-        Raises:
-            Conflict: the gate has no key.
-            Unavailable: the key does not answer.
-        """
+        """Return the signatures of a payload of another type than a statement."""
         from compatgate.service.attestations.envelope import sign_payload
 
         self.key_id()

@@ -31,12 +31,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def make_bundle(envelope: bytes, key: SSlibKey) -> bytes:
-    """Return an envelope as a Sigstore bundle, version 0.3.
-
-    Args:
-        envelope: JSON of an envelope that was verified with the key.
-        key: that signed it.
-    """
+    """Return an envelope as a Sigstore bundle, version 0.3."""
     document = msgspec.json.decode(envelope)
     (signature,) = (one["sig"] for one in document["signatures"] if one["keyid"] == key.keyid)
     return _encode(
@@ -65,14 +60,6 @@ def open_bundle(document: dict[str, Any], keys: Sequence[SSlibKey]) -> dict[str,
     """Return the envelope in a bundle; its signature gets the id of the key that the hint names.
 
     Nothing is verified here, and what is returned is checked as any envelope is.
-
-    Args:
-        document: JSON value of the bundle.
-        keys: that are trusted.
-
-    Raises:
-        BadInput: it is malformed, of an unknown version, or about a file's bytes.
-        Refused: no trusted key has the hint's name, or a certificate stands for the key.
     """
     if not _VERSIONS.fullmatch(document["mediaType"]):
         what = f"is a Sigstore bundle of an unknown version: {document['mediaType'][:100]!r}"

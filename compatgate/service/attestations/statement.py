@@ -61,14 +61,7 @@ def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
 
 
 def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
-    """Return the digest of a stated stack in its verdict.
-
-    Args:
-        stated: as requests carry it.
-
-    Raises:
-        BadInput: malformed; ``field`` names the key.
-    """
+    """Return the digest of a stated stack in its verdict."""
     stack: Stack = complete_stack(parse_stack(stated))
     return stack_digest(stack.to_json())
 
@@ -178,13 +171,7 @@ def verdict_content(
     ask may state any stack, and put any image's name on it.
 
     Args:
-        stored: the verdict's JSON, as it was first given.
         confirmed_at: when it was given last; None: then.
-        valid_for: how long it counts from then on, unless a date that it rests on passes before.
-
-    Raises:
-        Conflict: it is a what-if, of a version that did not store its basis, about some pools
-            of its target only, or rests on a waiver for an image that was not read.
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)
@@ -290,10 +277,6 @@ def summary_statement(about: VerdictContent, verifier: str) -> dict[str, Any]:
 
     What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
     two results only.
-
-    Args:
-        about: what is vouched for.
-        verifier: URI of the gate.
     """
     predicate = about.predicate
     level = _PASSED_LEVELS.get(predicate.verdict)

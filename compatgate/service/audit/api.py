@@ -6,22 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.replies import Filter, Reply, page_reply
+from compatgate.service.audit.filters import AuditFilters
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
-
-
-class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the audit log."""
-
-    action: Annotated[Filter, Meta(description="action, or a prefix such as `matrix.`")] | None = (
-        None
-    )
-    actor: Filter | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(
@@ -34,7 +23,7 @@ class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 )
 def list_audit(call: Call[AuditFilters]) -> Reply:
     """List changes and batches of decisions, newest first."""
-    return page_reply(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
+    return page_reply(call.gate.history.list_audit(**call.query.filters()))
 
 
 class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,4 +56,4 @@ def verify_audit(call: Call[ChainQuery]) -> Reply:
     a new seal. `full` reads everything, which takes minutes for millions of decisions.
     """
     query = call.query
-    return Reply(call.gate.history.verify(expected_head=query.head, full=query.full).to_json())
+    return Reply(call.gate.history.verify(expected_head=query.head, full=query.full))

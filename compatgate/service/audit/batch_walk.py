@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.performance import sha256
 from compatgate.errors import DamagedContent
 from compatgate.kit import clock
-from compatgate.service.audit.retention import find_archived
+from compatgate.service.audit.retention import find_deleted
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batches import (
     FIRST_PREVIOUS,
@@ -77,8 +77,9 @@ class BatchWalk:
         self._ahead: dict[str, int] = {}
         self._anchored = dict[str, int]()
         self._old = clock.now() - _SETTLED
-        self._archived = find_archived(session)
-        self._legacy_end = self._find_legacy_end(state)
+        self._deleted = find_deleted(session)
+        first = session.execute(select(func.min(StoredBatch.id))).scalar() or 2**62 // NUMBERS
+        self._legacy_end = (state.batch + 1 if state.batch else first) * NUMBERS
         self.last_mixed = -1
         self.batches = state.batches
         self.decisions = state.decisions
@@ -86,14 +87,6 @@ class BatchWalk:
         self.settled = _Settled(state.batch, state.batches, state.decisions)
         self._lines = decisions.read_decision_lines(session, self._legacy_end)
         self._next = next(self._lines, None)
-
-    def _find_legacy_end(self, state: SealedState) -> int:
-        """Return the smallest number of a decision that a batch to be verified may have."""
-        if state.batch:
-            return (state.batch + 1) * NUMBERS
-        query = select(func.min(StoredBatch.id))
-        first = self._session.execute(query).scalar()
-        return (first or 2**62 // NUMBERS) * NUMBERS
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each problem of the batches that are to be verified."""
@@ -110,10 +103,12 @@ class BatchWalk:
     def _batch(self, row: Any) -> Iterator[str]:
         yield from self._unknown_decisions(row.id * NUMBERS)
         values = self._take((row.id + 1) * NUMBERS)
-        if row.id <= self._archived and len(values) != row.count:
-            self._skip_archived(row)
-            return
         self.batches += 1
+        stored = bytes(row.hash).hex()
+        if row.id <= self._deleted and len(values) != row.count:
+            self.decisions += row.count
+            self._heads[row.writer] = (row.sequence, stored)
+            return
         self.decisions += len(values)
         self.checked_decisions += len(values)
         previous = self._previous(row)
@@ -123,7 +118,6 @@ class BatchWalk:
         first = row.id * NUMBERS
         span = f"decisions {first} to {first + row.count - 1}"
         claims = _read_claims(row.verdicts)
-        stored = bytes(row.hash).hex()
         content = encode_values(values)
         if len(values) != row.count:
             yield f"{span}: changed or missing ({name})"
@@ -136,12 +130,6 @@ class BatchWalk:
         self._heads[row.writer] = (row.sequence, stored)
         if row.sequence > self._anchored_at(row.writer):
             self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
-
-    def _skip_archived(self, row: Any) -> None:
-        """Count a batch whose decisions an archive has, and were removed."""
-        self.batches += 1
-        self.decisions += row.count
-        self._heads[row.writer] = (row.sequence, bytes(row.hash).hex())
 
     def _previous(self, row: Any) -> str | None:
         """Return the hash of the batch before; None: it is missing."""

@@ -1,4 +1,4 @@
-"""Run ``compatgate audit``: read, verify and archive the audit log and the decisions."""
+"""Run ``compatgate audit``: read and verify the audit log and the decisions; delete old months."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from compatgate.service.gate_client import (
     Operations,
     add_place,
     ask,
-    ask_all,
-    gate_of,
     run_action,
     run_row,
 )
@@ -28,8 +26,7 @@ examples:
   compatgate audit list --action matrix. --since 2026-11-03
   compatgate audit decisions --target prod-a100 --since 2026-11-03 --until 2026-11-03
   compatgate audit verify --full
-  compatgate audit archive --older-than 90d --to archives --drop
-  compatgate audit verify --archive archives/decisions-2026-09.jsonl.zst
+  compatgate audit delete --older-than 400d
 """
 _VERDICTS = ("pass", "warn", "fail", "unknown")
 _SINCE = Option("since", "", "first day, for example 2026-11-03", "TIME")
@@ -78,7 +75,7 @@ ROWS = (
         empty="no decisions",
     ),
 )
-_ARCHIVE_HELP = "write the decisions of past months to files, one for each month, and remove them"
+_DELETE_HELP = "verify the audit log, and delete the decisions of past months; back up first"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,49 +95,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read everything (default: records since the last successful verification)",
     )
-    verify.add_argument(
-        "--archive",
-        metavar="FILE",
-        help="verify only this file of `audit archive`; with --server or --database, also check"
-        " the link that seals the file",
+    deleting = actions.add_parser("delete", help=_DELETE_HELP)
+    age = deleting.add_mutually_exclusive_group(required=True)
+    age.add_argument(
+        "--older-than",
+        metavar="DURATION",
+        help="delete months that ended at least this long ago, for example 400d",
     )
-    _add_archive(actions.add_parser("archive", help=_ARCHIVE_HELP))
+    age.add_argument(
+        "--before", metavar="MONTH", help="delete months before this month, for example 2026-10"
+    )
+    add_database(deleting)
+    add_format(deleting)
     add_place(verify)
     add_format(verify)
     add_rows(actions, ROWS)
 
 
-def _add_archive(parser: argparse.ArgumentParser) -> None:
-    age = parser.add_mutually_exclusive_group(required=True)
-    age.add_argument(
-        "--older-than",
-        metavar="DURATION",
-        help="archive months that ended at least this long ago, for example 90d",
-    )
-    age.add_argument(
-        "--before", metavar="MONTH", help="archive months before this month, for example 2026-10"
-    )
-    parser.add_argument("--to", required=True, metavar="DIR", help="existing folder for the files")
-    parser.add_argument(
-        "--drop",
-        action="store_true",
-        help="remove archived decisions from the database, including those archived earlier",
-    )
-    add_database(parser)
-    add_format(parser)
-
-
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        BadInput: an option is malformed, or a file is no archive.
-        Unavailable: the database does not answer, or a file cannot be written.
-    """
-    if args.action == "archive":
-        return _archive(args)
-    if args.action == "verify" and args.archive:
-        return _verify_archive(args)
+    """Run the chosen action."""
+    if args.action == "delete":
+        return _delete(args)
     if args.action == "verify":
         return run_action(args, {"verify": _verify})
     return run_row(args, find_row(ROWS, args.action))
@@ -167,42 +142,29 @@ def _verify(args: argparse.Namespace, gate: Client) -> int:
     return 0 if report["ok"] else 1
 
 
-def _archive(args: argparse.Namespace) -> int:
-    from pathlib import Path
+def _delete(args: argparse.Namespace) -> int:
+    from msgspec import to_builtins
 
-    from compatgate.errors import BadInput
     from compatgate.kit.database.opening import open_database
     from compatgate.service.audit.retention import Retention
+    from compatgate.service.audit.service import History
 
-    folder = Path(args.to)
-    if not folder.is_dir():
-        raise BadInput("not a folder", field="--to", value=args.to, hint="create the folder first")
     before = _first_day(args)
     database = open_database(args.database)
     done = []
     try:
-        for one in Retention(database, "compatgate audit archive").archive(
-            before, folder, drop=args.drop
-        ):
-            done.append({"path": one.path, "link": one.link, "removed": one.removed}
-                        | one.report.to_json())  # fmt: skip
+        retention = Retention(database, History(database).verify, "compatgate audit delete")
+        for month in retention.delete(before):
+            done.append(month)
             if args.format != "json":
-                print(_archived_line(done[-1]))
+                print(f"{month.month}: {month.decisions} decisions deleted, link {month.link}")
     finally:
         database.close()
     if args.format == "json":
-        print_json(done)
+        print_json(to_builtins(done))
     elif not done:
-        print(f"no decisions before {before} are left to archive")
+        print(f"no decisions before {before} are left to delete")
     return 0
-
-
-def _archived_line(one: dict[str, object]) -> str:
-    removed = f", {one['removed']} removed from the database" if one["removed"] else ""
-    return (
-        f"{one['path']}: {one['decisions']} decisions and {one['verdicts']} verdicts{removed};"
-        f" sealed by link {one['link']}, SHA-256 {one['sha256']}"
-    )
 
 
 def _first_day(args: argparse.Namespace) -> date:
@@ -222,38 +184,3 @@ def _first_day(args: argparse.Namespace) -> date:
         raise BadInput(
             "not a month", field="--before", value=args.before, hint="for example 2026-10"
         ) from None
-
-
-def _verify_archive(args: argparse.Namespace) -> int:
-    """Verify an archive alone, and against the chain of a gate that the options name."""
-    from pathlib import Path
-
-    from compatgate.service.audit.archive import verify_archive
-
-    report = verify_archive(Path(args.archive))
-    problems = list(report.problems)
-    seal = None
-    if args.server or args.database:
-        with gate_of(args) as gate:
-            seal = _find_seal(gate, report.sha256)
-        if not seal:
-            problems.append("no link of the audit chain seals this file")
-    if args.format == "json":
-        print_json({**report.to_json(), "ok": not problems, "problems": problems, "link": seal})
-    else:
-        tail = report.tail
-        state = "NOT INTACT" if problems else "intact"
-        print(
-            f"{state}: {report.head.month}, {tail.batches} batches, {tail.decisions} decisions,"
-            f" {tail.verdicts} verdicts"
-        )
-        for problem in problems:
-            print(f"  {problem}")
-        print(f"SHA-256 {report.sha256}" + (f", sealed by link {seal}" if seal else ""))
-    return 1 if problems else 0
-
-
-def _find_seal(gate: Client, sha256: str) -> int:
-    """Return the number of the audit link that seals an archive; 0: none does."""
-    links = ask_all(gate, None, Operations.list_audit, action="decisions.archive")
-    return next((link["seq"] for link in links if link["detail"]["sha256"] == sha256), 0)

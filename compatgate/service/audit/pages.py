@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from compatgate.kit.http.links import link
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.filters import format_compact
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     list_rows,
     make_list_table,
+    make_page_query,
 )
-from compatgate.service.audit.repository import AuditRow
+from compatgate.service.audit.filters import AuditFilters
+from compatgate.service.audit.schemas import AuditBody
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _COLUMNS = (
@@ -32,17 +30,11 @@ _COLUMNS = (
 _EMPTY = EmptyNotice("No matching records.", "The audit log holds every change and every decision.")
 
 
-class AuditQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the audit log."""
-
-    action: Annotated[str, Meta(max_length=200)] | None = None
-    actor: Annotated[str, Meta(max_length=200)] | None = None
-    since: Since | None = None
-    until: Until | None = None
+AuditQuery = make_page_query(AuditFilters)
 
 
 @page("/audit", nav="audit", query=AuditQuery)
-def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
+def show_audit(ask: PageRequest[Any]) -> HtmlPage:
     """Show changes and batches of decisions, newest first."""
     query = ask.query
     found = list_rows(ask.gate.history.list_audit, query)
@@ -59,7 +51,7 @@ def show_verification(ask: PageRequest[Any]) -> HtmlPage:
     )
 
 
-def _row(one: AuditRow) -> tuple[Any, ...]:
+def _row(one: AuditBody) -> tuple[Any, ...]:
     return (
         one.seq,
         Cell(one.at),
@@ -71,7 +63,7 @@ def _row(one: AuditRow) -> tuple[Any, ...]:
     )
 
 
-def _place(one: AuditRow) -> str | None:
+def _place(one: AuditBody) -> str | None:
     """Return the page of the subject, if it has one."""
     if one.subject.startswith("run_"):
         return link("runs", one.subject)

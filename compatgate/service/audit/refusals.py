@@ -47,7 +47,6 @@ class RefusalLog:
     """Counts refusals and writes them to the audit chain; safe for any number of threads.
 
     Args:
-        database: with the chain.
         window_s: seconds between two links of a caller.
     """
 
@@ -64,10 +63,7 @@ class RefusalLog:
         """Count a refusal; never raise and never wait for the database.
 
         Args:
-            identity: key of the caller.
-            actor: name of the caller, for the link.
             place: what was asked for, like ``PUT /targets/{name}``.
-            reason: why it was refused.
         """
         present = time.monotonic()
         with self._changed:

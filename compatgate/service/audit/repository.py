@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from sqlalchemy import Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
 from compatgate.kit.clock import iso
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page, to_plain
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page
+from compatgate.service.audit.schemas import AuditBody
 
 
 class AuditRecord(Base):
@@ -39,22 +39,6 @@ class AuditRecord(Base):
     hash: Mapped[str] = mapped_column(Text, comment="SHA-256, hex")
 
 
-class AuditRow(Struct, frozen=True):
-    """A link of the audit chain."""
-
-    seq: int
-    at: str
-    actor: str
-    action: str
-    subject: str
-    detail: dict[str, Any]
-    hash: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return to_plain(self)
-
-
 GENESIS = "0" * 64
 """The predecessor hash of the first link."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -67,38 +51,6 @@ def digest_rows(rows: Iterable[object]) -> str:
         digest.update(_encode(row))
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-def link(
-    last: tuple[int, str] | None,
-    *,
-    at: datetime,
-    actor: str,
-    action: str,
-    subject: str,
-    detail: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the next link's columns.
-
-    Args:
-        last: number and hash of the link before; None: this is the first.
-        at: when it happened.
-        actor: who did it.
-        action: ``matrix.change``, ``token.create``, ``decisions``, ...
-        subject: the object of the action.
-        detail: further plain data.
-    """
-    seq, previous = (last[0] + 1, last[1]) if last else (1, GENESIS)
-    body = {
-        "seq": seq,
-        "at": iso(at),
-        "actor": actor,
-        "action": action,
-        "subject": subject,
-        "detail": _encode(detail).decode(),
-        "previous": previous,
-    }
-    return {**body, "hash": hash_of(body)}
 
 
 def hash_of(link: dict[str, Any]) -> str:
@@ -123,14 +75,23 @@ def append(
     subject: str,
     detail: dict[str, Any],
 ) -> int:
-    """Add a link, in a writing session that no other overlaps.
+    """Add a link, in a writing session that no other overlaps; return its number.
 
-    Returns:
-        Its number.
+    Args:
+        action: ``matrix.change``, ``token.create``, ``decisions``, ...
     """
-    columns = link(head(session), at=at, actor=actor, action=action, subject=subject, detail=detail)
-    session.execute(insert(AuditRecord), [columns])
-    return int(columns["seq"])
+    seq, previous = head(session) or (0, GENESIS)
+    body = {
+        "seq": seq + 1,
+        "at": iso(at),
+        "actor": actor,
+        "action": action,
+        "subject": subject,
+        "detail": _encode(detail).decode(),
+        "previous": previous,
+    }
+    session.execute(insert(AuditRecord), [{**body, "hash": hash_of(body)}])
+    return seq + 1
 
 
 def list_records(
@@ -142,18 +103,8 @@ def list_records(
     until: datetime | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[AuditRow]:
-    """Return links, newest first.
-
-    Args:
-        session: to read from.
-        action: an action, or the beginning of several (``matrix.``).
-        actor: who acted.
-        since: not before this.
-        until: not after this.
-        cursor: of the page.
-        limit: maximum number of links.
-    """
+) -> Page[AuditBody]:
+    """Return links, newest first; an action that ends with a dot stands for all that begin so."""
     query = select(AuditRecord.__table__)
     if action:
         matches = AuditRecord.action == action
@@ -166,9 +117,9 @@ def list_records(
         query = query.where(AuditRecord.at >= iso(since))
     if until:
         query = query.where(AuditRecord.at <= iso(until))
-    return page(session, query, AuditRecord.seq, _row, cursor=cursor, limit=limit, descending=True)
+    return page(session, query, AuditRecord.seq, _body, cursor=cursor, limit=limit, descending=True)
 
 
-def _row(row: Any) -> AuditRow:
+def _body(row: Any) -> AuditBody:
     detail = msgspec.json.decode(row.detail)
-    return AuditRow(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)
+    return AuditBody(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -12,7 +11,7 @@ class AuditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A link of the audit chain."""
 
     seq: int
-    at: datetime
+    at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
     actor: str
     action: str
     subject: str

@@ -12,8 +12,8 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.repository import AuditRow
-from compatgate.service.audit.verification import ChainReport, append_seal, verify_chain
+from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.audit.verification import append_seal, verify_chain
 from compatgate.service.gate import decision_counts
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.anchors import append_anchor
@@ -33,11 +33,7 @@ class History:
             return decisions.list_decisions(session, **filters)
 
     def show_decision(self, number: int) -> DecisionBody:
-        """Return one decision.
-
-        Raises:
-            NotFound: the decision does not exist.
-        """
+        """Return one decision."""
         with self._database.reading() as session:
             return decisions.show_decision(session, number)
 
@@ -81,18 +77,13 @@ class History:
         with self._database.reading() as session:
             return decision_counts.list_denied_verdicts(session, since, until, limit=limit)
 
-    def list_audit(self, **filters: Any) -> Page[AuditRow]:
+    def list_audit(self, **filters: Any) -> Page[AuditBody]:
         """Return links of the chain, newest first; filters of `list_records`."""
         with self._database.reading() as session:
             return audit.list_records(session, **filters)
 
-    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainReport:
-        """Verify the chain and the rows that it covers, and seal what is in order.
-
-        Args:
-            expected_head: a hash stored earlier, which must still be in the chain.
-            full: everything; else what is new since the last seal.
-        """
+    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
+        """Verify the chain and the rows that it covers, and seal what is in order."""
         with suppress(CompatgateError), self._database.writing() as session:
             append_anchor(session, {})  # so that the head covers what was decided until now
         with self._database.reading() as session:

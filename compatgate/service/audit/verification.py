@@ -8,13 +8,14 @@ The chain vouches for decisions by anchors: the last batch of each writer, with 
 are verified as they were made. Batches of the last minutes before a seal are verified once more,
 because a transaction that was open then may have added to them.
 
-Decisions that an archive has may be removed (`compatgate.service.audit.retention`). The chain has
-the digest of the archive's file, which is verified alone.
+Decisions of past months may be deleted (`compatgate.service.audit.retention`); a link names their
+batches, whose rows stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -28,12 +29,10 @@ from compatgate.kit import clock
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.batch_walk import BatchWalk, SealedState, chunks, digest_bodies
 from compatgate.service.audit.repository import AuditRecord
+from compatgate.service.audit.schemas import ChainBody
 from compatgate.service.gate import anchors
 from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.batches import (
-    NUMBERS,
-    StoredBatch,
-)
+from compatgate.service.gate.batches import NUMBERS, StoredBatch
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import DocumentChange, Revision
@@ -46,87 +45,34 @@ _MAX_PROBLEMS = 100
 """Maximum number of reported problems."""
 
 
-class ChainReport(Struct, frozen=True):
-    """The result of a verification.
-
-    Attributes:
-        links: number of links.
-        decisions: number of decisions.
-        revisions: number of revisions that the chain covers.
-        evidence: number of evidence rows that the chain covers.
-        head: hash of the last link; store it elsewhere to detect truncation.
-        problems: mismatches, in words; empty: the chain is intact.
-        batches: number of batches of decisions.
-        tokens: number of tokens.
-        since: link of the seal where the verification began; 0: everything was read.
-        checked_links: links that this verification read.
-        checked_decisions: decisions that this verification read.
-        unanchored: decisions that no anchor covers yet.
-    """
-
-    links: int
-    decisions: int
-    revisions: int
-    evidence: int
-    head: str
-    problems: tuple[str, ...]
-    batches: int = 0
-    tokens: int = 0
-    since: int = 0
-    checked_links: int = 0
-    checked_decisions: int = 0
-    unanchored: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Return whether the chain is intact."""
-        return not self.problems
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"ok": self.ok, **msgspec.structs.asdict(self), "problems": list(self.problems)}
-
-
 class Verification(Struct, frozen=True):
-    """A report, and what to seal of it.
+    """A report, and what to seal of it; None: nothing is new, or something is wrong."""
 
-    Attributes:
-        report: for the caller.
-        state: None: nothing is new, or something is wrong.
-    """
-
-    report: ChainReport
+    report: ChainBody
     state: SealedState | None
 
 
 def verify_chain(
     session: Session, *, expected_head: str | None = None, full: bool = True
 ) -> Verification:
-    """Recompute hashes, and compare the rows that the chain covers.
-
-    Args:
-        session: to read from; one moment of the database is checked.
-        expected_head: a hash stored earlier, which must still be in the chain.
-        full: from the first link; else from the last seal.
-    """
+    """Recompute hashes, and compare the rows that the chain covers."""
     sealed = _find_seal(session)
     since, head, state = (None if full else sealed) or (0, audit.GENESIS, SealedState())
     start = _find_start(session, expected_head, since, head)
     links = _LinkWalk(session, start, since, state)
     batches = BatchWalk(session, state, links.mixed)
-    problems: list[str] = []
-    everything = (links.problems(), batches.problems(), _check_whole(session, links, expected_head))
-    for problem in (problem for some in everything for problem in some):
-        problems.append(problem)
-        if len(problems) >= _MAX_PROBLEMS:
-            break
-    report = ChainReport(
+    everything = chain(
+        links.problems(), batches.problems(), _check_whole(session, links, expected_head)
+    )
+    problems = list(islice(everything, _MAX_PROBLEMS))
+    report = ChainBody(
+        not problems,
         links.seq,
         links.legacy + batches.decisions,
         links.revisions,
         links.evidence,
         links.head,
-        tuple(problems),
+        problems,
         batches.batches,
         len(tokens.read_tokens(session)),
         since,
@@ -134,21 +80,16 @@ def verify_chain(
         links.checked_decisions + batches.checked_decisions,
         batches.unanchored(),
     )
-    is_new = links.last_change > (sealed[0] if sealed else 0)
-    is_new = is_new and not _has_mixed_after(batches)  # then the next one needs their links
-    return Verification(report, None if problems or not is_new else _state(links, batches))
-
-
-def _has_mixed_after(batches: BatchWalk) -> bool:
-    return batches.last_mixed >= (batches.settled.batch + 1) * NUMBERS
-
-
-def _state(links: _LinkWalk, batches: BatchWalk) -> SealedState:
     settled = batches.settled
-    return SealedState(
+    is_new = links.last_change > (sealed[0] if sealed else 0)
+    needs_links = batches.last_mixed >= (settled.batch + 1) * NUMBERS  # the next one reads them
+    if problems or not is_new or needs_links:
+        return Verification(report, None)
+    found = SealedState(
         links.legacy, settled.batch, settled.batches, settled.decisions, links.revisions,
         links.evidence,
     )  # fmt: skip
+    return Verification(report, found)
 
 
 def append_seal(session: Session, verified: Verification) -> None:

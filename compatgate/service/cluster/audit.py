@@ -62,13 +62,7 @@ def list_running_pods(
     """Return the GPU pods of a cluster, or of one namespace, by namespace and name.
 
     Args:
-        api: of the cluster.
-        kinds: which resources are GPUs.
         namespace: only this one, whether it is excluded or not.
-        excluded: namespaces to skip.
-
-    Raises:
-        CompatgateError: as `Api.ask`; then the whole list is unknown.
     """
 
     def keep(body: dict[str, Any]) -> RunningPod | None:
@@ -110,9 +104,7 @@ def place_on_node(
     """Return the pod, placed on its node: the node's labels replace its node selector.
 
     Args:
-        pod: a running pod.
         labels: labels of its node; None: not known, so the pod's own selection counts.
-        keys: label keys that targets match; a key that the node lacks excludes them.
     """
     if labels is None:
         return pod.document
@@ -157,12 +149,7 @@ class Gatekeeper(Protocol):
         ...
 
     def decide(self, body: dict[str, Any]) -> Verdict:
-        """Decide without logging the decision.
-
-        Raises:
-            Unavailable: the gate cannot decide now.
-            CompatgateError: the gate refuses the question.
-        """
+        """Decide without logging the decision."""
         ...
 
 
@@ -210,19 +197,7 @@ def audit_pods(
     options: AuditOptions,
     today: str,
 ) -> list[PodResult]:
-    """Decide about every pod; equal containers share one question.
-
-    Args:
-        pods: running GPU pods.
-        labels: of nodes, by name.
-        decider: source of the matrix and of verdicts.
-        options: of the operator.
-        today: ISO date.
-
-    Raises:
-        CompatgateError: nothing can be decided, or the caller lacks the scope; no result is made
-            for any pod.
-    """
+    """Decide about every pod; equal containers share one question."""
     matrix = PlacementMatrix(decider.targets(), decider.waivers(), today)
     stated = {key for spec in matrix.targets.values() for key in spec.match.node_labels}
     keys = {PRODUCT, STRATEGY, *stated}

@@ -32,9 +32,6 @@ class ClusterClaims:
     """The claims of a cluster; safe for any number of threads.
 
     A specification cannot change, but a claim can be made anew under its name: nothing is kept.
-
-    Args:
-        api: of the cluster.
     """
 
     def __init__(self, api: ClusterApi) -> None:
@@ -52,11 +49,7 @@ class ClusterClaims:
         return _NamespaceClaims(self, namespace)
 
     def read(self, namespace: str, kind: str, name: str) -> Requests | None:
-        """Return the requests of a claim or template; None: there is none.
-
-        Raises:
-            CompatgateError: the cluster does not answer, or does not allow it.
-        """
+        """Return the requests of a claim or template; None: there is none."""
         for version in self._versions:
             try:
                 found = self._api.ask(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  compatgate k8s manifests --webhook | kubectl apply -f -
   helm template ./chart | compatgate k8s check - --server https://gate.example
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s audit --namespace ml-train --server https://gate.example
@@ -28,8 +27,8 @@ ACTIONS = {
         "check rendered manifests before a cluster sees them, as admission would",
     ),
     "manifests": (
-        "compatgate.service.cluster.cli_manifests:manifests",
-        "print the objects that compatgate needs",
+        "compatgate.service.cluster.cli_manifests",
+        "print what the webhook of the Helm chart asks about",
     ),
     "nodes": (
         "compatgate.service.cluster.cli_nodes:nodes",
@@ -83,11 +82,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
-    """Connect to the API server that the options name.
-
-    Raises:
-        BadInput: they contradict each other.
-    """
+    """Connect to the API server that the options name."""
     from compatgate.kit.cluster_api import ClusterApi
     from compatgate.kit.kubernetes import ClusterAccess
 
@@ -101,11 +96,7 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
 
 
 def check_name(args: argparse.Namespace) -> None:
-    """Refuse a cluster name that the gate would refuse.
-
-    Raises:
-        BadInput: it is none.
-    """
+    """Refuse a cluster name that the gate would refuse."""
     if not _CLUSTER_NAME.fullmatch(args.cluster):
         hint = "lower-case letters, digits, '-' and '.'"
         what = f"{args.cluster!r} is not a valid cluster name"

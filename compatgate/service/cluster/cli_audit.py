@@ -62,13 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit once, or repeatedly.
-
-    Raises:
-        BadInput: an option cannot be.
-        Unavailable: the cluster or the gate does not answer.
-        CompatgateError: one of them refuses.
-    """
+    """Audit once, or repeatedly."""
     from compatgate.service.admission.kinds import load_kinds
     from compatgate.service.admission.questions import parse_exemptions
     from compatgate.service.cluster.audit import AuditOptions

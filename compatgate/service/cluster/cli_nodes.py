@@ -57,12 +57,7 @@ def add_cap(parser: argparse.ArgumentParser) -> None:
 
 
 def run_nodes(args: argparse.Namespace) -> int:
-    """Read nodes, and print, report or plan as the options say.
-
-    Raises:
-        BadInput: the file is not what it should be, or an option cannot be.
-        CompatgateError: the cluster or the gate refuses.
-    """
+    """Read nodes, and print, report or plan as the options say."""
     from compatgate.kit.cli.output import print_json
     from compatgate.service.cluster.labels import parse_taint_limit
 
@@ -151,11 +146,7 @@ def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_reconcile(args: argparse.Namespace) -> int:
-    """Apply the planned changes; return 1 if the taint limit is exceeded.
-
-    Raises:
-        CompatgateError: the cluster or the gate refuses.
-    """
+    """Apply the planned changes; return 1 if the taint limit is exceeded."""
     from compatgate.service.cluster.connection import list_nodes
     from compatgate.service.cluster.labels import exceeded_limits, parse_taint_limit, print_plans
 

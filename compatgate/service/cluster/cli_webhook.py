@@ -43,12 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Set the policy.
-
-    Raises:
-        Unavailable: the gate is not ready in time; nothing is changed.
-        CompatgateError: the cluster refuses, or has no such webhook.
-    """
+    """Set the policy."""
     from compatgate.documents.quantities import parse_duration
     from compatgate.service.cluster.webhook import read_webhook, set_policy, wait_until_ready
 

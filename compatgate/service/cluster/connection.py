@@ -80,11 +80,7 @@ def list_nodes(api: ClusterApi) -> list[ClusterNode]:
 
 
 def parse_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
-    """Parse the output of ``kubectl get nodes -o json``, or one of its nodes.
-
-    Raises:
-        BadInput: the text is not JSON, or holds no node.
-    """
+    """Parse the output of ``kubectl get nodes -o json``, or one of its nodes."""
     hint = "use the output of kubectl get nodes -o json"
     try:
         document = msgspec.json.decode(raw)

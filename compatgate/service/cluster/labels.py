@@ -161,11 +161,7 @@ class TaintLimit(Struct, frozen=True):
 
 
 def parse_taint_limit(text: str, field: str) -> TaintLimit:
-    """Read ``10%`` or ``3``.
-
-    Raises:
-        BadInput: it is neither.
-    """
+    """Read ``10%`` or ``3``."""
     found = _SHARE.fullmatch(text) if text.isascii() else None
     if found and found[1] and int(found[1]) <= 100:
         return TaintLimit(text, percent=int(found[1]))

@@ -93,9 +93,7 @@ def report_object(
     The worst results come first; results beyond the limit are counted and dropped.
 
     Args:
-        entries: all results.
         namespace: None: a ClusterPolicyReport.
-        at: time of the results.
     """
     ordered = sorted(entries, key=lambda e: (_ORDER.index(e.outcome), sorted(e.subject.items())))
     kept: list[dict[str, Any]] = []
@@ -127,12 +125,7 @@ def is_own_report(report: Mapping[str, Any]) -> bool:
 
 
 def keep_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report whose known results keep their first time.
-
-    Args:
-        new: the new report.
-        old: the report in the cluster.
-    """
+    """Return a report whose known results keep their first time."""
     known = {_key(result): result.get("timestamp") for result in old.get("results") or ()}
     results = [
         {**result, "timestamp": known.get(_key(result)) or result["timestamp"]}
@@ -199,12 +192,7 @@ class WriteCounts(Struct, frozen=True):
 
 
 class ReportWriter:
-    """The writer of reports of one kind.
-
-    Args:
-        api: of the cluster.
-        cluster_wide: ClusterPolicyReports, instead of those of namespaces.
-    """
+    """The writer of reports of one kind."""
 
     def __init__(self, api: ClusterApi, *, cluster_wide: bool = False) -> None:
         self._api = api
@@ -216,9 +204,6 @@ class ReportWriter:
 
         Args:
             namespace: only this one.
-
-        Raises:
-            NotFound: the cluster does not know policy reports.
         """
 
         def keep(body: dict[str, Any]) -> str | None:
@@ -243,12 +228,7 @@ class ReportWriter:
         return set(found)
 
     def write(self, report: dict[str, Any]) -> WriteCounts:
-        """Create or update a report, unless it already says the same.
-
-        Raises:
-            Conflict: a report of that name is somebody else's, or is written by others all the
-                time.
-        """
+        """Create or update a report, unless it already says the same."""
         namespace = report["metadata"].get("namespace")
         for _ in range(_TRIES):
             try:
@@ -302,11 +282,7 @@ def write_all(
     reports: Iterable[tuple[ReportWriter, dict[str, Any]]],
     outdated: Iterable[tuple[ReportWriter, str]],
 ) -> WriteCounts:
-    """Write reports and remove others; a failed report does not stop the rest.
-
-    Raises:
-        Unavailable: the cluster does not answer.
-    """
+    """Write reports and remove others; a failed report does not stop the rest."""
     parts = [_try_write(partial(writer.write, report)) for writer, report in reports]
     parts += [_try_write(partial(writer.remove, namespace)) for writer, namespace in outdated]
     counts = {

@@ -47,28 +47,19 @@ class Webhook(Struct, frozen=True):
 
 
 def read_webhook(api: ClusterApi, name: str) -> Webhook:
-    """Read the webhook for pods of a configuration.
-
-    Raises:
-        BadInput: the configuration has no such webhook, or it leads to no Service.
-        CompatgateError: as `ClusterApi.ask`.
-    """
+    """Read the webhook for pods of a configuration."""
     body = api.ask("admission", "read_validating_webhook_configuration", name)
     for index, entry in enumerate(map(read_mapping, read_list(body.get("webhooks")))):
         if entry.get("name") == WEBHOOK:
             client = read_mapping(entry.get("clientConfig"))
             policy = read_text(entry.get("failurePolicy"))
             return Webhook(index, policy, _url(client, name), _authority(client))
-    hint = "name the configuration that the chart or 'compatgate k8s manifests --webhook' made"
+    hint = "name the configuration that the Helm chart made"
     raise BadInput(f"{name!r} has no webhook {WEBHOOK}", field="--name", value=name, hint=hint)
 
 
 def set_policy(api: ClusterApi, name: str, webhook: Webhook, policy: Policy) -> bool:
-    """Set the policy; return whether it was another one.
-
-    Raises:
-        CompatgateError: as `ClusterApi.ask`; also when the configuration changed meanwhile.
-    """
+    """Set the policy; return whether it was another one."""
     if webhook.policy == policy:
         return False
     path = f"/webhooks/{webhook.index}"
@@ -93,14 +84,8 @@ def wait_until_ready(
     The webhook is read again each time: cert-manager enters the authority when it likes.
 
     Args:
-        read: reads the webhook.
         wait_s: how long to wait, in seconds.
-        sleep: waits.
         clock: seconds.
-
-    Raises:
-        Unavailable: the gate is not ready in time, with the last reason.
-        CompatgateError: of ``read``.
     """
     deadline = clock() + wait_s
     answers = 0

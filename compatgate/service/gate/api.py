@@ -15,7 +15,6 @@ from compatgate.core.matrix import ANY_TARGET, EntryStatus
 from compatgate.core.rule import Outcome, Verdict
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, is_not_modified, page_reply
 from compatgate.kit.http.requests import Since, Until
@@ -23,15 +22,11 @@ from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
 from compatgate.service.attestations.envelope import MEDIA as DSSE
 from compatgate.service.gate.schemas import (
     QUESTION_EXAMPLES,
-    WHAT_IF_EXAMPLES,
     BundleBody,
     DecisionBody,
     GateRequest,
     VerdictBody,
-    WhatIfBody,
-    WhatIfRequest,
 )
-from compatgate.service.gate.what_if import answer
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call
 from compatgate.service.web.question_app import answer_here
@@ -141,29 +136,6 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
         return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
     headers["Content-Encoding"] = "gzip"
     return Reply(served.compressed, media=DSSE, etag=f"W/{served.etag}", headers=headers)
-
-
-@route(
-    "POST",
-    "/what-if",
-    scope="plan",
-    tag="gate",
-    targets="checked",
-    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES, argument="body"),
-    returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
-    errors=(404,),
-)
-def what_if(call: Call[NoQuery]) -> Reply:
-    """Predict how another driver, GPU or CUDA would affect every entry in use on a target.
-
-    The gate evaluates each blessed and deprecated entry before and after, on each pool that
-    changes. An entry with a range is evaluated with the newest and the oldest known versions that
-    it allows, and with the versions that canary runs measured. Nothing is logged.
-    """
-    question = call.document()
-    call.principal.require_question(question, named=True)
-    found = call.gate.compute(answer, question, call.gate.snapshot(), clock.now())
-    return Reply(_with_state(found.to_json(), call))
 
 
 def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:

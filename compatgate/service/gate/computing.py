@@ -53,10 +53,10 @@ _TABLES = (
 )
 _MODULES = (
     "compatgate.cli.main",
-    "compatgate.core.backtest",
-    "compatgate.core.plan.effects",
+    "compatgate.core.compare.backtest",
+    "compatgate.core.compare.plan",
     "compatgate.core.solve_question",
-    "compatgate.service.gate.what_if",
+    "compatgate.service.comparison.service",
 )
 """Modules that a child would import at each call."""
 _log = logging.getLogger("compatgate.computing")

@@ -22,7 +22,6 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.core.worded_question import is_exact, read_question
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.http.links import link
-from compatgate.service.matrix.pairs import Pair
 from compatgate.service.web.page import PageRequest
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -194,17 +193,6 @@ def _parse_stack(field: str, text: str) -> dict[str, Any]:
         return parse_stack_text(text)
     except BadInput as error:
         raise error.at(field) from None
-
-
-def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
-    """Return the verdict on the newest stack that an entry allows, with remarks of runs."""
-    represented = represent(pair.entry, ask.gate.facts)
-    remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
-    return {
-        **preview_represented(ask, pair.target, represented),
-        "open": represented.open,
-        "remarks": remarks.to_json() if remarks else {},
-    }
 
 
 def entry_stack_text(entry: Entry, facts: Facts) -> str:

@@ -19,7 +19,6 @@ from compatgate.core.components import (
 from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, FindingOutcome, Outcome
-from compatgate.core.whatif_result import Cause, Change
 from compatgate.service.attestations.schemas import SignatureBody
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -198,7 +197,7 @@ class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(description="reason why the database is unavailable")]
 
 
-_DEGRADED = Meta(
+DEGRADED = Meta(
     description="only while the gate decides on its last good snapshot; no part of the verdict"
 )
 
@@ -236,99 +235,7 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
             "null: the decision is older than this field"
         ),
     ] = None
-    degraded: Annotated[DegradedBody | None, _DEGRADED] = None
-
-
-class NodeQuestion(Struct, frozen=True):
-    """A Kubernetes node."""
-
-    labels: Annotated[
-        dict[str, str],
-        Meta(
-            min_length=1,
-            description="labels; those of GPU Feature Discovery name the GPUs and the driver",
-            examples=[{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}],
-        ),
-    ]
-    name: str | None = None
-
-
-class WhatIfRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A what-if question: `target`, `node` or both."""
-
-    set: Annotated[
-        dict[str, StackValue],
-        Meta(
-            min_length=1,
-            description="`driver gpu os cpu` change the pools, other components change every stack",
-            examples=[{"driver": "580.95.05"}],
-        ),
-    ]
-    target: Annotated[Text | None, Meta(description="name of a target")] = None
-    pool: Annotated[Text | None, Meta(description="change only this pool")] = None
-    node: NodeQuestion | None = None
-
-
-class PoolWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry on a pool: `lost` lists new findings, `gained` resolved ones."""
-
-    pool: str
-    stack: Annotated[dict[str, Any], Meta(description="stack that represents the entry")]
-    before: Outcome
-    after: Outcome
-    change: Change
-    cause: Cause | None
-    lost: list[FindingBody]
-    gained: list[FindingBody]
-
-
-class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The effect of a change on one entry.
-
-    `cause` says why the entry gets worse: the vendors' `facts` fail it, the `matrix` does not bless
-    it, or canary `evidence` is missing.
-    """
-
-    entry: str
-    status: Literal["blessed", "deprecated"]
-    verdict: Outcome
-    change: Change
-    cause: Cause | None
-    open: Annotated[list[str], Meta(description="reasons why the entry cannot be evaluated")]
-    pools: list[PoolWhatIfBody]
-
-
-class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The effect of a change. `fail`: an entry in use breaks; `unknown`: one cannot be decided.
-
-    `host` lists findings about the changed pools, whatever runs on them.
-    """
-
-    target: str
-    set: dict[str, Any]
-    verdict: Outcome
-    allowed: Annotated[bool, Meta(description="true: the target's policy allows the change")]
-    mode: Mode
-    summary: str
-    host: list[FindingBody]
-    entries: Annotated[list[EntryWhatIfBody], Meta(description="entries, worst first")]
-    remarks: list[str]
-    before: list[PoolBody]
-    after: list[PoolBody]
-    matrix_revision: int
-    facts: str
-    degraded: Annotated[DegradedBody | None, _DEGRADED] = None
-
-
-WHAT_IF_EXAMPLES: dict[str, Any] = {
-    "driver": {"target": "prod-a100", "set": {"driver": "580.95.05"}},
-    "gpu": {"target": "prod-a100", "pool": "a100-80", "set": {"gpu": "H100-SXM5-80GB"}},
-    "node": {
-        "target": "prod-a100",
-        "node": {"labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
-        "set": {"driver": "580.95.05"},
-    },
-}
+    degraded: Annotated[DegradedBody | None, DEGRADED] = None
 
 
 class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -86,14 +86,14 @@ class Gate(AnsweringGate):
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
         """Return the backtest of edits as plain data; imported late, as it asks a gate."""
-        from compatgate.service.backtests.service import backtest_edits
+        from compatgate.service.comparison.backtests import backtest_edits
 
         found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self, edits, days=days))
         return found
 
     def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plan of an upgrade, nodes by key; imported late, as it asks a gate."""
-        from compatgate.service.plans.service import plan_upgrade
+        from compatgate.service.comparison.service import plan_upgrade
 
         return plan_upgrade(self, target, body, by_key=True)
 

@@ -67,8 +67,7 @@ def open_session(call: Call[NoQuery]) -> Reply:
     people = call.service.identity.require_people()
     with browser.counted_failures(call.service):
         made = people.exchange(wanted.id_token, wanted.access_token)
-    body = {"secret": made.secret, "session": made.session.to_json()}
-    return Reply(body, status=201, secret=True)
+    return Reply(NewSessionBody(made.secret, made.session), status=201, secret=True)
 
 
 @route(
@@ -82,7 +81,7 @@ def open_session(call: Call[NoQuery]) -> Reply:
 def list_sessions(call: Call[ListQuery]) -> Reply:
     """List the sessions of people that have not ended, without secrets."""
     found = call.service.identity.sessions.list(**call.query.filters())
-    return page_reply(found, lambda row: row.to_json())
+    return page_reply(found, lambda body: body)
 
 
 @route(
@@ -95,8 +94,7 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
 )
 def end_session(call: Call[NoQuery]) -> Reply:
     """End the session of a person."""
-    ended = call.service.identity.sessions.end(call.args["id"], by=call.principal.name)
-    return Reply(ended.to_json())
+    return Reply(call.service.identity.sessions.end(call.args["id"], by=call.principal.name))
 
 
 @route(
@@ -112,11 +110,9 @@ def end_own_session(call: Call[NoQuery]) -> Reply:
     """End the session of this request."""
     caller = call.principal
     if caller.kind != "person" or caller.token_id is None:
-        what = "the request is sent without a session of a person"
-        raise NotFound(
-            what, hint="this request uses a token, not a session; revoke the token instead"
-        )
-    return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name).to_json())
+        hint = "this request uses a token, not a session; revoke the token instead"
+        raise NotFound("the request is sent without a session of a person", hint=hint)
+    return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name))
 
 
 @route(

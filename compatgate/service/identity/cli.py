@@ -40,16 +40,17 @@ examples:
 """
 
 
-def add_login_arguments(parser: argparse.ArgumentParser) -> None:
+def add_login_arguments(parser: argparse.ArgumentParser, epilog: str = _LOGIN) -> None:
     """Add the options of ``login``."""
-    parser.epilog = _LOGIN
-    _add_gate(parser)
+    parser.epilog = epilog
+    parser.add_argument(
+        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
+    )
 
 
 def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``logout``."""
-    parser.epilog = _LOGOUT
-    _add_gate(parser)
+    add_login_arguments(parser, _LOGOUT)
 
 
 def add_whoami_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +58,6 @@ def add_whoami_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _WHOAMI
     add_server(parser)
     add_format(parser)
-
-
-def _add_gate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
-    )
 
 
 def _gate_url(args: argparse.Namespace) -> str:
@@ -76,15 +71,7 @@ def _gate_url(args: argparse.Namespace) -> str:
 
 
 def run_login(args: argparse.Namespace) -> int:
-    """Sign a person in, and keep the session.
-
-    Raises:
-        BadInput: no gate is named, or the session cannot be kept.
-        NotFound: the gate signs nobody in.
-        Unauthorized: the person refused, or did not sign in in time.
-        Forbidden: the person has no scope at the gate.
-        Unavailable: the gate or the issuer does not answer.
-    """
+    """Sign a person in, and keep the session."""
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
         from compatgate.service.identity.credentials import Credential, store
@@ -114,12 +101,7 @@ def _show(code: DeviceCode) -> None:
 
 
 def run_logout(args: argparse.Namespace) -> int:
-    """End the session at the gate, and remove its file.
-
-    Raises:
-        BadInput: no gate is named.
-        NotFound: nobody is signed in.
-    """
+    """End the session at the gate, and remove its file."""
     from compatgate.service.identity.credentials import load, remove
 
     url = _gate_url(args)
@@ -138,13 +120,7 @@ def run_logout(args: argparse.Namespace) -> int:
 
 
 def run_whoami(args: argparse.Namespace) -> int:
-    """Show who the gate takes this user for.
-
-    Raises:
-        BadInput: no gate is named.
-        Unauthorized: the token or the session is not valid.
-        Unavailable: the gate does not answer.
-    """
+    """Show who the gate takes this user for."""
     with make_client(_gate_url(args), args.token) as gate:
         caller = ask(gate, Operations.show_caller)
     if args.format == "json":

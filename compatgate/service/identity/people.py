@@ -55,13 +55,7 @@ class Response(Struct, frozen=True):
 
 
 class People:
-    """The issuer at which people sign in.
-
-    Args:
-        settings: of the operator's file.
-        sessions: opened here.
-        issuer: of the settings.
-    """
+    """The issuer at which people sign in."""
 
     def __init__(
         self, settings: PeopleSettings, sessions: IdentitySessions, issuer: Issuer
@@ -74,12 +68,7 @@ class People:
     def begin(self, redirect_uri: str, place: str) -> tuple[Attempt, str]:
         """Begin a sign-in; return it and the issuer's page.
 
-        Args:
-            redirect_uri: where the issuer sends the browser back to.
-            place: page to show afterwards.
-
-        Raises:
-            Unavailable: the issuer does not answer.
+        The issuer sends the browser back to ``redirect_uri``; ``place`` is shown afterwards.
         """
         url = self.issuer.endpoint("authorization_endpoint")
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
@@ -91,12 +80,7 @@ class People:
         return attempt, str(page)
 
     def finish(self, attempt: Attempt, response: Response, redirect_uri: str) -> NewSession:
-        """Open a session with the issuer's response.
-
-        Args:
-            attempt: of this browser.
-            response: that the browser came back with.
-            redirect_uri: as when the sign-in began.
+        """Open a session with the issuer's response to this browser's attempt.
 
         Raises:
             Unauthorized: the response belongs to another sign-in, came too late, was used before,
@@ -139,11 +123,7 @@ class People:
         return self._sessions.open(self._person(claims, access_token), "command-line", id_token)
 
     def sign_out_url(self, back: str) -> str | None:
-        """Return the issuer's page that ends the session there; None: it has none.
-
-        Args:
-            back: page to come back to.
-        """
+        """Return the issuer's page that ends the session there; None: it has none."""
         try:
             url = self.issuer.metadata().get("end_session_endpoint")
         except Unavailable:

@@ -122,32 +122,22 @@ def rule_of(claims: Mapping[str, Any], jobs: JobIssuer) -> JobRule:
         if not missed:
             return rule
         every.append(missed)
-    nearest = min(every, key=lambda missed: _distance(missed, claims, jobs))
-    shown = [f"{name} is {_given(claims, name)}" for name in _tell(nearest, jobs)]
+    owners = OWNERS.get(urlsplit(jobs.issuer).hostname or "", ())
+
+    def distance(missed: Sequence[str]) -> tuple[int, int, int]:
+        """Order rules: those for another owner or kind of token come last."""
+        absent = [name for name in missed if claim(claims, name) is None]
+        return sum(name in owners for name in missed), len(absent), len(missed)
+
+    nearest = min(every, key=distance)
+    # who owns no rule learns nothing about the rules of others
+    mismatches = [name for name in nearest if name in owners] or nearest
+    shown = [f"{name} is {_given(claims, name)}" for name in mismatches]
     raise Forbidden(
         f"no rule of this gate matches the job: {'; '.join(shown)}",
         field=nearest[0],
         hint="the operator's file for --oidc lists the rules",
     )
-
-
-def _owners(jobs: JobIssuer) -> Sequence[str]:
-    return OWNERS.get(urlsplit(jobs.issuer).hostname or "", ())
-
-
-def _distance(
-    missed: Sequence[str], claims: Mapping[str, Any], jobs: JobIssuer
-) -> tuple[int, int, int]:
-    """Order rules by how near they are; those for another owner or kind of token come last."""
-    owners = _owners(jobs)
-    absent = [name for name in missed if claim(claims, name) is None]
-    return sum(name in owners for name in missed), len(absent), len(missed)
-
-
-def _tell(missed: Sequence[str], jobs: JobIssuer) -> Sequence[str]:
-    """Choose what to tell: who owns no rule learns nothing about the rules of others."""
-    owned = [name for name in missed if name in _owners(jobs)]
-    return owned or missed
 
 
 def _given(claims: Mapping[str, Any], name: str) -> str:

@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 
 from compatgate.service.tokens.schemas import ScopeName
 
+SessionKind = Literal["browser", "command-line"]
+
 
 class SignInBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The sign-in of people on the command line: the device flow of an issuer."""
@@ -35,7 +37,7 @@ class SessionBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A session of a person, without its secret."""
 
     id: str
-    kind: Literal["browser", "command-line"]
+    kind: SessionKind
     issuer: str
     subject: str
     name: str

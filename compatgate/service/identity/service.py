@@ -28,10 +28,6 @@ _LONGEST_JWT = 16 * 1024
 class Identity:
     """Callers with sessions of people and with job tokens.
 
-    Args:
-        database: with the schema.
-        settings: of the operator's file.
-
     Attributes:
         people: None: people cannot sign in.
         sessions: of people.

@@ -12,8 +12,7 @@ import secrets
 import threading
 import time
 from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -22,8 +21,8 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.identity import repository
-from compatgate.service.identity.repository import SessionRow
 from compatgate.service.identity.rules import Person, access_of, label
+from compatgate.service.identity.schemas import SessionBody, SessionKind
 from compatgate.service.identity.settings import PeopleSettings
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.tokens.service import digest_of
@@ -33,14 +32,13 @@ SESSION_PREFIX = "is_"
 _CACHE_SECONDS = 1.0
 _CACHE_SIZE = 4096
 _TOUCH_EVERY = timedelta(minutes=1)
-Kind = Literal["browser", "command-line"]
 
 
 class NewSession(Struct, frozen=True):
     """A new session with its secret, which is known only now."""
 
     secret: str
-    session: SessionRow
+    session: SessionBody
     principal: Principal
     seconds: int
 
@@ -57,15 +55,10 @@ class IdentitySessions:
         self._database = database
         self._people = people
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, SessionRow]] = {}
+        self._known: dict[str, tuple[float, SessionBody]] = {}
 
-    def open(self, person: Person, kind: Kind, id_token: str) -> NewSession:
-        """Open a session for a verified person.
-
-        Args:
-            person: as the issuer describes them.
-            kind: for pages, or for the command line.
-            id_token: that was verified; it opens one session.
+    def open(self, person: Person, kind: SessionKind, id_token: str) -> NewSession:
+        """Open a session for a verified person; an ID token opens one session.
 
         Raises:
             Forbidden: the person has no scope here.
@@ -78,14 +71,14 @@ class IdentitySessions:
             raise Forbidden("no group of this account may use this gate", hint=hint)
         secret = SECRET_PREFIX + secrets.token_urlsafe(32)
         at, lifetime = clock.now(), self._people.sessions.longest_s
-        row = SessionRow(
+        row = SessionBody(
             id=SESSION_PREFIX + secrets.token_hex(8),
             kind=kind,
             issuer=person.issuer,
             subject=person.subject,
             name=person.name,
             email=person.email,
-            groups=person.groups,
+            groups=list(person.groups),
             created_at=at,
             last_used_at=at,
             expires_at=at + timedelta(seconds=lifetime),
@@ -104,7 +97,7 @@ class IdentitySessions:
             )
         return NewSession(secret, row, self._principal(row), int(lifetime))
 
-    def verify(self, secret: str, kind: Kind) -> Principal:
+    def verify(self, secret: str, kind: SessionKind) -> Principal:
         """Return the person of a session.
 
         Raises:
@@ -128,26 +121,18 @@ class IdentitySessions:
         """Return whether this process has found a session of this secret before."""
         return digest_of(secret) in self._known
 
-    def find(self, session_id: str) -> SessionRow:
-        """Return a session.
-
-        Raises:
-            NotFound: there is none.
-        """
+    def find(self, session_id: str) -> SessionBody:
+        """Return a session."""
         with self._database.reading() as session:
             return repository.find_session(session, session_id)
 
-    def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[SessionRow]:
+    def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[SessionBody]:
         """Return the sessions that have not ended, a page at a time."""
         with self._database.reading() as session:
             return repository.list_sessions(session, cursor=cursor, limit=limit)
 
-    def end(self, session_id: str, *, by: str) -> SessionRow:
-        """End a session; other processes refuse it within a second.
-
-        Raises:
-            NotFound: there is none.
-        """
+    def end(self, session_id: str, *, by: str) -> SessionBody:
+        """End a session; other processes refuse it within a second."""
         with self._database.writing() as session:
             row = repository.end_session(session, session_id, by=by)
         with self._lock:
@@ -163,32 +148,27 @@ class IdentitySessions:
         self.end(row.id, by=label(row.email or row.name, row.subject))
         return True
 
-    def _cached(self, secret: str) -> SessionRow | None:
+    def _cached(self, secret: str) -> SessionBody | None:
         cached = self._known.get(digest_of(secret))
         return cached[1] if cached and cached[0] > time.monotonic() else None
 
-    def _look_up(self, secret: str) -> SessionRow | None:
+    def _look_up(self, secret: str) -> SessionBody | None:
         digest = digest_of(secret)
         with self._database.reading() as session:
             row = repository.find_by_digest(session, digest)
         if row is None:
             return None
-        self._check(row)
-        self._touch(row)
+        at, idle = clock.now(), timedelta(seconds=self._check(row).sessions.idle_s)
+        if at - row.last_used_at > min(_TOUCH_EVERY, idle / 4):
+            with suppress(Unavailable), self._database.writing() as session:
+                repository.touch_session(session, row.id, at)
         with self._lock:
             if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
             self._known[digest] = (time.monotonic() + _CACHE_SECONDS, row)
         return row
 
-    def _touch(self, row: SessionRow) -> None:
-        at = clock.now()
-        idle = timedelta(seconds=self._people.sessions.idle_s) if self._people else _TOUCH_EVERY
-        if at - row.last_used_at > min(_TOUCH_EVERY, idle / 4):
-            with suppress(Unavailable), self._database.writing() as session:
-                repository.touch_session(session, row.id, at)
-
-    def _check(self, row: SessionRow) -> PeopleSettings:
+    def _check(self, row: SessionBody) -> PeopleSettings:
         """Return the settings that a session counts under.
 
         Raises:
@@ -201,16 +181,12 @@ class IdentitySessions:
             raise Unauthorized("the session has ended", hint="sign in again")
         if clock.is_past(row.expires_at):
             raise Unauthorized("the session has expired", hint="sign in again")
-        if clock.is_past(_idle_end(row, people)):
+        if clock.is_past(row.last_used_at + timedelta(seconds=people.sessions.idle_s)):
             raise Unauthorized("the session was idle for too long", hint="sign in again")
         return people
 
-    def _principal(self, row: SessionRow) -> Principal:
+    def _principal(self, row: SessionBody) -> Principal:
         access = access_of(row.groups, self._check(row))
         name = label(row.email or row.name, row.subject)
         subject = f"{row.issuer} {row.subject}"
         return Principal(name, access.scopes, row.id, access.targets, "person", subject)
-
-
-def _idle_end(row: SessionRow, people: PeopleSettings) -> datetime:
-    return row.last_used_at + timedelta(seconds=people.sessions.idle_s)

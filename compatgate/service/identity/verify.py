@@ -95,9 +95,9 @@ def verify(
     except ExpiredTokenError:
         raise _refused("exp", "has passed: the token has expired") from None
     except MissingClaimError as error:
-        raise _refused(_claim(error), "is missing") from None
+        raise _refused(str(error.claim), "is missing") from None
     except InvalidClaimError as error:
-        claim = _claim(error)
+        claim = str(error.claim)
         given = str(decoded.claims.get(claim))[:200]
         expected = f"; expected: {audience}" if claim == "aud" else ""
         raise _refused(claim, f"does not match: {given}{expected}") from None
@@ -117,10 +117,6 @@ def _header(token: str) -> dict[str, Any]:
         raise Unauthorized("the token is malformed", reason="malformed") from None
 
 
-def _claim(error: MissingClaimError | InvalidClaimError) -> str:
-    return str(error.claim)
-
-
 def _refused(claim: str, why: str) -> Unauthorized:
     return Unauthorized(f"the token is refused: {claim} {why}", field=claim)
 
@@ -131,11 +127,7 @@ _LONGEST_S = 86400
 
 
 class Jobs:
-    """The issuers of job tokens, and the tokens that were verified.
-
-    Args:
-        trusted: issuers with their rules.
-    """
+    """The issuers of job tokens, and the tokens that were verified."""
 
     def __init__(self, trusted: Iterable[tuple[JobIssuer, Issuer]]) -> None:
         self._trusted = {settings.issuer: (settings, issuer) for settings, issuer in trusted}
@@ -172,20 +164,17 @@ class Jobs:
             "job",
             f"{settings.issuer} {rule.name}",
         )
-        left = min(claims["exp"] - int(time.time()), _LONGEST_S)
-        self._keep(digest, time.monotonic() + left, principal)
+        lasts_s = min(claims["exp"] - int(time.time()), _LONGEST_S)
+        with self._lock:
+            while len(self._verified) >= _CACHE_SIZE:
+                self._verified.popitem(last=False)
+            self._verified[digest] = (time.monotonic() + lasts_s, principal)
         return principal
 
     def at_hand(self, token: str) -> Principal | None:
         """Return the job of a token that was verified before and has not expired."""
         known = self._verified.get(_digest(token))
         return known[1] if known and known[0] > time.monotonic() else None
-
-    def _keep(self, digest: bytes, until: float, principal: Principal) -> None:
-        with self._lock:
-            while len(self._verified) >= _CACHE_SIZE:
-                self._verified.popitem(last=False)
-            self._verified[digest] = (until, principal)
 
 
 def _digest(token: str) -> bytes:

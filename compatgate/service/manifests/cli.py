@@ -94,10 +94,6 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of all objects.
-
-    Raises:
-        BadInput: an option or a manifest is malformed.
-        CompatgateError: the gate refuses the caller.
     """
     complete_decider(args)
     if not _NAMESPACE.fullmatch(args.namespace):
@@ -146,10 +142,7 @@ def _check(
     """Ask about each object; after the first that nobody answers, ask no more.
 
     Args:
-        manifests: the objects.
-        source: answers.
         unmatched: result for containers without a target; None: they were not checked.
-        mistakes: receives refusals that are about one object.
     """
     from compatgate.service.manifests.reports import CheckedManifest, apply_unmatched
     from compatgate.service.manifests.service import ObjectAnswer

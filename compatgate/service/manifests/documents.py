@@ -142,11 +142,6 @@ def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Mani
     Args:
         paths: ``-`` is standard input; a folder stands for its YAML and JSON files.
         namespace: of objects that state none.
-        kinds: which kinds carry pods; other objects are kept if they may have pods.
-
-    Raises:
-        BadInput: a file cannot be read, or nothing is in it.
-        ManyProblems: with each mistake at its file and line.
     """
     problems = Problems()
     found: list[Manifest] = []

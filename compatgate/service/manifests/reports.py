@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from compatgate.check.formats.ci import relative_path
 from compatgate.check.reports import Answer, Place
 from compatgate.core.evaluate import format_moment
-from compatgate.core.rule import OUTCOME_RANK, Finding, FindingOutcome, Rule
+from compatgate.core.rule import (
+    OUTCOME_RANK,
+    CheckedRules,
+    Finding,
+    FindingOutcome,
+    Outcome,
+    Rule,
+    Verdict,
+)
 from compatgate.core.rules.caveats import admission_note, exempted
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.documents.sources import FieldPath
@@ -216,28 +224,22 @@ def _unjudged(
 ) -> Json:
     """Return the form of a verdict for what no rule about stacks was asked about."""
     worst = max((f["outcome"] for f in findings), key=lambda o: OUTCOME_RANK[o])
-    verdict = "pass" if OUTCOME_RANK[worst] == 0 else worst
-    return {
-        "id": "",
-        "verdict": verdict,
-        "allowed": verdict in ("pass", "warn"),
-        "mode": "enforce",
-        "target": target,
-        "subject": subject,
-        "findings": list(findings),
-        "checked": {"passed": [], "not_applicable": []},
-        "stack": {},
-        "image": None,
-        "basis": "stated",
-        "pools": [],
-        "matrix_revision": 0,
-        "entries": {},
-        "facts": "",
-        "overlays": [],
-        "evidence": [],
-        "decided_at": format_moment(clock.now()),
-        "valid_until": None,
-    }
+    verdict: Outcome = "pass" if OUTCOME_RANK[worst] == 0 else worst
+    body = Verdict(
+        id="",
+        verdict=verdict,
+        allowed=verdict in ("pass", "warn"),
+        mode="enforce",
+        target=target,
+        findings=(),
+        checked=CheckedRules((), ()),
+        stack={},
+        pools=(),
+        matrix_revision=0,
+        facts="",
+        decided_at=format_moment(clock.now()),
+    )
+    return {**body.to_json(), "findings": list(findings), "subject": subject}
 
 
 def _stated_places(manifest: Manifest, container: FieldPath) -> dict[str, Place]:

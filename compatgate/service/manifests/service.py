@@ -62,7 +62,6 @@ class ManifestChecks:
     """Asks admission about objects that no cluster has seen.
 
     Args:
-        gate: that decides.
         options: of admission; what it does when nothing can be decided does not count here.
     """
 
@@ -83,17 +82,11 @@ class ManifestChecks:
         """Return the answer for an object that would be created now.
 
         Args:
-            document: the object.
             namespace: where it goes if it states none.
             timeout: as the API server writes it, ``10s``; empty: 10 seconds.
             permit: raises if the caller may not ask a question.
             claims: resource claims, templates of claims and compute domains that are created with
                 the object; those of other namespaces do not count.
-
-        Raises:
-            BadInput: this is no object.
-            Unavailable: nothing can be decided now.
-            CompatgateError: ``permit`` raised it.
         """
         review = _review(document, namespace, self._kinds)
         refused: list[CompatgateError] = []
@@ -177,7 +170,6 @@ class BundleGate:
     """Decides with a bundle; nothing is logged.
 
     Args:
-        snapshot: of the bundle.
         images: reads images of the allowed registries; None: images are labels.
     """
 

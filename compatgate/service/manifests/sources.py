@@ -32,17 +32,7 @@ class ObjectSource(Protocol):
     def check(
         self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
     ) -> ObjectAnswer:
-        """Return admission's answer.
-
-        Args:
-            document: the object.
-            namespace: where it goes.
-            claims: that are created with it.
-
-        Raises:
-            Unavailable: nothing can be decided now.
-            CompatgateError: the question is refused.
-        """
+        """Return admission's answer."""
         ...
 
 
@@ -50,7 +40,6 @@ class ServerSource:
     """Asks a gate over REST.
 
     Args:
-        client: of the gate.
         timeout_s: seconds for each object.
     """
 
@@ -110,18 +99,7 @@ class LocalSource:
 
 
 def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> ObjectSource:
-    """Open the source that the options name.
-
-    Args:
-        args: that `compatgate.check.cli.complete_decider` completed.
-        kinds: of the options.
-        stack: closes the source.
-
-    Raises:
-        BadInput: an option contradicts the source.
-        NotFound: the database does not exist.
-        Unavailable: the database cannot be opened.
-    """
+    """Open the source that the options name."""
     if server := args.target_server:
         _refuse_own(args)
         from compatgate.service.gate_client import make_client

@@ -1,4 +1,4 @@
-"""Serve revisions, and the matrix as a whole: import, export, the packages report."""
+"""Serve revisions, and the matrix as a whole: import and export."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from compatgate.documents.specs import Kind
 from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
-from compatgate.service.backtests.previews import preview_import
-from compatgate.service.gate.decision_counts import MAX_DECISIONS
+from compatgate.service.comparison.backtests import preview_import
 from compatgate.service.matrix.document_api import ForceOption
 from compatgate.service.matrix.schemas import (
-    DECISIONS,
     ENTRY,
     TARGET,
     Changes,
     ImportBody,
-    PackagesReportBody,
     RevisionBody,
     RevisionDetail,
     SyncBody,
@@ -242,44 +239,3 @@ def export_matrix(call: Call[ExportOptions]) -> Reply:
     if call.query.format == "json":
         return Reply(documents)
     return Reply(to_yaml(documents).encode(), media=YAML)
-
-
-class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of the packages report."""
-
-    target: Annotated[Filter, Meta(description="check only this target")] | None = None
-    since: Since | None = None
-    decisions: Annotated[
-        int,
-        Meta(
-            ge=1, le=MAX_DECISIONS, description="maximum number of decisions to check, newest first"
-        ),
-    ] = DECISIONS
-
-
-@route(
-    "GET",
-    "/matrix/packages-report",
-    scope="read",
-    tag="matrix",
-    query=PackagesReportOptions,
-    slow=True,
-    returns=Returns(
-        PackagesReportBody, "Decisions and entries that `packages: enforce` would stop"
-    ),
-    errors=(404,),
-)
-def packages_report(call: Call[PackagesReportOptions]) -> Reply:
-    """Report what `packages: enforce` would stop on the targets that audit packages.
-
-    The report evaluates the stacks of decisions since a time (default: 30 days ago), and stacks
-    that represent blessed and deprecated entries, under `packages: enforce`. Nothing is logged.
-    """
-    asked = call.query
-    return Reply(
-        msgspec.to_builtins(
-            call.gate.matrix.packages_report(
-                target=asked.target, since=asked.since, decisions=asked.decisions
-            )
-        )
-    )

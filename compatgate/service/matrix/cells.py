@@ -111,7 +111,7 @@ def build_table(
     Raises:
         BadInput: the filter, the stack or the framework cannot be read.
     """
-    wanted = read_filter(asked.q, _places(snapshot))
+    wanted = read_filter(asked.q, _places(snapshot), snapshot.entries)
     rows = list_cell_rows(snapshot, asked, wanted)
     columns = list_cell_columns(snapshot, asked.columns, wanted)
     down = tuple(_complete_row(row, snapshot) for row in rows[asked.top : asked.top + asked.height])

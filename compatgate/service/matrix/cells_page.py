@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from msgspec import Meta
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.core.cells import CellAnswer, StackRow
 from compatgate.core.rule import Verdict
@@ -27,7 +27,7 @@ from compatgate.service.matrix.cells import (
     build_table,
     find_answer,
 )
-from compatgate.service.web.page import HtmlPage, PageRequest, page
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 HEIGHT, WIDTH = 50, 24
 _SECONDS = 0.05
@@ -58,6 +58,12 @@ class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 @page("/matrix/cells", nav="matrix", query=CellsQuery)
+def redirect_cells(ask: PageRequest[CellsQuery]) -> Redirect:
+    """Lead from the former address of the table to the table."""
+    return Redirect(link("matrix", **asdict(ask.query)))
+
+
+@page("/matrix", nav="matrix", query=CellsQuery)
 def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
     """Show the table, and explain the open cell; what cannot be read is said in its place."""
     query, snapshot = ask.query, ask.gate.snapshot()

@@ -1,7 +1,6 @@
 """Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-Importing files and the packages report are in `cli_files`; exporting, comparing, syncing and
-backtesting have modules of their own.
+Importing files is in `cli_files`; exporting, comparing and syncing have modules of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from compatgate.kit.cli.options import (
     reason_of,
 )
 from compatgate.kit.cli.output import format_json_time, print_json, print_list, print_table
-from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     RUN_MEMBERS,
@@ -34,9 +32,8 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_dependents
-from compatgate.service.matrix.schemas import DAYS, DECISIONS
 from compatgate.service.proposals import cli as proposals
+from compatgate.service.proposals.schemas import PROPOSAL_ID
 from compatgate.service.waivers import cli as waivers
 
 if TYPE_CHECKING:
@@ -66,6 +63,8 @@ _FILES_HELP = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    from compatgate.service.comparison import commands
+
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
@@ -76,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "backtest",
             "show which recorded verdicts a change would alter",
-            _backtest_arguments,
+            commands.backtest_arguments,
         ),
         (
             "delete",
@@ -90,12 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "dependents",
             "list the targets, recorded stacks and nodes that depend on an entry",
-            cli_dependents.dependents_arguments,
+            commands.dependents_arguments,
         ),
         (
             "packages-report",
             "show what packages: enforce would stop on targets that audit packages",
-            _packages_arguments,
+            commands.packages_arguments,
         ),
         ("propose", "propose a change for others to approve", proposals.propose_arguments),
         ("revert", "undo a revision", proposals.revert_arguments),
@@ -131,12 +130,6 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
     from compatgate.service.matrix.cli_diff import diff_arguments
 
     diff_arguments(parser)
-
-
-def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
-    from compatgate.service.matrix.cli_backtest import backtest_arguments
-
-    backtest_arguments(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,10 +177,6 @@ def _log_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def _packages_arguments(parser: argparse.ArgumentParser) -> None:
-    add_packages_arguments(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Run an action.
 
@@ -196,8 +185,8 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the document or revision does not exist.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_backtest, cli_diff, cli_export, cli_files, cli_sync
-    from compatgate.service.matrix.cli_files import run_packages
+    from compatgate.service.comparison import commands
+    from compatgate.service.matrix import cli_diff, cli_export, cli_files, cli_sync
 
     if args.action == "example":
         return cli_files.print_example()
@@ -210,49 +199,19 @@ def run(args: argparse.Namespace) -> int:
             "sync": cli_sync.sync_files,
             "export": cli_export.export_matrix,
             "diff": cli_diff.diff_matrix,
-            "backtest": cli_backtest.run_backtest,
+            "backtest": commands.run_backtest,
             "waive": waivers.waive,
             "list": show_list,
             "show": show_document,
             "delete": delete_document,
             "log": show_log,
-            "dependents": cli_dependents.show_dependents,
-            "packages-report": run_packages,
+            "dependents": commands.show_dependents,
+            "packages-report": commands.run_packages,
             "propose": proposals.propose,
             "revert": proposals.revert,
         },
         making=["import", "sync"],
     )
-
-
-_PACKAGES_EXAMPLES = """\
-examples:
-  compatgate matrix packages-report
-  compatgate matrix packages-report --target prod-a100 --since 2026-11-03 --format json
-
-Checks the targets whose policy says packages: audit. Resolve the open packages, then change
-the policy to packages: enforce.
-
-exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
-input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
-"""
-
-
-def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix packages-report``."""
-    parser.epilog = _PACKAGES_EXAMPLES
-    parser.add_argument("--target", help="only this target")
-    parser.add_argument(
-        "--since", metavar="TIME", help=f"time of the first decision (default: {DAYS} days ago)"
-    )
-    parser.add_argument(
-        "--decisions",
-        type=positive_count,
-        metavar="N",
-        default=DECISIONS,
-        help=f"check at most N decisions, the newest (default: {DECISIONS})",
-    )
-    add_format(parser)
 
 
 _FILTERS = {
@@ -350,7 +309,7 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.documents.text import to_yaml
     from compatgate.service.runs.promotion import EntryRemarks
 
-    if proposals.PROPOSAL_ID.fullmatch(args.name) and not args.kind:
+    if PROPOSAL_ID.fullmatch(args.name) and not args.kind:
         return proposals.show_proposal(args, gate)
     found = _find_documents(args, gate)
     if args.format == "json":

@@ -16,10 +16,11 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.sections import markdown_text
-from compatgate.service.backtests import formats
+from compatgate.service.comparison import render
+from compatgate.service.comparison.commands import add_period, ask_backtest
+from compatgate.service.comparison.matrix_sections import report_backtest
 from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.matrix.cli import print_changes
-from compatgate.service.matrix.cli_backtest import add_period, ask_backtest
 from compatgate.service.matrix.cli_files import find_revision, latest_revision
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
     if len(changes) > _MAX_CHANGES:
         lines.append(f"- and {len(changes) - _MAX_CHANGES} more documents")
     if backtest is not None:
-        lines += ["", formats.render_markdown(backtest)]
+        lines += ["", render.render_markdown(report_backtest(backtest))]
     return "\n".join(lines)
 
 

@@ -11,16 +11,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
-from compatgate.kit.cli.options import note_warnings, read_moment, reason_of, revision_or_time
-from compatgate.kit.cli.output import format_table, format_time, print_json
-from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
+from compatgate.kit.cli.options import note_warnings, reason_of, revision_or_time
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import Body, Operations, ask
 from compatgate.service.matrix.cli import print_changes
 
@@ -29,11 +27,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from compatgate.client import Client
-    from compatgate.service.matrix.schemas import (
-        OpenPackageBody,
-        PackagesReportBody,
-        PackagesTargetBody,
-    )
 
 
 JOINED_NAME = "<files>"
@@ -191,87 +184,6 @@ def latest_revision(gate: Client, until: datetime | None = None) -> int:
     """Return the number of the latest revision, now or at a time; 0 before the first."""
     rows = gate.list_revisions(until=until).page(size=1).items
     return rows[0].number if rows else 0
-
-
-def run_packages(args: argparse.Namespace, gate: Client) -> int:
-    """Print the report.
-
-    Returns:
-        0: enforce would stop nothing; 1: it would stop something; 3: unknown.
-
-    Raises:
-        BadInput: ``--since`` is not a time.
-        NotFound: the target does not exist.
-    """
-    since = read_moment(args.since, "--since")
-    found = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
-    if args.format == "json":
-        print_json(msgspec.to_builtins(found))
-    else:
-        print("\n".join(_packages_text(found, args.target, width_of(sys.stdout))))
-    return _packages_status(found)
-
-
-def _packages_status(found: PackagesReportBody) -> int:
-    if any(target.stopped or target.stopped_entries for target in found.targets):
-        return EXIT_DENIED
-    unseen = any(target.open or _saw_nothing(target) for target in found.targets)
-    return EXIT_NO_DECISION if unseen or not found.complete else EXIT_ALLOWED
-
-
-def _saw_nothing(target: PackagesTargetBody) -> bool:
-    return not (target.decisions or target.entries)
-
-
-def _packages_text(found: PackagesReportBody, asked: str | None, width: int) -> Iterator[str]:
-    if not found.targets:
-        yield f"{asked or 'every target'} enforces packages: nothing to report"
-        return
-    for target in found.targets:
-        yield from _target_text(target, width)
-        yield ""
-    which = "every decision" if found.complete else "the newest decisions, not every one,"
-    yield f"{which} since {format_time(found.since)}; matrix revision {found.matrix_revision}"
-
-
-def _target_text(target: PackagesTargetBody, width: int) -> Iterator[str]:
-    head = f"{strip_controls(target.target)} (mode {target.mode}): "
-    if _saw_nothing(target):
-        yield from wrap(head + "no decisions and no entries to check", width)
-    else:
-        entries = f"{len(target.stopped_entries)} of {_count_entries(target.entries)}"
-        decisions = f"{target.stopped} of {target.decisions} decisions"
-        yield from wrap(f"{head}enforce would stop {decisions} and {entries}", width)
-    for reason in target.open:
-        yield from _indent(f"not checked: {reason}", width, "  ")
-    for package in target.packages:
-        yield ""
-        yield from _package_text(package, width)
-
-
-def _count_entries(count: int) -> str:
-    return f"{count} entr{'y' if count == 1 else 'ies'}"
-
-
-def _package_text(package: OpenPackageBody, width: int) -> Iterator[str]:
-    name = strip_controls(f"{package.package} {package.version}")
-    yield f"  {name}  {', '.join(package.rules)}"
-    yield from _indent(package.message, width, "    ")
-    rows: list[tuple[str, Any]] = [
-        ("decisions", f"{package.decisions}, of which enforce would stop {package.stopped}"),
-        ("first seen", format_time(package.first)),
-        ("last seen", format_time(package.last)),
-        ("verdicts", ", ".join(package.verdicts)),
-        ("entries", ", ".join(package.entries)),
-    ]
-    shown = [(name, strip_controls(str(value))) for name, value in rows if value]
-    yield from (f"    {line}" for line in format_table(shown[0], shown[1:]).splitlines())
-    for way in package.todo:
-        yield from _indent(f"to do: {way}", width, "    ")
-
-
-def _indent(text: str, width: int, indent: str) -> Iterator[str]:
-    return (f"{indent}{line}" for line in wrap(strip_controls(text), max(width - len(indent), 30)))
 
 
 _MAX_NEEDS = 20

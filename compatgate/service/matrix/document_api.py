@@ -9,16 +9,14 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
-from compatgate.service.matrix.dependents import find_dependents
 from compatgate.service.matrix.models import StoredDocument
-from compatgate.service.matrix.schemas import ENTRY, DependentsBody, EntryBody, EntryChange, Made
+from compatgate.service.matrix.schemas import ENTRY, EntryBody, EntryChange, Made
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call, change_document, document_reply
 from compatgate.service.web.route import Body, NoQuery, Returns, Route, Scope, route
@@ -266,25 +264,3 @@ ENTRY_ROUTES = document_routes(
     example=ENTRY,
     remarks=_entry_remarks,
 )
-
-
-@route(
-    "GET",
-    "/entries/{name}/dependents",
-    scope="read",
-    tag="entries",
-    targets="checked",
-    slow=True,
-    returns=Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
-    errors=(404,),
-)
-def list_dependents(call: Call[NoQuery]) -> Reply:
-    """List what depends on an entry: targets, recorded stacks, reported nodes and other entries.
-
-    Stacks are those of the last 30 days that the entry decided. Each is re-evaluated without the
-    entry: `lost`: the gate would then no longer allow it.
-    """
-    name, principal = call.args["name"], call.principal
-    row = call.gate.matrix.get("Entry", name)
-    principal.require_any(row.document["spec"]["targets"], f"the entry {name}")
-    return Reply(msgspec.to_builtins(find_dependents(call.gate, name, principal.reaches)))

@@ -1,4 +1,4 @@
-"""Define documents, history, dependents and the packages report as REST carries them."""
+"""Define documents and their history as REST carries them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import EntryStatus
-from compatgate.core.request import Cpu, Mode, Os
+from compatgate.core.request import Cpu, Os
 from compatgate.documents.specs import (
     EntryMetadata,
     EntrySpec,
@@ -322,115 +321,3 @@ WAIVER: dict[str, Any] = {
     },
     "reason": "OCR may run until it has moved",
 }
-
-
-DAYS = 30
-"""Default period of the packages report."""
-DECISIONS = 10_000
-"""Default number of decisions in the packages report, the newest."""
-
-
-class OpenPackageBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A package without a record, which the target allows with a warning.
-
-    `decisions` counts decisions on stacks with the package; `enforce` would stop `stopped` of them.
-    """
-
-    package: str
-    version: str
-    rules: Annotated[list[str], Meta(description="rules that cannot decide on the package")]
-    message: str
-    decisions: int
-    stopped: int
-    first: datetime | None
-    last: datetime | None
-    verdicts: Annotated[list[str], Meta(description="sample verdicts")]
-    entries: Annotated[list[str], Meta(description="matrix entries with the package")]
-    todo: Annotated[list[str], Meta(description="ways to resolve the package; one is enough")]
-
-
-class PackagesTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A target that audits packages: what was checked, and what `enforce` would stop."""
-
-    target: str
-    mode: Mode
-    decisions: int
-    stacks: Annotated[int, Meta(description="number of different stacks in the decisions")]
-    stopped: int
-    entries: int
-    stopped_entries: list[str]
-    packages: Annotated[list[OpenPackageBody], Meta(description="packages, most denials first")]
-    open: Annotated[list[str], Meta(description="items that could not be checked, with the reason")]
-
-
-class PackagesReportBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The packages report; `complete`: it covers every decision since then, else the newest."""
-
-    since: datetime
-    decisions: int
-    complete: bool
-    targets: list[PackagesTargetBody]
-    matrix_revision: int
-    facts: str
-
-
-class DependentTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A target of the entry; `pools` are those with a GPU and driver that the entry is for.
-
-    `stops`: its policy requires an entry and denies.
-    """
-
-    target: str
-    owner: str | None
-    mode: Mode
-    stops: bool
-    pools: list[str]
-    declared_nodes: int
-    reported_nodes: Annotated[
-        int, Meta(description="number of reported nodes with a GPU and driver of the entry")
-    ]
-
-
-class DependentStackBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A stack that the entry decided; `lost`: the gate would not allow it without the entry.
-
-    `lost` is null where the question cannot be re-evaluated.
-    """
-
-    verdict_id: str
-    target: str
-    stack: dict[str, Any]
-    image: str | None
-    decisions: int
-    first: datetime
-    last: datetime
-    lost: bool | None
-
-
-class DependentNodeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A reported node of one of the targets, whose GPU and driver the entry is for."""
-
-    cluster: str
-    name: str
-    targets: list[str]
-    driver: str | None
-
-
-class DependentsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The dependents of an entry. `left_out` lists parts that exceeded a limit."""
-
-    entry: str
-    owner: str | None
-    status: EntryStatus
-    since: Annotated[datetime, Meta(description="time of the first recorded question")]
-    targets: list[DependentTargetBody]
-    stacks: Annotated[list[DependentStackBody], Meta(description="recorded stacks, latest first")]
-    decisions: Annotated[int, Meta(description="number of decisions based on the entry")]
-    lost: Annotated[int, Meta(description="number of stacks that no other entry would allow")]
-    nodes: Annotated[
-        list[DependentNodeBody], Meta(description="nodes that depend on the entry, at most 500")
-    ]
-    node_count: int
-    replaces: Annotated[list[str], Meta(description="entries that name this entry as replacement")]
-    left_out: list[str]
-    matrix_revision: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -17,16 +16,14 @@ from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.decision_counts import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import imports, packages_report, revisions, sync
+from compatgate.service.matrix import imports, revisions, sync
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.blessing import check_edits, list_blessed, require_evidence
 from compatgate.service.matrix.imports import ChangeReader, ImportResult, UnknownSuites
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
-from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
 from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
@@ -366,29 +363,6 @@ class MatrixService(MatrixReader):
         planned, edits = sync.plan_sync(session, read, options)
         check_edits(session, edits, by.principal)
         return planned
-
-    def packages_report(
-        self,
-        *,
-        target: str | None = None,
-        since: datetime | None = None,
-        decisions: int = DECISIONS,
-    ) -> PackagesReportBody:
-        """Report what ``packages: enforce`` would stop on the targets that audit packages.
-
-        Args:
-            target: the only target to check; the report is empty if it enforces packages.
-            since: time of the first decision; None: 30 days ago.
-            decisions: most decisions to check, the newest.
-
-        Raises:
-            NotFound: the target does not exist.
-        """
-        snapshot, now = self._snapshots.current(), clock.now()
-        since = since or now - timedelta(days=DAYS)
-        names = packages_report.list_audited_targets(snapshot, target)
-        asked = self._read(lambda session: list_asked_stacks(session, names, since, most=decisions))
-        return packages_report.make_packages_report(snapshot, names, asked, since, now)
 
     def _write(self, change: Callable[[Session], T]) -> T:
         with propose_refused(self._database) as session:

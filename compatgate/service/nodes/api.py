@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.core.request import DriftKind, DriverState
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.kit.http.replies import Filter, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.service.nodes.filters import DriftFilters, NodeFilters
 from compatgate.service.nodes.health import store_health
 from compatgate.service.nodes.schemas import (
     EXAMPLE,
@@ -24,36 +23,9 @@ from compatgate.service.nodes.schemas import (
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-GpuSpelling = Annotated[
-    Filter, Meta(description="GPU product in any spelling, with its MIG profile")
-]
-StaleFilter = Annotated[bool, Meta(description="true: nodes without a report for a day")]
 ClusterFilter = Annotated[
     Filter, Meta(description="required if several clusters have a node with this name")
 ]
-
-
-class NodeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of nodes."""
-
-    search: Search | None = None
-    cluster: Filter | None = None
-    target: Filter | None = None
-    gpu: GpuSpelling | None = None
-    driver: Filter | None = None
-    driver_state: DriverState | None = None
-    disagrees: Annotated[bool, Meta(description="true: nodes whose sources disagree")] | None = None
-    stale: StaleFilter | None = None
-
-
-class DriftFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of drifted nodes."""
-
-    cluster: Filter | None = None
-    target: Filter | None = None
-    what: Annotated[DriftKind, Meta(description="property that differs")] | None = None
-    gpu: GpuSpelling | None = None
-    stale: StaleFilter | None = None
 
 
 class NodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +59,7 @@ class ReportQuery(Struct, frozen=True, forbid_unknown_fields=True):
 )
 def list_nodes(call: Call[NodeFilters]) -> Reply:
     """List nodes by cluster and name, each compared with the current matrix."""
-    return page_reply(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_json())
+    return page_reply(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_body())
 
 
 @route(
@@ -110,10 +82,10 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     nodes, other drivers, other GPUs and other parts are audited.
     """
     report = to_struct(call.document(), Report)
-    found = call.gate.nodes.report(
+    views = call.gate.nodes.report(
         report, by=call.principal.name, principal=call.principal, dry_run=call.query.dry_run
     )
-    return Reply({"nodes": [view.to_json() for view in found]})
+    return Reply(NodesReported([view.to_body() for view in views]))
 
 
 @route(
@@ -132,7 +104,7 @@ def report_health(call: Call[NoQuery]) -> Reply:
     be late, repeated and overlapping: an error counts once by its time and code.
     """
     report = to_struct(call.document(), HealthReport)
-    return Reply(msgspec.to_builtins(store_health(call.gate.database, report, call.gate.facts)))
+    return Reply(store_health(call.gate.database, report, call.gate.facts))
 
 
 @route(
@@ -146,7 +118,7 @@ def report_health(call: Call[NoQuery]) -> Reply:
 )
 def show_node(call: Call[NodeQuery]) -> Reply:
     """Show a node with the report of each source."""
-    return Reply(call.gate.nodes.show(call.args["name"], call.query.cluster).to_json())
+    return Reply(call.gate.nodes.show(call.args["name"], call.query.cluster).to_body())
 
 
 @route(
@@ -162,7 +134,7 @@ def show_node(call: Call[NodeQuery]) -> Reply:
 def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     """Remove a node that no longer exists; it returns with its next report."""
     removed = call.gate.nodes.remove(call.args["name"], call.by(), call.query.cluster)
-    return Reply(removed.to_json())
+    return Reply(removed.to_body())
 
 
 @route(

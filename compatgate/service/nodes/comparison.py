@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -17,46 +17,23 @@ from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
-from compatgate.kit import clock
 from compatgate.service.admission.matching import TARGET, match_targets
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes.reports import NOTHING_SEEN, SeenNode, read_seen_node
 from compatgate.service.nodes.repository import NodeRow, NodeTraits
+from compatgate.service.nodes.schemas import DifferenceBody, DriftBody, NodeBody
 
 _ADMITTING_STATES = ("blessed", "deprecated")
 _NAMED = 5
 
 
-class Difference(Struct, frozen=True):
-    """A difference between a node and its target.
-
-    Attributes:
-        have: reported value; None: not known.
-        declared: values of the target's pools, as written.
-    """
-
-    target: str
-    what: DriftKind
-    have: str | None
-    declared: tuple[str, ...]
-    message: str
-
-
 class NodeComparison(Struct, frozen=True):
-    """The comparison of a node with the matrix.
-
-    Attributes:
-        targets: that its nodes belong to.
-        driver: whether an entry admits its driver.
-        why: of ``driver``, one sentence.
-        differences: from the targets' pools.
-        notes: further remarks for the operator of the node.
-    """
+    """The comparison of a node with the matrix; ``why`` explains the driver's state."""
 
     targets: tuple[str, ...]
     driver: DriverState
     why: str
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[DifferenceBody, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -78,27 +55,17 @@ class NodeProfile(Struct, frozen=True):
 
     @classmethod
     def read(cls, row: NodeTraits, keys: Sequence[str]) -> NodeProfile:
-        """Return the profile of a stored node; it is on a hot path.
-
-        Args:
-            row: the node.
-            keys: of the labels that targets select by.
-        """
-        named = (row.target or "").strip()
+        """Return the profile of a stored node, with the labels of some keys; a hot path."""
         labels: Mapping[str, str] = {}
         if keys or (not row.target and TARGET in row.labels):
             labels = _decode_labels(row.labels)
-            named = _name_target(row.target, labels)
+        named = (row.target or labels.get(TARGET, "")).strip()
         values = tuple(labels.get(key) for key in keys)
         seen = read_seen_node(row.witnesses)
         return cls(row.driver, row.gpus, named, row.assigned or "", values, seen)
 
 
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
-
-
-def _name_target(stated: str | None, labels: Mapping[str, str]) -> str:
-    return (stated or labels.get(TARGET, "")).strip()
 
 
 class MatrixComparer:
@@ -119,7 +86,7 @@ class MatrixComparer:
         keys = {key for one in self._targets.values() for key in one.match.node_labels}
         self.keys = tuple(sorted(keys))
         self._matched = lru_cache(maxsize=4096)(self._match)
-        self._stood = lru_cache(maxsize=4096)(self._standing)
+        self._compared = lru_cache(maxsize=4096)(self.compare)
         self._admitting: dict[str, tuple[Entry, ...]] = {}
 
     def standing(
@@ -130,56 +97,42 @@ class MatrixComparer:
         stated: tuple[str | None, str | None],
         seen: SeenNode = NOTHING_SEEN,
     ) -> NodeComparison:
-        """Compare a node.
-
-        Args:
-            driver: that counts.
-            gpus: SKUs that count.
-            labels: of the node.
-            stated: target that its report names, and the one that it is assigned to.
-            seen: its platform and parts that count.
-        """
+        """Compare a node; ``stated``: the target that it names, and the one it is assigned to."""
+        named = (stated[0] or labels.get(TARGET, "")).strip()
         values = tuple(labels.get(key) for key in self.keys)
-        named, assigned = _name_target(stated[0], labels), stated[1] or ""
-        return self._stood(driver, tuple(gpus), named, assigned, values, seen)
+        profile = NodeProfile(driver, tuple(gpus), named, stated[1] or "", values, seen)
+        return self._compared(profile)
 
-    def compare(self, profile: NodeProfile) -> NodeComparison:
+    def compare(self, of: NodeProfile) -> NodeComparison:
         """Compare nodes of one profile."""
-        of = profile
-        return self._standing(of.driver, of.gpus, of.named, of.assigned, of.labels, of.seen)
-
-    def _standing(
-        self,
-        driver: str | None,
-        gpus: tuple[str, ...],
-        named: str,
-        assigned: str,
-        values: tuple[str | None, ...],
-        seen: SeenNode,
-    ) -> NodeComparison:
-        targets = self._matched(named, assigned, values)
+        targets = self._matched(of.named, of.assigned, of.labels)
         unknown = [name for name in targets if name not in self.snapshot.documents]
         if unknown:
             why = f"the node names the target {unknown[0]!r}, which does not exist"
             return NodeComparison((), "unknown", why, notes=(why,))
-        others = [name for name in targets if named and name not in (named, assigned)]
-        usable = [self.snapshot.targets[n] for n in targets if n in self.snapshot.targets]
-        version = driver_version(driver)
-        kinds = [find_gpu(gpu, self.snapshot) for gpu in gpus]
-        differences: list[Difference] = []
+        version = driver_version(of.driver)
+        kinds = [find_gpu(gpu, self.snapshot) for gpu in of.gpus]
+        differences: list[DifferenceBody] = []
         notes: list[str] = []
-        for target in usable:
-            differences += self._differences(target, driver, version, gpus, kinds)
-            pools = self._pools_of(target, version, kinds)
-            differences += _node_differences(target, pools, seen)
-            notes += _note_unseen(target, pools, seen)
-        state, why = self._driver_state(targets, driver, version, gpus, kinds)
-        if others:
+        for target in (self.snapshot.targets[n] for n in targets if n in self.snapshot.targets):
+            differences += self._differences(target, of, version, kinds)
+            having = [p for kind in kinds for p in pools_with_gpu(target, kind, self.snapshot)]
+            # The pools that declare the node's parts have its GPUs, and if any has, its driver.
+            pools = [pool for pool in having if pool.driver == version] or having
+            differences += _node_differences(target, pools, of.seen)
+            notes += _note_unseen(target, pools, of.seen)
+        state, why = self._driver_state(targets, of, version, kinds)
+        if of.named and (others := [n for n in targets if n not in (of.named, of.assigned)]):
             notes.append(
-                f"the report names {named}, its labels lead to {_names(others)}: both count until a"
-                " token with the scope bless reports it"
+                f"the report names {of.named}, its labels lead to {_names(others)}: both count"
+                " until a token with the scope bless reports it"
             )
-        notes += [f"the target {n!r} cannot be used: {w}" for n, w in self._unusable(targets)]
+        unusable = self.snapshot.unusable
+        notes += [
+            f"the target {name!r} cannot be used: {unusable[name]}"
+            for name in targets
+            if name in unusable
+        ]
         return NodeComparison(targets, state, why, tuple(differences), tuple(notes))
 
     def _match(self, named: str, assigned: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -191,72 +144,65 @@ class MatrixComparer:
         found = match_targets("", {"nodeSelector": labels}, self._targets).targets
         return tuple(sorted({*found, *added}))
 
-    def _unusable(self, targets: Iterable[str]) -> list[tuple[str, str]]:
-        return [(n, self.snapshot.unusable[n]) for n in targets if n in self.snapshot.unusable]
-
     def _driver_state(
         self,
         targets: Sequence[str],
-        driver: str | None,
+        of: NodeProfile,
         version: Version | None,
-        gpus: Sequence[str],
         kinds: Sequence[Gpu | None],
     ) -> tuple[DriverState, str]:
         """Return the driver's state; not blessed: no entry of any of its targets admits it."""
         if not targets:
             return "unknown", "no target's nodeLabels match, and no annotation names a target"
-        if driver is None:
+        if of.driver is None:
             return "unknown", "no source reports its driver"
         if version is None:
-            return "unknown", f"{driver!r} is not a driver version"
+            return "unknown", f"{of.driver!r} is not a driver version"
         entries = {entry.name: entry for name in targets for entry in self._entries(name)}
         if not entries:
             return "unknown", f"{_names(targets)} has no blessed entry"
-        if any(entry.gpus for entry in entries.values()) and (not gpus or None in kinds):
+        if any(one.gpus for one in entries.values()) and (not of.gpus or None in kinds):
             return "unknown", "entries are for certain GPUs, and this node's GPUs are not all known"
         about = [e for e in entries.values() if not e.gpus or any(e.names(k) for k in kinds)]
         if not about:
             return "not-blessed", f"no blessed entry of {_names(targets)} is for its GPUs"
-        admitting = [entry.name for entry in about if _admits(entry, version)]
+        admitting = []
+        for entry in about:
+            constraint = entry.components.get("driver")
+            if constraint is None or constraint.allows(version):
+                admitting.append(entry.name)
+        where = f"{_names(targets)} admits {of.driver}"
         if admitting:
-            return "blessed", f"{_names(admitting)} of {_names(targets)} admits {driver}"
-        return "not-blessed", f"no blessed or deprecated entry of {_names(targets)} admits {driver}"
+            return "blessed", f"{_names(admitting)} of {where}"
+        return "not-blessed", f"no blessed or deprecated entry of {where}"
 
     def _differences(
         self,
         target: Target,
-        driver: str | None,
+        of: NodeProfile,
         version: Version | None,
-        gpus: Sequence[str],
         kinds: Sequence[Gpu | None],
-    ) -> Iterable[Difference]:
+    ) -> Iterable[DifferenceBody]:
         """Yield differences, GPUs first, because they decide which pool declares the driver."""
         declared = tuple(dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu))
-        its_pools: list[Pool] = []
-        if not gpus:
+        having: list[Pool] = []
+        if not of.gpus:
             yield _difference(target, "gpu", None, declared)
-        for text, kind in zip(gpus, kinds, strict=True):
+        for text, kind in zip(of.gpus, kinds, strict=True):
             pools = pools_with_gpu(target, kind, self.snapshot)
-            its_pools += pools
+            having += pools
             if not pools:
                 yield _difference(target, "gpu", text, declared)
-        pools = its_pools or list(target.pools)
+        pools = having or list(target.pools)
         drivers = tuple(dict.fromkeys(str(pool.driver) for pool in pools if pool.driver))
         if version is None or not any(pool.driver == version for pool in pools):
-            yield _difference(target, "driver", driver, drivers)
-
-    def _pools_of(
-        self, target: Target, version: Version | None, kinds: Sequence[Gpu | None]
-    ) -> list[Pool]:
-        """Return the pools that declare the node's parts: with its GPUs, and if any, its driver."""
-        having = [pool for kind in kinds for pool in pools_with_gpu(target, kind, self.snapshot)]
-        return [pool for pool in having if pool.driver == version] or having
+            yield _difference(target, "driver", of.driver, drivers)
 
     def _entries(self, target: str) -> tuple[Entry, ...]:
         if target not in self._admitting:
-            found = self.snapshot.matrix.entries.of(target)
-            kept = (entry for entry in found if entry.status in _ADMITTING_STATES)
-            self._admitting[target] = tuple(sorted(kept, key=lambda entry: entry.name))
+            entries = self.snapshot.matrix.entries.of(target)
+            admitting = (entry for entry in entries if entry.status in _ADMITTING_STATES)
+            self._admitting[target] = tuple(sorted(admitting, key=lambda entry: entry.name))
         return self._admitting[target]
 
 
@@ -282,26 +228,20 @@ def find_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
         return None
 
 
-def _admits(entry: Entry, driver: Version) -> bool:
-    """Return whether an entry admits a driver; without a driver it admits every one."""
-    constraint = entry.components.get("driver")
-    return constraint is None or constraint.allows(driver)
-
-
 def _difference(
     target: Target, what: DriftKind, have: str | None, declared: tuple[str, ...]
-) -> Difference:
+) -> DifferenceBody:
     name = drift_title(what)
     wanted = _names(declared) or "none"
     has = f"has {name} {have}" if have else f"does not report its {name}"
-    return Difference(
+    return DifferenceBody(
         target.name, what, have, declared, f"it {has}, {target.name} declares {wanted}"
     )
 
 
 def _node_differences(
     target: Target, pools: Sequence[Pool], seen: SeenNode
-) -> Iterator[Difference]:
+) -> Iterator[DifferenceBody]:
     """Yield what was seen and fits no pool; a pool that states nothing of a part fits all."""
     platforms = [pool.platform for pool in pools]
     stated = tuple(dict.fromkeys(one for one in platforms if one))
@@ -330,47 +270,37 @@ def _names(names: Sequence[str]) -> str:
 
 
 class NodeView(Struct, frozen=True):
-    """A node as shown to users.
-
-    Attributes:
-        row: what was reported.
-        standing: against the matrix as it is now.
-        stale: no report for a day.
-        seen: its platform and parts that count.
-    """
+    """A stored node, compared with the matrix as it is now; stale: no report for a day."""
 
     row: NodeRow
     standing: NodeComparison
     stale: bool
     seen: SeenNode = NOTHING_SEEN
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
+    def to_body(self) -> NodeBody:
+        """Return the node as REST carries it."""
         row, standing = self.row, self.standing
-        times = ("first_seen_at", "seen_at", "since")
-        return {
-            "cluster": row.cluster,
-            "name": row.name,
-            "driver": row.driver,
-            "gpus": row.gpus,
+        values = {
+            name: getattr(row, name) for name in NodeBody.__struct_fields__ if hasattr(row, name)
+        }
+        values |= {
             "platform": self.seen.platform,
             "node": dict(self.seen.node),
-            "targets": list(standing.targets),
+            "targets": standing.targets,
             "driver_state": standing.driver,
             "driver_why": standing.why,
-            "drift": [msgspec.to_builtins(d) for d in standing.differences],
-            "disagreements": row.disagreements,
-            "notes": list(standing.notes),
-            "witnesses": list(row.witnesses.values()),
-            "labels": row.labels,
-            "taints": row.taints,
+            "drift": standing.differences,
+            "notes": standing.notes,
+            "witnesses": [*row.witnesses.values()],
             "stale": self.stale,
-            "reported_by": row.reported_by,
-            **{name: clock.iso(getattr(row, name)) for name in times},
         }
+        return msgspec.convert(values, NodeBody)
 
-    def to_drift(self) -> dict[str, Any]:
-        """Return the differences as plain data."""
-        body = self.to_json()
-        shown = ("cluster", "name", "driver", "gpus", "since", "seen_at", "stale")
-        return {**{key: body[key] for key in shown}, "differences": body["drift"]}
+    def to_drift(self) -> DriftBody:
+        """Return the differences as REST carries them."""
+        names = ("cluster", "name", "driver", "gpus", "since", "seen_at")
+        values = {name: getattr(self.row, name) for name in names}
+        differences = self.standing.differences
+        return msgspec.convert(
+            {**values, "stale": self.stale, "differences": differences}, DriftBody
+        )

@@ -8,7 +8,7 @@ that reads the node itself.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -29,16 +29,22 @@ from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes.comparison import NodeView, driver_version, find_gpu, pools_with_gpu
 from compatgate.service.nodes.reports import (
     SHARED_SUFFIX,
-    SourceKind,
-    SourceReport,
     format_gpus,
     is_same_driver,
     mismatched_resources,
     rank_sources,
 )
 from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.schemas import SourceKind, WitnessBody
 
 ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
+DEFAULT_TAINT_LIMIT = TaintLimit("10%", percent=10)
+"""Default taint limit of ``compatgate k8s reconcile``."""
+_SINGLE_SOURCE_TEXT = {
+    "labels": "Only the labels report",
+    "driver": "Only the driver itself reports",
+}
+_NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
 
 
 class SourceLine(Struct, frozen=True):
@@ -57,97 +63,74 @@ class SourceLine(Struct, frozen=True):
 
 
 class SourceComparison(Struct, frozen=True):
-    """The sources of a node, side by side.
+    """The sources of a node, the driver itself first; ``why`` says which one decides."""
 
-    Attributes:
-        witnesses: the driver itself first.
-        why: sentences on which source decides about driver and GPUs.
-    """
-
-    witnesses: tuple[SourceReport, ...]
+    witnesses: tuple[WitnessBody, ...]
     lines: tuple[SourceLine, ...]
     why: tuple[str, ...]
 
 
 def compare_sources(row: NodeRow) -> SourceComparison:
     """Compare the reports of a node's sources."""
-    heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
-    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_parts(heard), *_resources(heard))
-    there = tuple(line for line in lines if line.said)
+    sources = msgspec.convert(row.witnesses, dict[SourceKind, WitnessBody])
+    lines = (*_compare_parts(sources), *_compare_resources(sources))
     return SourceComparison(
-        tuple(heard[w] for w in ORDER if w in heard), there, tuple(_explain_sources(heard))
+        tuple(sources[kind] for kind in ORDER if kind in sources),
+        tuple(line for line in lines if line.said),
+        tuple(_explain_sources(rank_sources(sources))),
     )
 
 
-def _driver(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
-    said = {who: one.driver for who, one in heard.items() if one.driver}
-    labels, own = said.get("labels"), said.get("driver")
-    differ = bool(labels and own and not is_same_driver(labels, own))
-    return SourceLine("Driver", said, _first(heard, said), differ)
+def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
+    """Yield driver, GPUs, CUDA, platform and parts of the node, as each source reports them."""
+    getters: list[tuple[str, Callable[[WitnessBody], str | None]]] = [
+        ("Driver", lambda one: one.driver),
+        ("GPUs", lambda one: format_gpus(one.gpus) if one.gpus else None),
+        ("CUDA, at most", lambda one: one.cuda),
+        ("Platform", lambda one: one.platform),
+    ]
+    getters += [
+        (component.title, lambda one, name=name: one.node.get(name))  # type: ignore[misc]
+        for name, component in NODE_COMPONENTS.items()
+    ]
+    for title, get in getters:
+        values = {kind: value for kind, one in sources.items() if (value := get(one))}
+        if title == "CUDA, at most":
+            yield SourceLine(title, values)
+            continue
+        decides = next((o.witness for o in rank_sources(sources) if o.witness in values), None)
+        differ = len(set(values.values())) > 1
+        if title == "Driver":
+            differ = differ and not is_same_driver(*values.values())
+        yield SourceLine(title, values, decides, differ)
 
 
-def _gpus(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
-    kinds = {who: one.gpus for who, one in heard.items() if one.gpus}
-    said = {who: format_gpus(gpus) for who, gpus in kinds.items()}
-    differ = len(kinds) == 2 and kinds["labels"] != kinds["driver"]
-    return SourceLine("GPUs", said, _first(heard, said), differ)
-
-
-def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
-    said = {who: one.cuda for who, one in heard.items() if one.cuda}
-    return SourceLine("CUDA, at most", said)
-
-
-def _parts(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
-    """Compare the platform and the parts of the node."""
-    platforms = {who: one.platform for who, one in heard.items() if one.platform}
-    yield SourceLine(
-        "Platform", platforms, _first(heard, platforms), len(set(platforms.values())) > 1
-    )
-    for name, component in NODE_COMPONENTS.items():
-        said = {who: one.node[name] for who, one in heard.items() if name in one.node}
-        yield SourceLine(component.title, said, _first(heard, said), len(set(said.values())) > 1)
-
-
-def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
+def _compare_resources(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
     """Compare the resources expected from labels with the kubelet's."""
-    labels, kubelet = heard.get("labels"), heard.get("kubelet")
+    labels, kubelet = sources.get("labels"), sources.get("kubelet")
     wrong = mismatched_resources(labels, kubelet) if labels and kubelet else {}
-    names = {
-        name.removesuffix(SHARED_SUFFIX)
-        for one in (labels, kubelet)
-        if one
-        for name in one.resources
-    }
-    for name in sorted(names):
-        said: dict[SourceKind, str] = {}
+    reported = [name for one in (labels, kubelet) if one for name in one.resources]
+    for name in sorted({name.removesuffix(SHARED_SUFFIX) for name in reported}):
+        values: dict[SourceKind, str] = {}
         if labels and name in labels.resources:
-            said["labels"] = f"{labels.resources[name]} expected"
+            values["labels"] = f"{labels.resources[name]} expected"
         if kubelet:
-            said["kubelet"] = _allocatable_text(kubelet, name)
-        yield SourceLine(name, said, differ=name in wrong)
+            whole = kubelet.resources.get(name, 0)
+            shared = kubelet.resources.get(f"{name}{SHARED_SUFFIX}")
+            how = "" if shared is None else ", by sharing"
+            values["kubelet"] = f"{whole + (shared or 0)} handed out{how}"
+        yield SourceLine(name, values, differ=name in wrong)
 
 
-def _allocatable_text(kubelet: SourceReport, name: str) -> str:
-    whole, shared = kubelet.resources.get(name, 0), kubelet.resources.get(f"{name}{SHARED_SUFFIX}")
-    return f"{whole} handed out" if shared is None else f"{whole + shared} handed out, by sharing"
-
-
-def _first(
-    heard: Mapping[SourceKind, SourceReport], said: Mapping[SourceKind, str]
-) -> SourceKind | None:
-    return next((one.witness for one in rank_sources(heard) if one.witness in said), None)
-
-
-def _explain_sources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
-    order = rank_sources(heard)
+def _explain_sources(order: Sequence[WitnessBody]) -> Iterator[str]:
     if not any(one.driver or one.gpus for one in order):
         yield "No source reports its driver and GPUs; the kubelet's resources do not decide."
         return
     first, second = order[0], order[1] if len(order) > 1 else None
     if second is None:
         yield f"{_SINGLE_SOURCE_TEXT[first.witness]} its driver and GPUs."
-    elif first.witness == "driver":
+        return
+    if first.witness == "driver":
         yield "The driver's own report decides about driver and GPUs."
     else:
         when = clock.readable(second.seen_at)
@@ -155,28 +138,15 @@ def _explain_sources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
             f"The driver's own report is of {when}, more than a day older than the labels: "
             "the labels decide, since the driver may have been replaced."
         )
-    if second and (left := [name for name, of in _PARTS if not of(first) and of(second)]):
-        yield f"{_NO_SOURCE_TEXT[first.witness]} of {' and '.join(left)}: the other source decides."
-
-
-_SINGLE_SOURCE_TEXT = {
-    "labels": "Only the labels report",
-    "driver": "Only the driver itself reports",
-}
-_NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
-_PARTS: tuple[tuple[str, Callable[[SourceReport], object]], ...] = (
-    ("the driver", lambda one: one.driver),
-    ("GPUs", lambda one: one.gpus),
-)
+    missing = ["the driver"] if second.driver and not first.driver else []
+    missing += ["GPUs"] if second.gpus and not first.gpus else []
+    if missing:
+        silent = _NO_SOURCE_TEXT[first.witness]
+        yield f"{silent} of {' and '.join(missing)}: the other source decides."
 
 
 class TargetMatch(Struct, frozen=True):
-    """A target of a node.
-
-    Attributes:
-        why: one sentence.
-        is_there: the target exists.
-    """
+    """A target of a node, and why it belongs there; the named target may not exist."""
 
     target: str
     why: str
@@ -203,13 +173,7 @@ class PoolComparison(Struct, frozen=True):
 
 
 class GpuKind(Struct, frozen=True):
-    """GPUs of one SKU on a node.
-
-    Attributes:
-        product: without its MIG profile; the type of a vGPU.
-        profile: of MIG; None: whole GPUs.
-        is_known: the facts know the GPU.
-    """
+    """GPUs of one SKU on a node: the product without its MIG profile, or the type of a vGPU."""
 
     product: str
     profile: str | None
@@ -224,32 +188,29 @@ def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...
         what = "annotation" if view.row.target else "label"
         why = f"its {what} {TARGET} names it"
         return (TargetMatch(named, why, named in snapshot.documents),)
+    labels = {
+        name: snapshot.documents[name].spec.match.node_labels for name in view.standing.targets
+    }
     return tuple(
-        TargetMatch(name, f"it has the target's labels {_labels(name, snapshot)}")
-        for name in view.standing.targets
+        TargetMatch(
+            name, f"it has the target's labels {', '.join(f'{k}={v}' for k, v in pairs.items())}"
+        )
+        for name, pairs in labels.items()
     )
-
-
-def _labels(name: str, snapshot: Snapshot) -> str:
-    stated = snapshot.documents[name].spec.match.node_labels
-    return ", ".join(f"{key}={value}" for key, value in stated.items())
 
 
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
     """Compare the node with each pool of its targets; pools with its GPUs come first."""
-    found = list(_compare_pool(view, snapshot))
-    return tuple(sorted(found, key=lambda one: (not one.gpus, one.target)))
-
-
-def _compare_pool(view: NodeView, snapshot: Snapshot) -> Iterator[PoolComparison]:
     version = driver_version(view.row.driver)
-    kinds = {gpu: find_gpu(gpu, snapshot) for gpu in _skus(view)}
+    kinds = {kind["gpu"]: find_gpu(kind["gpu"], snapshot) for kind in view.row.gpus}
+    compared = []
     for target in (snapshot.targets[t] for t in view.standing.targets if t in snapshot.targets):
         having = {gpu: pools_with_gpu(target, kind, snapshot) for gpu, kind in kinds.items()}
         for pool in target.pools:
             gpus = tuple(gpu for gpu, pools in having.items() if pool in pools)
             same = None if version is None else pool.driver == version
-            yield PoolComparison(target.name, pool, gpus, same)
+            compared.append(PoolComparison(target.name, pool, gpus, same))
+    return tuple(sorted(compared, key=lambda one: (not one.gpus, one.target)))
 
 
 def single_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
@@ -258,28 +219,18 @@ def single_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | Non
     if target is None or len(target.pools) == 1:
         return None
     kinds = [find_gpu(gpu, snapshot) for gpu in gpus]
-    found = {pool.name for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)}
-    return found.pop() if len(found) == 1 else None
+    pools = {pool.name for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)}
+    return pools.pop() if len(pools) == 1 else None
 
 
 def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
     """Return the GPUs of a node, with MIG slices and whole GPUs separate."""
-    return tuple(_kind(one["gpu"], one["count"], snapshot) for one in view.row.gpus)
-
-
-def _kind(text: str, count: int, snapshot: Snapshot) -> GpuKind:
-    gpu = find_gpu(text, snapshot)
-    if gpu is None:
-        return GpuKind(text, None, count, False)
-    return GpuKind(gpu.vgpu or gpu.name, gpu.mig, count, True)
-
-
-def _skus(view: NodeView) -> list[str]:
-    return [kind["gpu"] for kind in view.row.gpus]
-
-
-DEFAULT_TAINT_LIMIT = TaintLimit("10%", percent=10)
-"""Default taint limit of ``compatgate k8s reconcile``."""
+    kinds = []
+    for one in view.row.gpus:
+        gpu = find_gpu(one["gpu"], snapshot)
+        product, profile = (gpu.vgpu or gpu.name, gpu.mig) if gpu else (one["gpu"], None)
+        kinds.append(GpuKind(product, profile, one["count"], gpu is not None))
+    return tuple(kinds)
 
 
 class TargetShare(Struct, frozen=True):
@@ -322,12 +273,7 @@ def count_shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[Tar
 
 
 def advise(view: NodeView, beside: Iterable[TargetShare]) -> Advice:
-    """Advise on the label and taint of a node.
-
-    Args:
-        view: the node.
-        beside: shares of its targets' other nodes.
-    """
+    """Advise on the label and taint of a node, given the shares of its targets' nodes."""
     row, standing = view.row, view.standing
     says = row.labels.get(LABEL)
     look = (
@@ -335,13 +281,9 @@ def advise(view: NodeView, beside: Iterable[TargetShare]) -> Advice:
         f"--cluster {shlex.quote(row.cluster)} --suggest --max-tainted 1"
     )
     many = tuple(one for one in beside if one.not_blessed > one.most)
-    found: list[str] = []
+    commands: list[str] = []
     if "labels" in row.witnesses and says is None:
         node = ClusterNode(row.name, row.labels, {}, {})
-        found = kubectl_commands(plan_change(node, _decision_on(view)))
-    return Advice(says, tuple(found), look, many if standing.driver == "not-blessed" else ())
-
-
-def _decision_on(view: NodeView) -> NodeDecision:
-    standing = view.standing
-    return NodeDecision(standing.driver, standing.why, view.row.driver, standing.targets)
+        decision = NodeDecision(standing.driver, standing.why, row.driver, standing.targets)
+        commands = kubectl_commands(plan_change(node, decision))
+    return Advice(says, tuple(commands), look, many if standing.driver == "not-blessed" else ())

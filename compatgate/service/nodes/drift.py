@@ -15,7 +15,6 @@ from msgspec import Struct
 from compatgate.core.request import DriftKind, drift_title
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.nodes.comparison import Difference
 from compatgate.service.nodes.details import single_pool
 from compatgate.service.nodes.fleet import ComparedNodes
 from compatgate.service.nodes.repository import NodeKey
@@ -54,14 +53,14 @@ class DriftGroup(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Return a sentence: ``3 of 512 nodes of prod report driver 550.54.15 instead of ...``."""
-        return self._said(f" of {self.target}")
+        return self._describe(f" of {self.target}")
 
     @property
     def brief(self) -> str:
         """Return the sentence without the target, for places that show the target."""
-        return self._said("")
+        return self._describe("")
 
-    def _said(self, where: str) -> str:
+    def _describe(self, where: str) -> str:
         many = self.nodes != 1
         noun, name = "node" if self.of == 1 else "nodes", drift_title(self.what)
         wanted = ", ".join(self.declared) or f"no {name} at all"
@@ -83,17 +82,9 @@ def drift_groups(
     target: str | None = None,
     what: DriftKind | None = None,
 ) -> list[DriftGroup]:
-    """Group nodes by target and difference, the most nodes first.
-
-    Args:
-        fleet: all nodes, drifted or not; a node is in one part.
-        snapshot: that they are compared with.
-        stale: nodes whose last report is old.
-        target: that they differ from; None: any.
-        what: that differs; None: either.
-    """
+    """Group nodes by target and difference, the most nodes first; a node is in one part."""
     totals: dict[str, int] = {}
-    groups: dict[_Key, list[ComparedNodes]] = {}
+    groups: dict[_Key, dict[NodeKey, datetime]] = {}
     for part in fleet:
         if not part.nodes:
             continue
@@ -101,29 +92,22 @@ def drift_groups(
             totals[name] = totals.get(name, 0) + len(part.nodes)
         for one in part.standing.differences:
             if target in (None, one.target) and what in (None, one.what):
-                groups.setdefault(_key(one, part, snapshot), []).append(part)
-    found = [_drift_group(key, parts, totals[key[0]], stale) for key, parts in groups.items()]
-    return sorted(found, key=lambda one: (-one.nodes, one.target, one.what, one.have or ""))
-
-
-def _key(one: Difference, part: ComparedNodes, snapshot: Snapshot) -> _Key:
-    pool = single_pool(one.target, part.gpus, snapshot) if one.what != "gpu" else None
-    return one.target, one.what, one.have, one.declared, pool
-
-
-def _drift_group(
-    key: _Key, parts: Iterable[ComparedNodes], total: int, stale: Collection[NodeKey]
-) -> DriftGroup:
-    nodes = {node: since for part in parts for node, since in part.nodes.items()}
-    return DriftGroup(
-        *key,
-        nodes=len(nodes),
-        of=total,
-        stale=len(nodes.keys() & stale),
-        since=min(nodes.values()),
-        newest=max(nodes.values()),
-        named=tuple(heapq.nsmallest(NAMED, nodes)),
-    )
+                pool = single_pool(one.target, part.gpus, snapshot) if one.what != "gpu" else None
+                key = (one.target, one.what, one.have, one.declared, pool)
+                groups.setdefault(key, {}).update(part.nodes)
+    drifted = [
+        DriftGroup(
+            *key,
+            nodes=len(nodes),
+            of=totals[key[0]],
+            stale=len(nodes.keys() & stale),
+            since=min(nodes.values()),
+            newest=max(nodes.values()),
+            named=tuple(heapq.nsmallest(NAMED, nodes)),
+        )
+        for key, nodes in groups.items()
+    ]
+    return sorted(drifted, key=lambda one: (-one.nodes, one.target, one.what, one.have or ""))
 
 
 SECONDS = 60.0
@@ -135,12 +119,7 @@ _WORTH = 20.0
 
 
 class RecentDrift:
-    """A cache of drift, valid for a minute or until the matrix changes.
-
-    Args:
-        find: groups all nodes.
-        snapshots: what they are compared with.
-    """
+    """A cache of drift, valid for a minute or until the matrix changes; ``find`` groups nodes."""
 
     def __init__(self, find: Callable[[], Sequence[DriftGroup]], snapshots: Snapshots) -> None:
         self._find = find

@@ -14,14 +14,12 @@ from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 from compatgate.service.admission.node_index import TIMESTAMPS
 from compatgate.service.nodes.reports import (
-    SourceKind,
-    SourceReport,
     seen_node,
     source_reports,
     weigh_sources,
 )
 from compatgate.service.nodes.repository import NodeRow
-from compatgate.service.nodes.schemas import NodeReport, Report
+from compatgate.service.nodes.schemas import NodeReport, Report, SourceKind, WitnessBody
 
 _MAX_AHEAD = timedelta(minutes=5)
 _MAX_AGE = timedelta(days=366)
@@ -34,20 +32,15 @@ class ReportedNode(Struct, frozen=True):
 
     node: NodeReport
     at: datetime
-    witnesses: dict[SourceKind, SourceReport]
+    witnesses: dict[SourceKind, WitnessBody]
 
 
 def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, ReportedNode]:
-    """Return the nodes of a report by name.
-
-    Raises:
-        BadInput: one is named twice, was seen in the future or long ago, or states a part that no
-            node has; names the field.
-    """
-    found: dict[str, ReportedNode] = {}
+    """Return the nodes of a report by name."""
+    nodes: dict[str, ReportedNode] = {}
     for number, node in enumerate(report.nodes):
         at = node.seen_at or now
-        if node.name in found:
+        if node.name in nodes:
             field = f"nodes[{number}].name"
             raise BadInput("is listed twice in the report", field=field, value=node.name)
         if at > now + _MAX_AHEAD:
@@ -61,8 +54,8 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
             sources = source_reports(node, at, facts)
         except BadInput as error:
             raise error.at(f"nodes[{number}].probe") from None
-        found[node.name] = ReportedNode(node, at, sources)
-    return found
+        nodes[node.name] = ReportedNode(node, at, sources)
+    return nodes
 
 
 def merge_nodes(
@@ -73,14 +66,9 @@ def merge_nodes(
     *,
     assigns: bool = False,
 ) -> list[NodeRow]:
-    """Merge the nodes of a report with the stored ones.
+    """Merge the nodes of a report, by name, with the stored ones.
 
-    Args:
-        report: nodes of one cluster.
-        seen: the nodes, by name.
-        known: as they are stored, by name.
-        by: who reports.
-        assigns: the targets that the report names replace those that labels lead to.
+    ``assigns``: the targets that the report names replace those that labels lead to.
     """
     return [
         _merge_node(report.cluster, one, known.get(name), by, assigns=assigns)
@@ -92,36 +80,43 @@ def _merge_node(
     cluster: str, seen: ReportedNode, old: NodeRow | None, by: str, *, assigns: bool
 ) -> NodeRow:
     """Merge a node with its new report; an older report does not replace a newer one."""
-    before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
-    heard = {
-        who: witness
-        for who, witness in seen.witnesses.items()
-        if who not in before or before[who].seen_at <= witness.seen_at
+    before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, WitnessBody])
+    newer = {
+        kind: witness
+        for kind, witness in seen.witnesses.items()
+        if kind not in before or before[kind].seen_at <= witness.seen_at
     }
-    witnesses = {**before, **heard}
+    witnesses = {**before, **newer}
     concluded = weigh_sources(witnesses)
-    gpus: list[dict[str, Any]] = [msgspec.to_builtins(kind) for kind in concluded.gpus]
-    read = "labels" in heard
-    stored: dict[str, dict[str, Any]] = {
-        who: witness.to_json() for who, witness in sorted(witnesses.items())
-    }
-    same = old is not None and (old.driver, old.gpus) == (concluded.driver, gpus)
-    same = same and old is not None and not changed_parts(old.witnesses, stored)
-    return NodeRow(
+    gpus = [msgspec.to_builtins(kind) for kind in concluded.gpus]
+    stored = {kind: msgspec.to_builtins(one) for kind, one in sorted(witnesses.items())}
+    row = NodeRow(
         cluster=cluster,
         name=seen.node.name,
         driver=concluded.driver,
         gpus=gpus,
         disagreements=list(concluded.disagreements),
-        target=seen.node.target if read or old is None else old.target,
-        labels=dict(seen.node.labels or {}) if read or old is None else old.labels,
+        target=seen.node.target,
+        labels=dict(seen.node.labels or {}),
         witnesses=stored,
         reported_by=by,
-        first_seen_at=min(old.first_seen_at, seen.at) if old else seen.at,
-        seen_at=max(old.seen_at, seen.at) if old else seen.at,
-        since=old.since if old is not None and same else seen.at,
-        taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
-        assigned=_assigned(seen.node, old, read=read, assigns=assigns),
+        first_seen_at=seen.at,
+        seen_at=seen.at,
+        since=seen.at,
+        taints=_reported_taints(seen.node, old),
+        assigned=_assigned(seen.node, old, read="labels" in newer, assigns=assigns),
+    )
+    if old is None:
+        return row
+    if "labels" not in newer:  # target and taints are read with the labels
+        row = replace(row, target=old.target, labels=old.labels, taints=old.taints)
+    same = (old.driver, old.gpus) == (row.driver, gpus)
+    same = same and not changed_parts(old.witnesses, stored)
+    return replace(
+        row,
+        first_seen_at=min(old.first_seen_at, seen.at),
+        seen_at=max(old.seen_at, seen.at),
+        since=old.since if same else seen.at,
     )
 
 
@@ -135,50 +130,40 @@ def _assigned(node: NodeReport, old: NodeRow | None, *, read: bool, assigns: boo
         return node.target or ""
     if old is None or old.assigned or not read:
         return old.assigned if old else None
-    same = _steady(node.labels or {}) == _steady(old.labels) and node.target == old.target
-    return old.assigned if same else None
-
-
-def _steady(labels: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in labels.items() if key not in TIMESTAMPS}
+    labels, known = (
+        {key: value for key, value in one.items() if key not in TIMESTAMPS}
+        for one in (node.labels or {}, old.labels)
+    )
+    return old.assigned if labels == known and node.target == old.target else None
 
 
 def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:
     """Return the taints of a report; a reporter that names none keeps the previous ones."""
     if node.taints is None:
         return old.taints if old else []
-    found = [msgspec.to_builtins(taint) for taint in node.taints]
-    return sorted(found, key=lambda taint: (taint["key"], taint["effect"]))
+    taints = [msgspec.to_builtins(taint) for taint in node.taints]
+    return sorted(taints, key=lambda taint: (taint["key"], taint["effect"]))
 
 
 def mark_changes(
     rows: Iterable[NodeRow], known: Mapping[str, NodeRow], now: datetime
 ) -> list[NodeRow]:
-    """Note in each row when the gate stored what placement and drift read of it.
-
-    Args:
-        rows: of one cluster, as they are now.
-        known: as they were, by name.
-        now: by the gate's clock.
-    """
-    return [
-        replace(row, changed_at=now)
-        if (old := known.get(row.name)) is None or _noted_of(old) != _noted_of(row)
-        else replace(row, changed_at=old.changed_at)
-        for row in rows
-    ]
+    """Note in each row when, by the gate's clock, what placement and drift read of it changed."""
+    marked = []
+    for row in rows:
+        old = known.get(row.name)
+        same = old is not None and _noted_of(old) == _noted_of(row)
+        marked.append(replace(row, changed_at=old.changed_at if old and same else now))
+    return marked
 
 
 def _noted_of(row: NodeRow) -> tuple[Any, ...]:
     """Return what gates keep in memory of a node."""
-    return *_placement_of(row), row.since, seen_node(row.witnesses)
-
-
-def _placement_of(row: NodeRow) -> tuple[Any, ...]:
     resources = row.witnesses.get("kubelet", {}).get("resources", {})
     offered = sorted(name for name, count in resources.items() if count)
-    named = row.target, row.assigned
-    return row.labels, row.taints, named, row.driver, [g["gpu"] for g in row.gpus], offered
+    skus, targets = [kind["gpu"] for kind in row.gpus], (row.target, row.assigned)
+    placement = (row.labels, row.taints, targets, row.driver, skus, offered)
+    return *placement, row.since, seen_node(row.witnesses)
 
 
 def changed_parts(
@@ -196,27 +181,23 @@ def changed_parts(
     return changed
 
 
-def _audited_change(old: NodeRow, new: NodeRow) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if (old.driver, old.gpus) != (new.driver, new.gpus):
-        found |= {"driver": [old.driver, new.driver], "gpus": [old.gpus, new.gpus]}
-    if parts := changed_parts(old.witnesses, new.witnesses):
-        found["node"] = parts
-    for name in ("target", "assigned"):
-        values = [getattr(row, name) for row in (old, new)]
-        if values[0] != values[1]:
-            found[name] = values
-    return found
-
-
 def audit_details(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
     """Return the details for the audit log: new nodes; changed drivers, GPUs, parts and targets."""
-    new = [row.name for row in rows if row.name not in known]
-    changed = {
-        row.name: change
-        for row in rows
-        if (old := known.get(row.name)) and (change := _audited_change(old, row))
-    }
+    new, changed = [row.name for row in rows if row.name not in known], {}
+    for row in rows:
+        if (old := known.get(row.name)) is None:
+            continue
+        change: dict[str, Any] = {}
+        if (old.driver, old.gpus) != (row.driver, row.gpus):
+            change |= {"driver": [old.driver, row.driver], "gpus": [old.gpus, row.gpus]}
+        if parts := changed_parts(old.witnesses, row.witnesses):
+            change["node"] = parts
+        if old.target != row.target:
+            change["target"] = [old.target, row.target]
+        if old.assigned != row.assigned:
+            change["assigned"] = [old.assigned, row.assigned]
+        if change:
+            changed[row.name] = change
     if not new and not changed:
         return {}
     named = dict(sorted(changed.items())[:_NAMED])

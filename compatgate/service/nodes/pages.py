@@ -23,7 +23,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_table,
 )
-from compatgate.service.gate.what_if import what_if
+from compatgate.service.comparison.service import answer_what_if
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.nodes.details import (
@@ -38,7 +38,8 @@ from compatgate.service.nodes.details import (
     target_matches,
 )
 from compatgate.service.nodes.drift import DriftGroup
-from compatgate.service.nodes.reports import GpuCount, format_gpus
+from compatgate.service.nodes.reports import format_gpus
+from compatgate.service.nodes.schemas import GpusBody
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 YesOrNo = Literal["yes", "no"]
@@ -140,7 +141,7 @@ def gpus_of(view: NodeView) -> str:
     """Format GPUs as ``8 x L4``."""
     if not view.row.gpus:
         return "not known"
-    return format_gpus(GpuCount(one["gpu"], one["count"]) for one in view.row.gpus)
+    return format_gpus(GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
 
 
 def _group_headline(one: Any) -> str:
@@ -360,8 +361,8 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
         said = ""
         if one.have and few and ask.principal.may("gate"):
             with suppress(CompatgateError):  # what the facts do not know cannot be tried
-                changes: dict[str, Any] = {one.what: one.have}
-                said = what_if(snapshot, one.target, changes, now, pool=one.pool).summary
+                asked = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
+                said = answer_what_if(asked, snapshot, now).summary
         yield said
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -21,122 +21,78 @@ from compatgate.discovery.nvidia_smi.report import find_disagreements, group_poo
 from compatgate.discovery.observations import NodeParts
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.clock import iso
 from compatgate.service.admission.kinds import shipped_kinds
-from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
+from compatgate.service.nodes.schemas import (
+    GpusBody,
+    NodeReport,
+    SeenGpus,
+    SourceKind,
+    WitnessBody,
+)
 
-SourceKind = Literal["labels", "kubelet", "driver"]
+OUTDATED_AFTER = timedelta(days=1)
+"""Age difference up to which a driver's report overrides the labels."""
+SHARED_SUFFIX = ".shared"
+"""Suffix of a resource that several containers share."""
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
 
 
-class GpuCount(Struct, frozen=True, order=True):
-    """GPUs of one SKU on a node; ``gpu`` is unchanged if the facts do not know it."""
-
-    gpu: str
-    count: int
-
-
-class SourceReport(Struct, frozen=True):
-    """The report of one source about a node.
-
-    Attributes:
-        gpus: sorted; each MIG profile is a separate SKU.
-        platform: kind of machine; None: not known.
-        node: seen parts of the node, by name of `NODE_COMPONENTS`.
-        resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).
-        remarks: contradictions within the report.
-    """
-
-    witness: SourceKind
-    seen_at: datetime
-    driver: str | None = None
-    cuda: str | None = None
-    gpus: tuple[GpuCount, ...] = ()
-    platform: str | None = None
-    node: dict[str, str] = {}
-    resources: dict[str, int] = {}
-    remarks: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data without missing members."""
-        body: dict[str, Any] = msgspec.to_builtins(self)
-        body["seen_at"] = iso(self.seen_at)
-        return {key: value for key, value in body.items() if value not in (None, (), {})}
-
-
-def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceKind, SourceReport]:
-    """Return the sources of a report.
-
-    Args:
-        node: the node as sent.
-        at: time of the report.
-        facts: resolve GPUs in any spelling.
-    """
-    found: dict[SourceKind, SourceReport] = {}
+def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceKind, WitnessBody]:
+    """Return the sources of a report of a time."""
+    sources: dict[SourceKind, WitnessBody] = {}
     if node.labels is not None:
-        found["labels"] = _of_labels(node.labels, at, facts)
+        sources["labels"] = _read_labels(node.labels, at, facts)
     if node.allocatable is not None:
         resources = {k: v for k, v in node.allocatable.items() if shipped_kinds().is_gpu(k)}
-        found["kubelet"] = SourceReport("kubelet", at, resources=resources)
-    if node.probe is not None:
-        found["driver"] = _of_driver(node.probe, at, facts)
-    return found
+        sources["kubelet"] = WitnessBody("kubelet", at, resources=resources)
+    if (probe := node.probe) is not None:
+        sources["driver"] = WitnessBody(
+            "driver",
+            at,
+            probe.driver,
+            probe.cuda,
+            count_gpus(probe.gpus, facts),
+            read_platform(probe.platform, "platform") if probe.platform else None,
+            read_node(probe.node, "node"),
+        )
+    return sources
 
 
-def _of_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> SourceReport:
+def _read_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> WitnessBody:
     described = describe_node(labels)
-    remarks = [described.note] if described.note else []
     report = described.report
-    found = SourceReport(
-        "labels",
-        at,
-        platform=label_platform(labels, report, facts),
-        node=read_label_parts(labels),
-    )
+    remarks = [described.note] if described.note else []
+    platform = label_platform(labels, report, facts)
+    source = WitnessBody("labels", at, platform=platform, node=read_label_parts(labels))
     if report is None:
-        return replace(found, remarks=tuple(remarks))
-    kinds = _kinds(report, facts, remarks)
+        return replace(source, remarks=tuple(remarks))
+    gpus: tuple[GpusBody, ...] = ()
+    try:
+        grouped = group_pools(report, facts.gpus)
+    except BadInput as error:
+        remarks.append(error.problem)
+    else:
+        remarks += grouped.notes
+        gpus = count_gpus((SeenGpus(pool.gpu, pool.devices) for pool in grouped.pools), facts)
     remarks += [conflict.message for conflict in find_disagreements(report, facts)]
     return replace(
-        found,
+        source,
         driver=report.driver,
         cuda=report.cuda,
-        gpus=kinds,
+        gpus=gpus,
         resources=_expected_resources(labels, report),
         remarks=tuple(remarks),
     )
 
 
-def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[GpuCount, ...]:
-    try:
-        found = group_pools(report, facts.gpus)
-    except BadInput as error:
-        remarks.append(error.problem)
-        return ()
-    remarks += found.notes
-    return count_gpus((SeenGpus(pool.gpu, pool.devices) for pool in found.pools), facts)
-
-
-def _of_driver(probe: DriverReport, at: datetime, facts: Facts) -> SourceReport:
-    return SourceReport(
-        "driver",
-        at,
-        probe.driver,
-        probe.cuda,
-        count_gpus(probe.gpus, facts),
-        read_platform(probe.platform, "platform") if probe.platform else None,
-        read_node(probe.node, "node"),
-    )
-
-
-def count_gpus(seen: Iterable[SeenGpus], facts: Facts) -> tuple[GpuCount, ...]:
+def count_gpus(kinds: Iterable[SeenGpus], facts: Facts) -> tuple[GpusBody, ...]:
     """Add up GPUs of the same SKU, sorted by SKU."""
     counts: dict[str, int] = {}
-    for one in seen:
+    for one in kinds:
         sku = sku_of(one.gpu, facts)
         counts[sku] = counts.get(sku, 0) + one.count
-    return tuple(sorted(GpuCount(sku, count) for sku, count in counts.items()))
+    return tuple(sorted(GpusBody(sku, count) for sku, count in counts.items()))
 
 
 def sku_of(text: str, facts: Facts) -> str:
@@ -149,81 +105,79 @@ def sku_of(text: str, facts: Facts) -> str:
 
 def _expected_resources(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
     """Return the resources that a device plugin derives from the labels, with sharing."""
-    found: dict[str, int] = {}
+
+    def number(name: str) -> int:
+        text = labels.get(name, "")
+        return min(int(text), 65536) if text.isascii() and text.isdecimal() else 0
+
     mixed = {
-        name.removeprefix("nvidia.com/").partition(".count")[0]
+        name.partition(".count")[0]
         for name in labels
         if name.startswith(_MIG) and name.endswith(".count")
     }
-    for resource in sorted(mixed):
-        stem = f"nvidia.com/{resource}"
-        found[stem] = _number(labels.get(f"{stem}.count")) * _replicas(labels, stem)
+    resources = {one: number(f"{one}.count") for one in sorted(mixed)}
     if not mixed and report.devices:
-        found[_GPU] = len(report.devices) * _replicas(labels, _GPU)
-    return found
-
-
-def _replicas(labels: Mapping[str, str], stem: str) -> int:
-    return max(1, _number(labels.get(f"{stem}.replicas")))
-
-
-def _number(text: str | None) -> int:
-    return min(int(text), 65536) if text and text.isascii() and text.isdecimal() else 0
-
-
-OUTDATED_AFTER = timedelta(days=1)
-"""Age difference up to which a driver's report overrides the labels."""
-SHARED_SUFFIX = ".shared"
-"""Suffix of a resource that several containers share."""
+        resources[_GPU] = len(report.devices)
+    return {name: count * max(1, number(f"{name}.replicas")) for name, count in resources.items()}
 
 
 class NodeConclusion(Struct, frozen=True):
-    """The deciding values of a node.
-
-    Attributes:
-        driver: None: no source reports it.
-        gpus: kinds; empty: no source reports any.
-        disagreements: sentences, each with the deciding source.
-    """
+    """The deciding driver and GPUs of a node; each disagreement names the deciding source."""
 
     driver: str | None
-    gpus: tuple[GpuCount, ...]
+    gpus: tuple[GpusBody, ...]
     disagreements: tuple[str, ...]
 
 
-def weigh_sources(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
+def weigh_sources(witnesses: Mapping[SourceKind, WitnessBody]) -> NodeConclusion:
     """Weigh sources: the driver's own report decides, unless it is out of date."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
     ordered = rank_sources(witnesses)
-    said: list[str] = []
+    texts: list[str] = []
     if labels and own:
-        decides = _deciding_text(own, outdated=ordered[0] is labels)
-        said += _drivers(labels, own, decides)
-        said += _gpus(labels, own, decides)
-        said += _parts(labels, own, decides)
+        decides = "the driver's own report decides"
+        if ordered[0] is labels:
+            when = clock.readable(own.seen_at)
+            decides = f"the driver's own report is of {when}, long before the labels, which decide"
+        texts += [f"{text}: {decides}" for text in _find_disagreements(labels, own)]
     if labels and (kubelet := witnesses.get("kubelet")):
-        said += _resources(labels, kubelet)
-    said += [remark for witness in witnesses.values() for remark in witness.remarks]
-    driver = next((w.driver for w in ordered if w.driver), None)
-    gpus = next((w.gpus for w in ordered if w.gpus), ())
-    return NodeConclusion(driver, gpus, tuple(dict.fromkeys(said)))
+        texts += [
+            f"the labels make {expected} of {name}, the kubelet hands out {given}"
+            for name, (expected, given) in mismatched_resources(labels, kubelet).items()
+        ]
+    texts += [remark for witness in witnesses.values() for remark in witness.remarks]
+    driver = next((one.driver for one in ordered if one.driver), None)
+    gpus = next((one.gpus for one in ordered if one.gpus), ())
+    return NodeConclusion(driver, gpus, tuple(dict.fromkeys(texts)))
 
 
-def rank_sources(witnesses: Mapping[SourceKind, SourceReport]) -> tuple[SourceReport, ...]:
+def _find_disagreements(labels: WitnessBody, own: WitnessBody) -> Iterator[str]:
+    if labels.driver and own.driver and not is_same_driver(labels.driver, own.driver):
+        yield f"the labels say driver {labels.driver}, the driver itself {own.driver}"
+    if labels.gpus and own.gpus and labels.gpus != own.gpus:
+        texts = format_gpus(labels.gpus), format_gpus(own.gpus)
+        yield f"the labels say {texts[0]}, the driver itself {texts[1]}"
+    parts, others = ({**one.node, "platform": one.platform} for one in (labels, own))
+    for name, value in parts.items():
+        if value and (other := others.get(name)) and other != value:
+            yield f"the labels say {name} {value}, the node itself {other}"
+
+
+def rank_sources(witnesses: Mapping[SourceKind, WitnessBody]) -> tuple[WitnessBody, ...]:
     """Rank the sources of driver and GPUs; the first one decides."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
     outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED_AFTER)
     return tuple(one for one in ((labels, own) if outdated else (own, labels)) if one)
 
 
-def mismatched_resources(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[int, int]]:
-    """Return the resources whose number differs between kubelet and labels, by name."""
-    found = {}
-    for name, expected in labels.resources.items():
-        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED_SUFFIX}", 0)
-        if given != expected:
-            found[name] = (expected, given)
-    return found
+def mismatched_resources(labels: WitnessBody, kubelet: WitnessBody) -> dict[str, tuple[int, int]]:
+    """Return the expected and the actual number of resources, where they differ, by name."""
+    actual = kubelet.resources
+    counts = {
+        name: (expected, actual.get(name, 0) + actual.get(f"{name}{SHARED_SUFFIX}", 0))
+        for name, expected in labels.resources.items()
+    }
+    return {name: both for name, both in counts.items() if both[0] != both[1]}
 
 
 def is_same_driver(one: str, other: str) -> bool:
@@ -234,74 +188,19 @@ def is_same_driver(one: str, other: str) -> bool:
         return one == other
 
 
-def format_gpus(gpus: Iterable[GpuCount]) -> str:
+def format_gpus(gpus: Iterable[GpusBody]) -> str:
     """Format GPUs as ``8 x A100-SXM4-80GB``."""
     return ", ".join(f"{kind.count} x {kind.gpu}" for kind in gpus) or "no GPU"
 
 
-def _deciding_text(own: SourceReport, *, outdated: bool) -> str:
-    if outdated:
-        when = clock.readable(own.seen_at)
-        return f"the driver's own report is of {when}, long before the labels, which decide"
-    return "the driver's own report decides"
-
-
-def _drivers(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
-    if not labels.driver or not own.driver or is_same_driver(labels.driver, own.driver):
-        return []
-    return [f"the labels say driver {labels.driver}, the driver itself {own.driver}: {decides}"]
-
-
-def _gpus(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
-    if not labels.gpus or not own.gpus or labels.gpus == own.gpus:
-        return []
-    theirs, its = format_gpus(labels.gpus), format_gpus(own.gpus)
-    return [f"the labels say {theirs}, the driver itself {its}: {decides}"]
-
-
-def _parts(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
-    """Return differences in the platform and in parts of the node."""
-    theirs, its = labels.node | _platform_part(labels), own.node | _platform_part(own)
-    return [
-        f"the labels say {name} {value}, the node itself {its[name]}: {decides}"
-        for name, value in theirs.items()
-        if name in its and its[name] != value
-    ]
-
-
-def _platform_part(source: SourceReport) -> dict[str, str]:
-    return {"platform": source.platform} if source.platform else {}
-
-
 class SeenNode(Struct, frozen=True):
-    """The parts of a node that count, in addition to its driver.
-
-    Attributes:
-        platform: None: no source reports it.
-        node: parts in the order of `NODE_COMPONENTS`; hashable, to be compared once.
-    """
+    """The platform and the parts of a node that count, in the order of `NODE_COMPONENTS`."""
 
     platform: str | None = None
     node: NodeParts = ()
 
 
 NOTHING_SEEN = SeenNode()
-
-
-def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
-    """Conclude platform and parts of a node from the stored reports of its sources.
-
-    It is on a hot path, and reads the reports as they are stored.
-    """
-    own, labels = witnesses.get("driver", {}), witnesses.get("labels", {})
-    if not own.get("platform") and not own.get("node"):
-        return _seen(labels) if labels else NOTHING_SEEN
-    if not labels.get("platform") and not labels.get("node"):
-        return _seen(own)
-    first, second = (labels, own) if _is_outdated(own, labels) else (own, labels)
-    stated = {**second.get("node", {}), **first.get("node", {})}
-    platform = first.get("platform") or second.get("platform")
-    return SeenNode(platform, tuple((n, stated[n]) for n in NODE_COMPONENTS if n in stated))
 
 
 class _StoredSource(TypedDict, total=False):
@@ -320,18 +219,21 @@ def read_seen_node(stored: str) -> SeenNode:
     return seen_node(_decode_sources(stored))
 
 
-def _seen(source: Mapping[str, Any]) -> SeenNode:
-    return SeenNode(source.get("platform"), tuple(source.get("node", {}).items()))
-
-
-def _is_outdated(own: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    times = [datetime.fromisoformat(one["seen_at"]) for one in (own, labels)]
-    return times[1] - times[0] > OUTDATED_AFTER
-
-
-def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
-    """Yield differences between the kubelet's resources and the labels."""
-    return [
-        f"the labels make {expected} of {name}, the kubelet hands out {given}"
-        for name, (expected, given) in mismatched_resources(labels, kubelet).items()
+def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
+    """Conclude platform and parts of a node from stored reports; it is on a hot path."""
+    stating = [
+        source
+        for name in ("driver", "labels")
+        if (source := witnesses.get(name)) and (source.get("platform") or source.get("node"))
     ]
+    if not stating:
+        return NOTHING_SEEN
+    if len(stating) == 2:
+        own, labels = (datetime.fromisoformat(one["seen_at"]) for one in stating)
+        if labels - own > OUTDATED_AFTER:
+            stating.reverse()
+    first, second = stating[0], stating[-1]
+    parts = {**second.get("node", {}), **first.get("node", {})}
+    platform = first.get("platform") or second.get("platform")
+    # JSON has no order of its own, and equal nodes are compared once.
+    return SeenNode(platform, tuple((n, parts[n]) for n in NODE_COMPONENTS if n in parts))

@@ -20,11 +20,12 @@ from sqlalchemy import (
     insert,
     select,
     tuple_,
+    type_coerce,
     update,
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.kit.database.tables import Base, Page, UtcTime, page
+from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, page
 
 
 class Node(Base):
@@ -36,18 +37,22 @@ class Node(Base):
     cluster: Mapped[str] = mapped_column(Text, primary_key=True)
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     driver: Mapped[str | None] = mapped_column(Text, comment="That counts; null: not known")
-    gpus: Mapped[str] = mapped_column(Text, comment="JSON: SKUs that count, each with its number")
+    gpus: Mapped[Any] = mapped_column(
+        JsonText, comment="JSON: SKUs that count, each with its number"
+    )
     skus: Mapped[str] = mapped_column(Text, comment="|SKU|SKU|, for filters")
     disagrees: Mapped[bool] = mapped_column(Boolean, comment="Witnesses disagree")
-    disagreements: Mapped[str] = mapped_column(Text, comment="JSON: in sentences")
+    disagreements: Mapped[Any] = mapped_column(JsonText, comment="JSON: in sentences")
     target: Mapped[str | None] = mapped_column(Text, comment="That the node's annotation names")
-    labels: Mapped[str] = mapped_column(Text, comment="JSON: last reported")
-    witnesses: Mapped[str] = mapped_column(Text, comment="JSON: what each says, and when")
+    labels: Mapped[Any] = mapped_column(JsonText, comment="JSON: last reported")
+    witnesses: Mapped[Any] = mapped_column(JsonText, comment="JSON: what each says, and when")
     reported_by: Mapped[str] = mapped_column(Text, comment="Name of the token, last")
     first_seen_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime, comment="By any witness")
     since: Mapped[datetime] = mapped_column(UtcTime, comment="Of the present driver and GPUs")
-    taints: Mapped[str] = mapped_column(Text, server_default="[]", comment="JSON: last reported")
+    taints: Mapped[Any] = mapped_column(
+        JsonText, server_default="[]", comment="JSON: last reported"
+    )
     changed_at: Mapped[datetime | None] = mapped_column(
         UtcTime,
         comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
@@ -90,10 +95,8 @@ class NodeRow(Struct, frozen=True):
 NodeKey = tuple[str, str]
 """Cluster and name of a node."""
 _KEYS_PER_QUERY = 500
-_JSON = ("gpus", "disagreements", "labels", "witnesses", "taints")
-_JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
 _decode = msgspec.json.Decoder().decode
-_COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
+_COLUMNS = tuple(Node.__table__.c[name] for name in NodeRow.__struct_fields__)
 _KEY_COLUMNS = (Node.__table__.c.cluster, Node.__table__.c.name)
 """Plain columns: their rows cost half of those of mapped ones."""
 _CHANGED_AT = Node.__table__.c.changed_at
@@ -166,7 +169,11 @@ def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
 
 
 _KEY = tuple_(*_KEY_COLUMNS)
-_TRAITS = tuple(Node.__table__.c[name] for name in NodeTraits.__struct_fields__)
+_TEXTS = ("gpus", "labels", "witnesses", "taints")
+_TRAITS = tuple(
+    type_coerce(Node.__table__.c[name], Text) if name in _TEXTS else Node.__table__.c[name]
+    for name in NodeTraits.__struct_fields__
+)
 _GPUS = NodeTraits.__struct_fields__.index("gpus")
 
 
@@ -184,13 +191,7 @@ def _read_skus(text: str) -> tuple[str, ...]:
 def list_unseen_keys(
     session: Session, since: datetime, among: Sequence[NodeKey] | None = None
 ) -> set[NodeKey]:
-    """Return cluster and name of the nodes without a report since a time.
-
-    Args:
-        session: to read from.
-        since: the time.
-        among: of these only; None: of all.
-    """
+    """Return cluster and name of the nodes without a report since a time, of some or all."""
     query = select(*_KEY_COLUMNS).where(Node.__table__.c.seen_at < since)
     if among is None:
         return {tuple(row) for row in session.execute(query)}
@@ -207,16 +208,12 @@ def find_by_name(session: Session, name: str) -> list[NodeRow]:
 
 
 def save_nodes(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
-    """Store nodes of one cluster.
-
-    Args:
-        session: a writing one.
-        rows: as they are now.
-        known: names of those that are stored already.
-    """
+    """Store nodes of one cluster as they are now; some are known, by name."""
     new = []
     for row in rows:
-        values = _values(row)
+        values = msgspec.structs.asdict(row)
+        values["skus"] = "".join(f"|{kind['gpu']}" for kind in row.gpus) + "|"
+        values["disagrees"] = bool(row.disagreements)
         if row.name in known:
             key = (Node.cluster == row.cluster, Node.name == row.name)
             session.execute(update(Node).where(*key).values(**values))
@@ -244,20 +241,7 @@ def list_nodes(
     cursor: str | None = None,
     limit: int,
 ) -> Page[NodeRow]:
-    """Return nodes by cluster and name.
-
-    Args:
-        session: to read from.
-        cluster: that they are in.
-        search: part of their names, in any case.
-        sku: that they have.
-        disagrees: whether their witnesses do.
-        names: that they have one of, a few thousand at most; None: any.
-        seen_before: not since this.
-        seen_after: at this or since.
-        cursor: of the page.
-        limit: maximum number of nodes.
-    """
+    """Return nodes by cluster and name; ``names``: a few thousand at most."""
     query = select(*_COLUMNS)
     if cluster:
         query = query.where(Node.cluster == cluster)
@@ -279,9 +263,7 @@ def list_nodes(
 def changes_since(session: Session, since: datetime | None) -> dict[NodeKey, datetime | None]:
     """Return when what placement and drift read of nodes changed, by cluster and name.
 
-    Args:
-        session: to read from.
-        since: at this moment or later; None: of every node with a moment.
+    Only changes since a moment; without one, of every node with a moment.
     """
     query = select(*_KEY_COLUMNS, _CHANGED_AT)
     query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
@@ -289,12 +271,7 @@ def changes_since(session: Session, since: datetime | None) -> dict[NodeKey, dat
 
 
 def count_moments(session: Session, since: datetime | None) -> dict[datetime, int]:
-    """Return how many nodes changed at each moment.
-
-    Args:
-        session: to read from.
-        since: as of `changes_since`.
-    """
+    """Return how many nodes changed at each moment; ``since`` as of `changes_since`."""
     query = select(_CHANGED_AT, func.count()).group_by(_CHANGED_AT)
     query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
     return {at: count for at, count in session.execute(query) if at is not None}
@@ -327,17 +304,6 @@ def node_keys(session: Session) -> set[NodeKey]:
     return {tuple(row) for row in session.execute(select(*_KEY_COLUMNS))}
 
 
-def _row(found: Any) -> NodeRow:
-    """Make a row from values in the order of `_COLUMNS`; it is on a hot path."""
-    values = list(found)
-    for place in _JSON_PLACES:
-        values[place] = _decode(values[place])
+def _row(values: Any) -> NodeRow:
+    """Make a row from values in the order of `_COLUMNS`."""
     return NodeRow(*values)
-
-
-def _values(row: NodeRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(row)
-    values |= {name: msgspec.json.encode(values[name]).decode() for name in _JSON}
-    values["skus"] = "".join(f"|{kind['gpu']}" for kind in row.gpus) + "|"
-    values["disagrees"] = bool(row.disagreements)
-    return values

@@ -31,7 +31,7 @@ Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=65536)]
 Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
 Labels = Annotated[dict[Key, Value], Meta(max_length=MAX_LABELS)]
-
+SourceKind = Literal["labels", "kubelet", "driver"]
 
 UNREPORTED_LABELS = re.compile(
     r"feature\.node\.kubernetes\.io/"
@@ -138,7 +138,7 @@ Targets = Annotated[
 ]
 
 
-class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
+class GpusBody(Struct, frozen=True, forbid_unknown_fields=True, order=True):
     """GPUs of one SKU; each MIG profile is a separate SKU."""
 
     gpu: str
@@ -150,20 +150,20 @@ NodePartsBody = Annotated[
 ]
 
 
-class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
+class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The report of one source, without missing members."""
 
-    witness: Literal["labels", "kubelet", "driver"]
+    witness: SourceKind
     seen_at: datetime
     driver: str | None = None
     cuda: str | None = None
-    gpus: list[GpusBody] = []
+    gpus: tuple[GpusBody, ...] = ()
     platform: str | None = None
     node: NodePartsBody = {}
     resources: Annotated[
         dict[str, int], Meta(description="GPU resources: allocatable, or expected from labels")
     ] = {}
-    remarks: list[str] = []
+    remarks: tuple[str, ...] = ()
 
 
 class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,7 +172,7 @@ class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     target: str
     what: DriftKind
     have: Annotated[str | None, Meta(description="null: not known")]
-    declared: list[str]
+    declared: tuple[str, ...]
     message: str
 
 

@@ -15,9 +15,9 @@ from compatgate.core.request import drift_title
 from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError
 from compatgate.service.baselines.repository import BaselineRow
+from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate.decision_counts import AskedStack
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.nodes.drift import DriftGroup
 from compatgate.service.notices.conditions import Conditions, count_of, target_member
 from compatgate.service.runs.evidence import WarningRow

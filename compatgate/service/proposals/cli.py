@@ -32,6 +32,15 @@ _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 
 
 _DIGEST = "digest of the edits that you read, as matrix show prints it; without it, they are shown"
+_EVENTS = {
+    "open": "proposed it",
+    "change": "changed it",
+    "comment": "commented",
+    "approve": "approved",
+    "retract": "withdrew the approval",
+    "merge": "merged it",
+    "close": "closed it",
+}
 
 
 def propose_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +129,7 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
 
 def _read_edits(args: argparse.Namespace) -> Body:
     from compatgate.documents.sources import read_paths
-    from compatgate.service.matrix.cli_backtest import read_document_name
+    from compatgate.service.comparison.commands import read_document_name
 
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
@@ -199,17 +208,6 @@ def show_proposal(args: argparse.Namespace, gate: Client) -> int:
         print(f"merged without required evidence: {strip_controls(found['override'])}")
     _print_lines(_list_blockers(found), "")
     return 0
-
-
-_EVENTS = {
-    "open": "proposed it",
-    "change": "changed it",
-    "comment": "commented",
-    "approve": "approved",
-    "retract": "withdrew the approval",
-    "merge": "merged it",
-    "close": "closed it",
-}
 
 
 def _print_lines(lines: Iterable[str], indent: str) -> None:

@@ -16,8 +16,8 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_page_query,
 )
-from compatgate.service.backtests.formats import arrange
-from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.comparison.matrix_sections import report_backtest
+from compatgate.service.comparison.schemas import DAYS
 from compatgate.service.gate.question_links import entry_stack_text
 from compatgate.service.matrix.blessing import list_blessed
 from compatgate.service.proposals.filters import ProposalFilters
@@ -141,7 +141,7 @@ def _proposal_page(
     context = {
         "one": one,
         "stacks": {entry.name: entry_stack_text(entry, facts) for entry in blessed[:_MAX_SHOWN]},
-        "backtest": arrange(one["backtest"]) if one["backtest"] else [],
+        "backtest": report_backtest(one["backtest"]).parts if one["backtest"] else [],
         "changes": row.changes[:_MAX_SHOWN],
         "left": max(0, len(row.changes) - _MAX_SHOWN),
         "tone": TONES[view.state],

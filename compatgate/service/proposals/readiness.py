@@ -27,6 +27,7 @@ _SAME = (
     "id", "author", "reason", "made_at", "changed_at", "expires_at", "base", "digest", "action",
     "decided_by", "decided_at", "revision", "override",
 )  # fmt: skip
+_RUN = ("target", "sku", "driver", "suite", "failed")
 
 
 class Readiness(Struct, frozen=True):
@@ -153,6 +154,3 @@ def describe(view: ProposalView) -> dict[str, Any]:
         "backtest": row.backtest if row.backtest_digest == row.digest else None,
         "warnings": view.warnings,
     }
-
-
-_RUN = ("target", "sku", "driver", "suite", "failed")

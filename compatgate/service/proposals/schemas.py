@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
-from compatgate.service.backtests.schemas import DAYS, MAX_DAYS, BacktestBody
+from compatgate.service.comparison.schemas import DAYS, MAX_DAYS, BacktestBody
 from compatgate.service.matrix.schemas import (
     ENTRY,
     ChangeBody,
@@ -16,6 +17,8 @@ from compatgate.service.matrix.schemas import (
     NeededEvidenceBody,
 )
 
+PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
+"""Pattern of a proposal id, which commands distinguish from files and documents."""
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
 Digest = Annotated[
     str,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
@@ -12,21 +14,20 @@ from compatgate.kit.cli.output import print_json
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.service.recovery.backup import BackupReport
-    from compatgate.service.recovery.restore import RestoreReport
-
 _BACKUP_EPILOG = """\
-The backup is a consistent snapshot of the database; writers do not wait. The file has mode 0600: it
+The backup is a consistent snapshot of the database, made by SQLite's backup API or by pg_dump;
+writers do not wait. The file has mode 0600: it
 contains digests of tokens and names of callers. Store the head of the audit chain elsewhere.
 exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
 """
 _RESTORE_EPILOG = """\
-Stop the gates and workers first. A backup of SQLite can be restored into PostgreSQL, and a
-backup of PostgreSQL into SQLite. A backup of an older version is migrated.
+Stop the gates and workers first. A backup is restored into the kind of database that it came from;
+PostgreSQL needs the program pg_restore. A backup of an older version is migrated.
 exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
 """
 _VERIFY_EPILOG = """\
-A backup is rebuilt in a temporary file ($TMPDIR) to check that it can be restored.
+A backup is restored into a temporary file ($TMPDIR), a dump into a temporary database on the server
+of --database, to check that it can be restored.
 exit status: 0 sound, 1 a check failed, 2 bad input
 """
 
@@ -72,13 +73,7 @@ def add_recovery_actions(actions: Any) -> None:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Write a backup, and say what it holds on standard error.
-
-    Raises:
-        BadInput: the file cannot be written.
-        NotFound: the SQLite file does not exist.
-        Unavailable: the database does not answer, or is damaged.
-    """
+    """Write a backup, and say what it holds."""
     from compatgate.kit.database.database import Database
     from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.backup import write_backup
@@ -92,94 +87,61 @@ def run_backup(args: argparse.Namespace) -> int:
         report = write_backup(database, args.file)
     finally:
         database.close()
-    _print_backup(args, report)
+    if args.file == "-":
+        print(f"audit head {report.audit_head}", file=sys.stderr)
+    elif args.format == "json":
+        print_json(msgspec.to_builtins(report))
+    else:
+        counts = f"{report.rows} rows, {report.audit_links} audit links"
+        print(f"{args.file}: schema {report.schema}, {counts}\naudit head {report.audit_head}")
     return 0
 
 
-def _print_backup(args: argparse.Namespace, report: BackupReport) -> None:
-    header, rows = report.header, sum(report.trailer.rows.values())
-    shown = {
-        "file": args.file,
-        "made_at": header.made_at,
-        "schema": header.schema,
-        "program": header.program,
-        "rows": rows,
-        "audit_links": header.audit_links,
-        "audit_head": header.audit_head,
-        "sha256": report.trailer.sha256,
-    }
-    if args.file == "-":
-        print(f"audit head {header.audit_head}", file=sys.stderr)
-    elif args.format == "json":
-        print_json(shown)
-    else:
-        print(
-            f"{args.file}: schema {header.schema}, {rows} rows, {header.audit_links} audit links\n"
-            f"audit head {header.audit_head}"
-        )
-
-
 def run_restore(args: argparse.Namespace) -> int:
-    """Restore a backup; return 1 if its audit chain is not intact.
+    """Restore a backup; return 1 if its audit chain is not intact."""
+    from compatgate.service.recovery.restore import RestoreOptions, restore
 
-    Raises:
-        CompatgateError: as `compatgate.service.recovery.restore.restore`.
-    """
-    from compatgate.service.recovery.restore import restore
-
-    report = restore(
-        args.file,
-        args.database,
-        force=args.force,
-        unverified=args.unverified,
-        keep_schema=args.keep_schema,
-    )
+    options = RestoreOptions(args.force, args.unverified, args.keep_schema)
+    report = restore(args.file, args.database, options)
+    content, chain = report.content, report.chain
     if args.format == "json":
         print_json(
             {
                 "database": report.database,
-                "made_at": report.header.made_at,
+                "made_at": content.latest_at,
                 "schema": report.schema,
-                "rows": sum(report.trailer.rows.values()),
+                "rows": content.rows,
                 "aside": report.aside,
-                "chain": report.chain.to_json(),
+                "chain": msgspec.to_builtins(chain),
             }
         )
-    else:
-        _print_restored(report)
-    return 0 if report.chain.ok else 1
-
-
-def _print_restored(report: RestoreReport) -> None:
-    chain = report.chain
-    print(
-        f"{report.database}: restored the state of {report.header.made_at}, schema {report.schema},"
-        f" {sum(report.trailer.rows.values())} rows"
-    )
+        return 0 if chain.ok else 1
+    state = f"schema {report.schema}, {content.rows} rows"
+    latest = content.latest_at or "an empty log"
+    print(f"{report.database}: restored the state of {latest}, {state}")
     if chain.ok:
         print(f"the audit chain is intact: {chain.links} links, {chain.decisions} decisions")
     else:
         print(f"THE AUDIT CHAIN IS NOT INTACT: {chain.problems[0]}")
     if report.aside:
         print(f"the earlier data is in {report.aside}")
+    return 0 if chain.ok else 1
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Verify the database or a backup; return 1 if a check failed.
-
-    Raises:
-        NotFound: the file does not exist.
-    """
+    """Verify the database or a backup; return 1 if a check failed."""
     from compatgate.kit.database.database import Database
     from compatgate.kit.database.opening import refuse_missing
     from compatgate.service.recovery.checks import print_checks
-    from compatgate.service.recovery.restore import open_backup
     from compatgate.service.recovery.verify import verify_backup, verify_database
 
     as_json = args.format == "json"
     if args.file is not None:
-        open_backup(args.file).close()
-        return print_checks(list(verify_backup(args.file, head=args.head)), as_json=as_json)
+        from compatgate.service.recovery.backup import require_file
+
+        require_file(args.file)
+        found = list(verify_backup(args.file, args.database, head=args.head))
+        return print_checks(found, as_json=as_json)
     refuse_missing(args.database)
     database = Database.open(args.database)
     try:

@@ -73,12 +73,7 @@ def check_disk(name: str, folder: Path) -> Check:
 
 
 def check_state(folder: Path, database: str) -> Iterator[Check]:
-    """Check a replica's state folder: owner, mode, snapshot, waiting decisions and disk.
-
-    Args:
-        folder: of the replica.
-        database: URL without its password.
-    """
+    """Check a replica's state folder: owner, mode, snapshot, waiting decisions and disk."""
     if not folder.exists():
         what = f"{folder} does not exist; serve makes it at its start"
         yield Check("state folder", "warn", what)

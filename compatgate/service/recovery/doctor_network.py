@@ -21,11 +21,7 @@ _RENEW = "renew the certificate; serve reads the new files by itself"
 
 
 def check_certificate(path: str) -> Iterator[Check]:
-    """Check from when and until when a certificate in PEM is valid.
-
-    Raises:
-        BadInput: the file cannot be read, or holds no certificate.
-    """
+    """Check from when and until when a certificate in PEM is valid."""
     try:
         from cryptography import x509
     except ImportError:
@@ -119,11 +115,7 @@ def _check_readiness(base: str, token: str | None) -> Iterator[Check]:
 
 
 def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float]:
-    """Return status, JSON object (empty if there is none) and seconds.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return status, JSON object (empty if there is none) and seconds."""
     from compatgate.service.gate_client import import_httpx
 
     import_httpx()
@@ -150,11 +142,7 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
 
 
 def check_registry(place: str) -> Iterator[Check]:
-    """Check that a registry answers; it may ask for credentials then.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Check that a registry answers; it may ask for credentials then."""
     host = place.partition("/")[0]
     name = host.partition(":")[0]
     scheme = "http" if name in ("localhost", "127.0.0.1") else "https"
@@ -167,11 +155,7 @@ def check_registry(place: str) -> Iterator[Check]:
 
 
 def check_hosts(path: str) -> Iterator[Check]:
-    """Check that the Docker engines of staging hosts answer; others are the worker's to ask.
-
-    Raises:
-        CompatgateError: the file has mistakes.
-    """
+    """Check that the Docker engines of staging hosts answer; others are the worker's to ask."""
     from compatgate.canary.executors.docker.engine import Engine, translate_errors
     from compatgate.canary.hosts_file import read_hosts
 

@@ -1,45 +1,53 @@
-"""Restore a backup into SQLite or PostgreSQL, whatever kind of database it came from.
+"""Restore a backup into the kind of database that it came from.
 
-An SQLite file is built under another name and takes its place at the end; the old file stays next
-to it. PostgreSQL is filled in one transaction; what it held before is written to a backup first.
-A backup of an older schema is loaded as it is, and then migrated.
+An SQLite file is prepared under another name and takes its place at the end; the old file stays
+next to it. PostgreSQL is dumped next to the backup first, and gets that dump back if anything
+fails. A backup of an older schema is loaded as it is, and then migrated.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+import shutil
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
 
 from msgspec import Struct
-from sqlalchemy import inspect, text
+from msgspec.structs import replace
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from compatgate.errors import BadInput, CompatgateError, Conflict, NotFound, quote_error
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.cli.options import user_name
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.files import sync_folder
+from compatgate.kit.files import PRIVATE_MODE, sync_folder
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.verification import ChainReport, verify_chain
-from compatgate.service.recovery.backup import tables_of, write_backup
-from compatgate.service.recovery.backup_file import (
-    BackupHeader,
-    BackupTrailer,
+from compatgate.service.audit.schemas import ChainBody
+from compatgate.service.audit.verification import verify_chain
+from compatgate.service.recovery import postgresql
+from compatgate.service.recovery.backup import (
+    VERSION_TABLE,
+    Content,
     DamagedBackup,
-    TableHeader,
-    read_backup,
+    digest_of,
+    opened_copy,
+    read_content,
+    read_kind,
+    tables_of,
+    write_backup,
 )
 
 SIDE_FILES = ("-wal", "-shm", "-turn")
 """Endings of the files that SQLite and compatgate keep next to a database."""
 _LOCK_BYTES = (512, 0x40000000)
 """Length and start of SQLite's lock-byte page, https://www.sqlite.org/fileformat2.html 1.3."""
+_OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE application_name = 'compatgate' AND datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 class RestoreReport(Struct, frozen=True):
@@ -47,225 +55,128 @@ class RestoreReport(Struct, frozen=True):
 
     Attributes:
         database: its URL without the password.
-        header: of the backup.
-        trailer: of the backup.
+        content: of the backup.
         schema: schema version now.
         chain: of the restored database.
         aside: file that holds what was there before; None: the database was empty.
     """
 
     database: str
-    header: BackupHeader
-    trailer: BackupTrailer
-    schema: str | None
-    chain: ChainReport
+    content: Content
+    schema: str
+    chain: ChainBody
     aside: str | None
 
 
-def restore(
-    path: str,
-    url: str | None,
-    *,
-    force: bool,
-    unverified: bool = False,
-    keep_schema: bool = False,
-) -> RestoreReport:
-    """Restore a backup; nothing changes unless all of it succeeds.
+class RestoreOptions(Struct, frozen=True):
+    """How to restore.
 
-    Args:
-        path: of the backup.
-        url: of the database, as for `resolve_url`.
+    Attributes:
         force: replace a database that holds data; it is kept aside.
         unverified: accept a backup whose audit chain is not intact.
         keep_schema: do not migrate: the version of compatgate that wrote the data is to use it.
-
-    Raises:
-        NotFound: the file does not exist.
-        DamagedBackup: the file is damaged, or its audit chain is not intact.
-        SchemaMismatch: a newer program wrote the backup.
-        Conflict: the database holds data, or programs use it.
-        Unavailable: the database does not answer, or its disk is full.
     """
-    with open_backup(path) as file:
-        header, trailer = check_backup(file, path)
-        loaded = _Loading(file, path, header, trailer, unverified)
-        if keep_schema and header.schema != tables.expected_version():
-            loaded.chain = _verify_copy(path, unverified=unverified)
-        resolved = resolve_url(url)
-        into = _into_sqlite if resolved.drivername == "sqlite" else _into_postgresql
-        chain, aside = into(loaded, url, force)
-    schema = tables.expected_version() if loaded.chain is None else header.schema
-    return RestoreReport(display_url(resolved), header, trailer, schema, chain, aside)
+
+    force: bool = False
+    unverified: bool = False
+    keep_schema: bool = False
 
 
-def _verify_copy(path: str, *, unverified: bool) -> ChainReport:
-    """Verify the audit chain of a backup in a temporary file, which is migrated for that."""
-    with TemporaryDirectory(prefix="compatgate-restore-") as folder:
-        chain = rebuild(path, Path(folder) / "copy.db")[2]
-    if not chain.ok and not unverified:
-        raise _broken_chain(path, chain)
-    return chain
+class _Undo(Exception):
+    """Ends a transaction that is not to be kept."""
 
 
-def _broken_chain(path: str, chain: ChainReport) -> DamagedBackup:
-    return DamagedBackup(
-        f"the audit chain in {path} is not intact: {chain.problems[0]}",
-        field="backup",
-        hint="use an older backup; --unverified restores this one anyway",
-    )
+def restore(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
+    """Restore a backup; nothing changes unless all of it succeeds."""
+    kind, resolved = read_kind(path), resolve_url(url)
+    if kind != ("sqlite" if resolved.drivername == "sqlite" else "postgresql"):
+        what = f"{path} is a backup of {kind}, and cannot be restored into another database"
+        raise BadInput(what, field="database", hint=f"name a {kind} database with --database")
+    into = _into_sqlite if kind == "sqlite" else _into_postgresql
+    return into(path, url, options)
 
 
-def open_backup(path: str) -> BinaryIO:
-    """Open a backup.
-
-    Raises:
-        NotFound: the file does not exist.
-        BadInput: the file cannot be read.
-    """
+def _finish(
+    database: Database, path: str, options: RestoreOptions, aside: str | None
+) -> RestoreReport:
+    """Check what was loaded, migrate it, and log the restore."""
     try:
-        return open(path, "rb")
-    except FileNotFoundError:
-        raise NotFound(f"{path} does not exist", field="backup", value=path) from None
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot read {path}: {reason}", field="backup", value=path) from None
-
-
-def check_backup(file: BinaryIO, path: str) -> tuple[BackupHeader, BackupTrailer]:
-    """Read the whole file, and check its digest and that this program knows its schema.
-
-    Raises:
-        DamagedBackup: the file is damaged.
-        SchemaMismatch: a newer program wrote it.
-    """
-    header, trailer = read_backup(file, path)
-    if header.schema > tables.expected_version():
-        raise tables.newer_schema(f"{path} (compatgate {header.program})", header.schema)
-    return header, trailer
-
-
-class _Loading:
-    """A checked backup, to be loaded into an empty database."""
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        path: str,
-        header: BackupHeader,
-        trailer: BackupTrailer,
-        unverified: bool,
-    ) -> None:
-        self.path = path
-        self._file = file
-        self._header = header
-        self._trailer = trailer
-        self._unverified = unverified
-        self.chain: ChainReport | None = None
-        """Of a copy, if the schema is to stay; None: migrate."""
-
-    def load(self, database: Database, session: Session) -> ChainReport:
-        """Load a backup into a new schema, migrate, verify the chain, and log the restore.
-
-        Raises:
-            DamagedBackup: a row refers to one that is missing, or the chain is not intact.
-        """
-        self._load_rows(database, session)
-        if self.chain is not None:
-            return self.chain
-        tables.migrate_within(session)
-        found = self._verify(session)
-        audit.append(
-            session,
-            at=clock.now(),
-            actor=user_name(),
-            action="database.restore",
-            subject=f"backup of {self._header.made_at}",
-            detail={"sha256": self._trailer.sha256, "head": self._header.audit_head},
+        with database.reading() as session:
+            content = read_content(database, session, path)
+    except tables.SchemaMismatch:
+        raise
+    except (BadInput, Unavailable) as error:
+        what = f"{path} is damaged: {error.problem}"
+        hint = "use an older backup"
+        raise DamagedBackup(what, field="backup", value=path, hint=hint) from None
+    stays = options.keep_schema and content.schema != tables.expected_version()
+    chain = verify_migrated(database, undo=stays)
+    if not chain.ok and not options.unverified:
+        raise DamagedBackup(
+            f"the audit chain in {path} is not intact: {chain.problems[0]}",
+            field="backup",
+            hint="use an older backup; --unverified restores this one anyway",
         )
-        return found
-
-    def _load_rows(self, database: Database, session: Session) -> None:
-        tables.migrate_within(session, self._header.schema)
-        known = {one.name: [c.name for c in one.columns] for one in tables_of(self._header.schema)}
-        for name in reversed(known):  # a migration may have made rows
-            session.execute(text(f"DELETE FROM {name}"))  # noqa: S608 - our names
-        into = _sqlite_loader if database.is_sqlite else _postgresql_loader
-
-        def start(table: TableHeader) -> Callable[[list[list[Any]]], None]:
-            columns = known.get(table.table, [])
-            if not table.columns or not set(table.columns) <= set(columns):
-                what = f"{self.path}: {table.table} is not a table of schema {self._header.schema}"
-                raise DamagedBackup(what, field="backup")
-            return into(session, table)
-
-        read_backup(self._file, self.path, start)
-        if database.is_sqlite:
-            self._check_references(session)
-        else:
-            _set_sequences(session, known)
-
-    def _check_references(self, session: Session) -> None:
-        if broken := session.execute(text("PRAGMA foreign_key_check")).first():
-            what = f"a row of {broken[0]} refers to a missing row of {broken[2]}"
-            raise DamagedBackup(f"{self.path}: {what}", field="backup")
-
-    def _verify(self, session: Session) -> ChainReport:
-        found = verify_chain(session, expected_head=self._header.audit_head).report
-        if found.ok or self._unverified:
-            return found
-        raise _broken_chain(self.path, found)
+    if not stays:
+        with database.writing() as session:
+            audit.append(
+                session,
+                at=clock.now(),
+                actor=user_name(),
+                action="database.restore",
+                subject=f"backup of {content.latest_at or 'an empty log'}",
+                detail={"sha256": digest_of(Path(path)), "head": content.audit_head},
+            )
+    schema = content.schema if stays else tables.expected_version()
+    return RestoreReport(database.shown, content, schema, chain, aside)
 
 
-def _sqlite_loader(session: Session, table: TableHeader) -> Callable[[list[list[Any]]], None]:
-    marks = ", ".join("?" * len(table.columns))
-    columns = ", ".join(f'"{name}"' for name in table.columns)
-    statement = f'INSERT INTO "{table.table}" ({columns}) VALUES ({marks})'  # noqa: S608
-    cursor: Any = session.connection().connection.cursor()
-    return lambda rows: cursor.executemany(statement, rows)
-
-
-def _postgresql_loader(session: Session, table: TableHeader) -> Callable[[list[list[Any]]], None]:
-    columns = ", ".join(f'"{name}"' for name in table.columns)
-    statement = f'COPY "{table.table}" ({columns}) FROM STDIN'
-    connection: Any = session.connection().connection.driver_connection
-
-    def load(rows: list[list[Any]]) -> None:
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
-
-    return load
-
-
-def _set_sequences(session: Session, names: Iterable[str]) -> None:
-    """Let PostgreSQL number new rows after the restored ones."""
-    for name in names:
-        for column in inspect(session.connection()).get_columns(name):
-            ask = text("SELECT pg_get_serial_sequence(:table, :column)")
-            values = {"table": f'"{name}"', "column": column["name"]}
-            if sequence := session.execute(ask, values).scalar():
-                last = f'SELECT setval(:name, max("{column["name"]}")) FROM "{name}"'  # noqa: S608
-                session.execute(text(last), {"name": sequence})
+def verify_migrated(
+    database: Database, *, undo: bool = False, head: str | None = None
+) -> ChainBody:
+    """Migrate a database and verify its audit chain; ``undo``: leave the schema as it was."""
+    with suppress(_Undo), database.writing() as session:
+        tables.migrate_within(session)
+        chain = verify_chain(session, expected_head=head).report
+        if undo:
+            raise _Undo
+    return chain
 
 
 # --- SQLite ---------------------------------------------------------------------------------
 
 
-def _into_sqlite(loading: _Loading, url: str | None, force: bool) -> tuple[ChainReport, str | None]:
+def _into_sqlite(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
     target = Path(str(resolve_url(url).database))
     new = target.with_name(f".{target.name}.restore-{os.getpid()}")
     holds_data = target.exists() and target.stat().st_size > 0 and not _is_empty_file(target)
-    if holds_data and not force:
+    if holds_data and not options.force:
         raise _holds_data(str(target))
     try:
         refuse_used_file(target)
-        chain = _build_file(loading, new)
+        shutil.copyfile(path, new)
+        new.chmod(PRIVATE_MODE)
+        with opened_copy(new) as database:
+            report = _finish(database, path, options, None)
+        _sync(new)
         refuse_used_file(target)
-        return chain, _replace_file(target, new)
+        aside = _replace_file(target, new)
+        return replace(report, database=display_url(resolve_url(url)), aside=aside)
+    except OSError as error:
+        what = f"cannot restore {path} to {target}: {quote_error(error)}"
+        raise BadInput(what, field="database") from None
     finally:
         for end in ("", *SIDE_FILES):
             with suppress(OSError):
                 os.unlink(f"{new}{end}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_empty_file(path: Path) -> bool:
@@ -295,46 +206,8 @@ def _holds_data(name: str) -> Conflict:
     return Conflict(f"the database {name} holds data", field="database", hint=hint)
 
 
-def rebuild(path: str, new: Path) -> tuple[BackupHeader, BackupTrailer, ChainReport]:
-    """Build an SQLite file from a backup, to check that it can be restored.
-
-    Args:
-        path: of the backup.
-        new: file to make.
-
-    Raises:
-        CompatgateError: as `restore`; a broken audit chain is reported instead.
-    """
-    with open_backup(path) as file:
-        header, trailer = check_backup(file, path)
-        chain = _build_file(_Loading(file, path, header, trailer, unverified=True), new)
-    return header, trailer, chain
-
-
-def _build_file(loading: _Loading, new: Path) -> ChainReport:
-    database = Database.open(f"sqlite:///{new}")
-    try:
-        with database.writing() as session:
-            session.connection().exec_driver_sql("PRAGMA defer_foreign_keys = ON")
-            chain = loading.load(database, session)
-        with closing(database.engine.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA journal_mode = DELETE")
-    finally:
-        database.close()
-    descriptor = os.open(new, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return chain
-
-
 def refuse_used_file(path: Path) -> None:
-    """Check that no other program has an SQLite file open.
-
-    Raises:
-        Conflict: a program has.
-    """
+    """Check that no other program has an SQLite file open."""
     if not path.exists():
         return
     try:
@@ -373,41 +246,48 @@ def _replace_file(target: Path, new: Path) -> str | None:
 
 # --- PostgreSQL -----------------------------------------------------------------------------
 
-_OTHERS = """
-SELECT count(*) FROM pg_stat_activity
-WHERE application_name = 'compatgate' AND datname = current_database() AND pid <> pg_backend_pid()
-"""
 
-
-def _into_postgresql(
-    loading: _Loading, url: str | None, force: bool
-) -> tuple[ChainReport, str | None]:
+def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
+    postgresql.read(Path(path))
     database = Database.open(url)
     try:
         with database.reading() as session:
-            empty, version = _is_empty(session), tables.version_of(session)
-        if not empty and not force:
+            empty = _is_empty(session)
+        if not empty and not options.force:
             raise _holds_data(database.shown)
-        aside = None if empty else _keep_aside(database, loading.path)
-        database.close()  # its connections must not count
-        with database.writing() as session:
-            _refuse_used_server(session, database)
-            if version is not None:
-                tables.migrate_within(session, "base")
-            chain = loading.load(database, session)
+        _refuse_used_server(database)
+        aside = None
+        if not empty:
+            moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
+            name = f"{database.url.database}-before-restore-{moment}.backup"
+            aside = str(Path(path).with_name(name))
+            write_backup(database, aside)
+        _drop_tables(database)
+        try:
+            postgresql.load(Path(path), database.url)
+            return _finish(database, path, options, aside)
+        except BaseException:
+            _drop_tables(database)
+            if aside:
+                postgresql.load(Path(aside), database.url)
+            raise
     finally:
         database.close()
-    return chain, aside
 
 
-def _keep_aside(database: Database, near: str) -> str:
-    moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
-    path = Path(near).with_name(f"{database.url.database}-before-restore-{moment}.backup")
-    write_backup(database, str(path))
-    return str(path)
+def _refuse_used_server(database: Database) -> None:
+    database.close()  # its own connections must not count
+    with database.writing() as session:
+        if count := session.execute(text(_OTHERS)).scalar():
+            what = f"{count} connections of compatgate use {database.shown}"
+            hint = "stop the gates and workers first"
+            raise Conflict(what, field="database", hint=hint)
 
 
-def _refuse_used_server(session: Session, database: Database) -> None:
-    if count := session.execute(text(_OTHERS)).scalar():
-        what = f"{count} connections of compatgate use {database.shown}"
-        raise Conflict(what, field="database", hint="stop the gates and workers first")
+def _drop_tables(database: Database) -> None:
+    with database.writing() as session:
+        version = tables.version_of(session)
+        if version is not None:
+            names = [*(table.name for table in tables_of(version)), VERSION_TABLE]
+            listed = ", ".join(f'"{name}"' for name in names)
+            session.execute(text(f"DROP TABLE IF EXISTS {listed} CASCADE"))

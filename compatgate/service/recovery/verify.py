@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,66 +13,73 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import CompatgateError, quote_error
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database
-from compatgate.service.audit.verification import ChainReport, verify_chain
-from compatgate.service.recovery.backup import tables_of
+from compatgate.kit.database.database import Database, resolve_url
+from compatgate.service.audit.verification import verify_chain
+from compatgate.service.recovery import postgresql
+from compatgate.service.recovery.backup import digest_of, read_content, read_kind, tables_of
 from compatgate.service.recovery.checks import Check, failed, guarded
-from compatgate.service.recovery.restore import rebuild
 
 _MOST = 5
 """Problems that one line shows."""
 _RESTORE = "restore a backup: compatgate db restore FILE --force"
 
 
-def verify_backup(path: str, *, head: str | None = None) -> Iterator[Check]:
-    """Yield the checks of a backup: digest, a rebuilt database, and its audit chain.
+def verify_backup(path: str, url: str | None, *, head: str | None = None) -> Iterator[Check]:
+    """Yield the checks of a backup: it is restored into a scratch database, and that is verified.
 
     Args:
-        path: of the backup.
-        head: hash stored elsewhere; the chain must contain it.
+        url: of a database on the server that a dump is restored on; other backups need none.
     """
-    with TemporaryDirectory(prefix="compatgate-verify-") as folder:
-        rebuilt = Path(folder) / "rebuilt.db"
-        try:
-            header, trailer, chain = rebuild(path, rebuilt)
-        except CompatgateError as error:
-            yield failed("backup", error)
+    try:
+        kind = read_kind(path)
+        if kind == "sqlite":
+            with TemporaryDirectory(prefix="compatgate-verify-") as folder:
+                copy = Path(folder) / "copy.db"
+                shutil.copyfile(path, copy)
+                yield from _verify_copy(path, f"sqlite:///{copy}", head)
             return
-        rows = sum(trailer.rows.values())
+        postgresql.read(Path(path))
+        server = resolve_url(url)
+        if server.drivername == "sqlite":
+            yield Check("backup", "ok", "a dump of PostgreSQL; every part of it can be read")
+            yield Check("digest", "ok", f"sha256 {digest_of(Path(path))}")
+            fix = "name a database of a PostgreSQL server with --database"
+            yield Check("audit chain", "skip", "needs a server to restore the dump on", fix)
+            return
+        with postgresql.scratch_database(server) as scratch:
+            postgresql.load(Path(path), scratch)
+            yield from _verify_copy(path, scratch.render_as_string(hide_password=False), head)
+    except CompatgateError as error:
+        yield failed("backup", error)
+
+
+def _verify_copy(path: str, url: str, head: str | None) -> Iterator[Check]:
+    database = Database.open(url)
+    try:
+        with database.reading() as session:
+            content = read_content(database, session, path)
         yield Check(
             "backup",
             "ok",
-            f"{header.made_at}, {header.database}, schema {header.schema}, compatgate"
-            f" {header.program}, {rows} rows in {len(trailer.rows)} tables",
+            f"{content.latest_at or 'no audit record'}, {content.database}, schema"
+            f" {content.schema}, {content.rows} rows in {content.tables} tables",
         )
-        yield Check("digest", "ok", f"sha256 {trailer.sha256}")
-        database = Database.open(str(rebuilt))
-        try:
-            yield from _verify_open(database, head, chain)
-        finally:
-            database.close()
+        yield Check("digest", "ok", f"sha256 {digest_of(Path(path))}")
+        tables.migrate_schema(database)
+        yield from verify_database(database, head=head)
+    finally:
+        database.close()
 
 
 def verify_database(database: Database, *, head: str | None = None) -> Iterator[Check]:
-    """Yield the checks of a database: schema, pages, references and audit chain.
-
-    Args:
-        database: to read; it does not change.
-        head: hash stored elsewhere; the chain must contain it.
-    """
-    yield from _verify_open(database, head, None)
-
-
-def _verify_open(
-    database: Database, head: str | None, chain: ChainReport | None
-) -> Iterator[Check]:
+    """Yield the checks of a database: schema, pages, references and audit chain."""
     schema = list(guarded("schema", lambda: check_schema(database)))
     yield from schema
     yield from guarded("pages", lambda: check_pages(database, thorough=True))
     if any(check.state == "fail" for check in schema):
         yield Check("audit chain", "skip", "needs the schema of this program")
         return
-    yield from guarded("audit chain", lambda: _check_chain(database, head, chain))
+    yield from guarded("audit chain", lambda: _check_chain(database, head))
 
 
 def check_schema(database: Database) -> Iterator[Check]:
@@ -108,12 +116,7 @@ def _missing(session: Session, version: str) -> str:
 
 
 def check_pages(database: Database, *, thorough: bool) -> Iterator[Check]:
-    """Check every page of SQLite, or have PostgreSQL read every row.
-
-    Args:
-        database: to read.
-        thorough: also compare indexes with rows, and references.
-    """
+    """Check every page of SQLite, or have PostgreSQL read every row."""
     with database.reading() as session:
         if database.is_sqlite:
             yield from _check_sqlite_pages(session, thorough=thorough)
@@ -179,12 +182,9 @@ def _check_indexes(session: Session, names: set[str]) -> Check:
     return Check("indexes", "ok", f"{count} indexes have every row (amcheck)")
 
 
-def _check_chain(
-    database: Database, head: str | None, found: ChainReport | None
-) -> Iterator[Check]:
-    if found is None or head is not None:
-        with database.reading() as session:
-            found = verify_chain(session, expected_head=head).report
+def _check_chain(database: Database, head: str | None) -> Iterator[Check]:
+    with database.reading() as session:
+        found = verify_chain(session, expected_head=head).report
     if not found.ok:
         count = len(found.problems)
         what = f"{count} problems, the first: {found.problems[0]}"

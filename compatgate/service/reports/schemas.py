@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.compare.findings import Cause
 from compatgate.core.rule import Outcome
-from compatgate.core.whatif_result import Cause
 from compatgate.documents.specs import Action, Kind
 
 EventKind = Literal["change", "approval", "facts", "question", "run", "nodes"]

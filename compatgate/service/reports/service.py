@@ -15,10 +15,10 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
+from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.schemas import DecisionBody
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.matrix import revisions
 from compatgate.service.reports.schemas import (
     AskedQuestionBody,

@@ -19,7 +19,7 @@ from compatgate.kit.clock import parse_moment
 from compatgate.kit.database.tables import pages
 from compatgate.kit.sections import shorten
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.repository import AuditRow
+from compatgate.service.audit.schemas import AuditBody
 from compatgate.service.matrix import revisions
 from compatgate.service.reports.formats import name_subject
 from compatgate.service.reports.schemas import (
@@ -128,7 +128,7 @@ def run_events(runs: Iterable[RunRow]) -> Iterator[ReportEventBody]:
 def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
     """Yield events of the audit log: reports that changed nodes of the target, and approvals."""
     for action in ("nodes.report", "proposal.open", "approval.request"):
-        rows: list[AuditRow] = period.read(
+        rows: list[AuditBody] = period.read(
             audit.list_records, MAX_LINKS, f"events {action}", action=action
         )
         for row in rows:
@@ -139,11 +139,11 @@ def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[
                 yield _of_link(row, "approval", "proposed a change")
 
 
-def _of_link(row: AuditRow, kind: EventKind, what: str) -> ReportEventBody:
+def _of_link(row: AuditBody, kind: EventKind, what: str) -> ReportEventBody:
     return ReportEventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
 
 
-def _group_nodes(row: AuditRow, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+def _group_nodes(row: AuditBody, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the nodes of the target that a report changed, by the change in words."""
     alike: dict[str, list[str]] = {}
     changes = [(name, "new") for name in row.detail.get("new", ())]

@@ -159,14 +159,9 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
         elif name == "error":
             raise Unavailable(f"the log stopped: {data['detail']}")
         else:
-            _print_event(name, data)
-
-
-def _print_event(name: str, data: dict[str, object]) -> None:
-    """Print an event on standard error, because it is not part of the log."""
-    if name == "end":
-        reason = f": {data['reason']}" if data["reason"] else ""
-        print(f"[{data['state']}{reason}]", file=sys.stderr)
+            if name == "end":
+                reason = f": {data['reason']}" if data["reason"] else ""
+                print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
 def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,6 @@ class MeasuredPart(Struct, frozen=True):
 
     Attributes:
         name: of the component, or ``gpu``.
-        asked: value that the run asks for.
         measured: values of its steps; several if they disagree.
     """
 
@@ -125,8 +124,6 @@ class MetricChange(Struct, frozen=True):
 
     Attributes:
         judged: the second held against the first as against a baseline.
-        a, b: how many values each has.
-        unit: of the medians, the first's own.
         medians: the second's is None where units do not convert.
         beyond: the change is for the worse and more than the tolerance.
         values: of both runs in the first's unit; empty where the units do not convert.
@@ -157,7 +154,6 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
 
     Args:
         a: the first run, used as the baseline.
-        b: the second run.
     """
     left, right = _by_name(a.steps), _by_name(b.steps)
     both = [name for name in left if name in right]

@@ -29,6 +29,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 from compatgate.service.runs.discards import DiscardedRun
+from compatgate.service.runs.evidence_schemas import EvidenceBody, WarningBody
 from compatgate.service.runs.filters import EvidenceFilters
 
 
@@ -82,46 +83,18 @@ class EntryWarning(Base):
     closed_by: Mapped[str | None] = mapped_column(Text, comment="Id of the run that passed")
 
 
-class EvidenceRow(Struct, frozen=True):
-    """A judged run as evidence.
+class EvidenceRow(EvidenceBody, frozen=True):
+    """A stored row of evidence; the audit chain digests its binding as it was stored."""
 
-    Attributes:
-        components: component to version as measured.
-        content: digest of its GPU content; None: unknown.
-        bound: `compatgate.core.binding.Binding` as plain data; None: before this was recorded.
-    """
-
-    seq: int
-    run: str
-    suite: str
-    sku: str
-    driver: str
-    components: dict[str, str]
-    outcome: str
-    finished: int
-    development: bool
-    known_at: datetime
-    content: str | None = None
-    bound: dict[str, Any] | None = None
+    bound: dict[str, Any] | None  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return to_plain(self)
 
 
-class WarningRow(Struct, frozen=True):
-    """A warning on an entry; open while ``closed_at`` is None."""
-
-    id: int
-    entry: str
-    run: str
-    suite: str
-    sku: str
-    driver: str
-    message: str
-    opened_at: datetime
-    closed_at: datetime | None = None
-    closed_by: str | None = None
+class WarningRow(WarningBody, frozen=True):
+    """A stored warning; open while ``closed_at`` is None."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -212,12 +185,7 @@ def load_evidence(
     suites: Collection[str] | None = None,
     skus: Collection[str] | None = None,
 ) -> Iterator[Evidence]:
-    """Load judged runs in the order of their numbers.
-
-    Args:
-        suites: only these.
-        skus: only on these.
-    """
+    """Load judged runs in the order of their numbers."""
     query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
     query = query.where(EvidenceRecord.seq <= until) if until is not None else query
     query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
@@ -235,7 +203,7 @@ def to_evidence(row: EvidenceRow) -> Evidence:
         row.sku,
         parse_version("driver", row.driver),
         {name: parse_version(name, text) for name, text in row.components.items()},
-        row.outcome,  # type: ignore[arg-type]
+        row.outcome,
         row.finished,
         row.development,
         msgspec.convert(row.bound, Binding) if row.bound is not None else None,
@@ -281,11 +249,7 @@ def open_warnings(
     suite: str | None = None,
     sku: str | None = None,
 ) -> Iterator[WarningRow]:
-    """Return open warnings, oldest first.
-
-    Args:
-        entries: only on these.
-    """
+    """Return open warnings, oldest first."""
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query

@@ -104,7 +104,6 @@ class Zoom(Struct, frozen=True):
     """A link to another time.
 
     Attributes:
-        sign: of the button.
         since: start, as the address has it; None: the first run.
         until: end, as the address has it; None: now.
     """
@@ -121,7 +120,6 @@ def offer_zoom(
     """Return links that narrow, widen and move the shown time.
 
     Args:
-        first: time of the first run that there is.
         since: start of the shown time; None: ``first``.
         until: end of the shown time; None: ``now``.
     """

@@ -22,6 +22,7 @@ from compatgate.canary.judge.statistics import quantile
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.peaks import Share
 from compatgate.canary.run import Check, Env, Metric, Report, Witness
+from compatgate.canary.workload import name_content
 from compatgate.errors import BadInput
 from compatgate.kit.database.tables import MAX_LIMIT
 from compatgate.service.baselines.repository import BaselineRow
@@ -46,7 +47,7 @@ def explain_judgement(metric: MetricJudgement) -> list[str]:
         if metric.numbers.dropped:
             lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
-    lines += [_sentence(aspect.reason) for aspect in others]
+    lines += [f"{aspect.reason[:1].upper()}{aspect.reason[1:]}." for aspect in others]
     if metric.missing:
         lines.append(f"To decide: {metric.missing}.")
     return lines
@@ -109,10 +110,6 @@ def _noise_text(found: Numbers) -> str:
 def _percent(share: float) -> str:
     text = f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.3g}"
     return f"{text.removesuffix('.0')} %"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 _LOW, _HIGH = 0.05, 0.95
@@ -180,7 +177,7 @@ def baseline_bands(
         rows: approved ones of one SKU and family, newest first.
         digest: of its content as it ran; baselines of the same content come first.
     """
-    wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
+    wanted = name_content(workload, digest or "")
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
     mine.sort(key=lambda row: row.workload != wanted)
     found: dict[str, Band] = {}
@@ -212,7 +209,6 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
 
     Args:
         past: results of one step, newest first.
-        family: that the runs must have measured.
     """
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
@@ -263,11 +259,8 @@ class MetricView(Struct, frozen=True):
 
     Attributes:
         judged: None: the metric was not judged.
-        words: the judgement in sentences.
         band: range of the currently approved baseline.
         past: earlier runs and this one, oldest first.
-        more: number of hidden values.
-        share: share of the GPU's published peak.
         marks: of the past runs in their chart.
         reference: what the metric was judged against; None: nothing is shaded.
     """
@@ -312,7 +305,8 @@ def has_many_metrics(detail: RunDetail) -> bool:
 
 def inspect_steps(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[StepView]:
     """Return the steps of a run, each metric with its band and its past."""
-    sku = _sku(runs, detail.run)
+    hosts = {host.name: host.gpu for host in runs.hosts(limit=MAX_LIMIT).items}
+    sku = detail.run.gpu or hosts.get(detail.run.on_host or "") or NO_GPU_SKU
     approved: dict[str, Sequence[BaselineRow]] = {}
     shown = []
     for step in detail.steps:
@@ -413,9 +407,3 @@ def _with_shares(
 
 def _judgements(step: StepView) -> dict[str, MetricJudgement]:
     return {metric.name: metric for metric in step.judged.metrics} if step.judged else {}
-
-
-def _sku(runs: Runs, run: RunRow) -> str:
-    """Return the SKU that the run's baselines are stored for: its host's."""
-    hosts = {host.name: host.gpu for host in runs.hosts(limit=MAX_LIMIT).items}
-    return run.gpu or hosts.get(run.on_host or "") or NO_GPU_SKU

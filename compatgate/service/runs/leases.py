@@ -130,7 +130,6 @@ class Offer(Struct, frozen=True):
     Attributes:
         gpu: SKU; None: it has no GPUs.
         driver_key: None: not known.
-        slots: number of its slots.
         spans: the host runs a workload on several nodes at once.
     """
 

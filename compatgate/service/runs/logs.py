@@ -51,7 +51,6 @@ class Event(Struct, frozen=True):
     Attributes:
         name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
             that nothing happened just now.
-        id: of output, to go on from.
     """
 
     name: Literal["output", "state", "end", "error", "alive", "idle"]
@@ -104,8 +103,6 @@ def follow(
     """Yield the events of an existing run until it has ended.
 
     Args:
-        after: id of the last output known.
-        step: only this step's output.
         seconds: to give up after, without ``end``; None: never.
     """
     text = LogText()
@@ -158,8 +155,6 @@ class LogPart(Struct, frozen=True):
     Attributes:
         text: cleaned text; a heading names the step wherever it changes.
         after: id of its last piece, to go on from.
-        ended: the log is complete.
-        cut: earlier text is missing.
         pruned: the log was removed; None: the log exists.
     """
 

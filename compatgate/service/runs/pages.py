@@ -18,7 +18,6 @@ from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    Table,
     TableQuery,
     list_rows,
     make_list_table,
@@ -27,7 +26,6 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.runs import logs
 from compatgate.service.runs.comparison import (
-    Comparison,
     MetricChange,
     compare_parts,
     compare_runs,
@@ -380,7 +378,10 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
                 "found": result,
                 "overlays": overlay_metrics(result.metrics),
             }
-            table = _metric_table(result, query.sort)
+            rows = [_metric_row(one) for one in result.metrics]
+            table = make_table(
+                "compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=query.sort, label="metrics"
+            )
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items
     context |= {
@@ -389,11 +390,6 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
         "swapped": link("runs", "compare", a=query.b, b=query.a),
     }
     return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
-
-
-def _metric_table(found: Comparison, sort: str | None) -> Table:
-    rows = [_metric_row(one) for one in found.metrics]
-    return make_table("compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=sort, label="metrics")
 
 
 def _metric_row(one: MetricChange) -> tuple[Any, ...]:

@@ -34,7 +34,6 @@ class PairsView(Struct, frozen=True):
     Attributes:
         metrics: the worst first.
         changes: components that differ, the driver among them.
-        broken: blocks that did not pass.
     """
 
     state: PairsState

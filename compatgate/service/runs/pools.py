@@ -49,7 +49,6 @@ class RunEvidence(Struct, frozen=True):
     """The evidence of one run, and the runs that it is pooled with.
 
     Attributes:
-        row: of the run itself.
         discarded: None: it counts.
         pool: runs of the same suite, content, SKU and driver, the newest first; the run is one.
     """

@@ -251,7 +251,6 @@ class EntryRemarks(Struct, frozen=True):
 
     Attributes:
         warnings: open ones, oldest first.
-        promotion: state of a candidate.
     """
 
     warnings: tuple[WarningRow, ...] = ()

@@ -110,7 +110,6 @@ def choose_run(
     must not take the slots that it waits for.
 
     Args:
-        offers: hosts that may take runs.
         next_for: the first run that any of some hosts could ever run, but for some runs.
     """
     open_, passed = list(offers), list[str]()

@@ -60,7 +60,17 @@ def find_against(
             "only an image can be compared in pairs", field="against", value=asked, hint=hint
         )
     if asked == AUTO:
-        return _find_automatically(session, run, snapshot, now)
+        pools = _pools(run, snapshot)
+        entry, why = _find_replaced(run, snapshot, pools)
+        if entry is None:
+            return AgainstBody(AUTO, None, None, why)
+        result = _find_image(session, run, entry, pools, now)
+        if result is None:
+            return AgainstBody(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
+        if result.image == run.image:
+            why = f"the image is that of the entry {entry.name}: nothing to compare"
+            return AgainstBody(AUTO, None, entry.name, why)
+        return AgainstBody(AUTO, result.image, entry.name, result.reason)
     if asked in snapshot.entries:
         return _find_of_entry(session, run, snapshot.entries[asked], snapshot, now)
     return AgainstBody(asked, _check_image(asked, snapshot), None, "")
@@ -95,22 +105,6 @@ def _find_of_entry(
         value=entry.name,
         hint="name a reference image",
     )
-
-
-def _find_automatically(
-    session: Session, run: RunRow, snapshot: Snapshot, now: datetime
-) -> AgainstBody:
-    pools = _pools(run, snapshot)
-    entry, why = _find_replaced(run, snapshot, pools)
-    if entry is None:
-        return AgainstBody(AUTO, None, None, why)
-    result = _find_image(session, run, entry, pools, now)
-    if result is None:
-        return AgainstBody(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
-    if result.image == run.image:
-        why = f"the image is that of the entry {entry.name}: nothing to compare"
-        return AgainstBody(AUTO, None, entry.name, why)
-    return AgainstBody(AUTO, result.image, entry.name, result.reason)
 
 
 def _pools(run: RunRow, snapshot: Snapshot) -> Sequence[Pool]:

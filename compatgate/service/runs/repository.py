@@ -160,7 +160,6 @@ def list_run_questions(
 
     Args:
         targets: their names; None: all targets.
-        since: asked for no earlier.
         most: most runs, the newest.
     """
     query = select_runs().where(Run.created_at >= since)
@@ -218,11 +217,7 @@ def record_step(session: Session, run_id: str, step: StepRow) -> None:
 
 
 def list_steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
-    """Return the last result of each step, in the order in which they were first recorded.
-
-    Args:
-        host: only what ran there.
-    """
+    """Return the last result of each step, in the order in which they were first recorded."""
     query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
     query = query.where(RunStep.run == run_id)
     query = query.where(RunStep.host == host) if host else query
@@ -259,7 +254,6 @@ def read_output(
 
     Args:
         after: id of the last piece known; 0: from the beginning.
-        step: only this step's.
     """
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)

@@ -247,11 +247,10 @@ def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
         sort=ask.query.sort,
         label="metrics",
     )
-    content = f"{workload.name}@{workload.digest.removeprefix('sha256:')[:12]}"
     context = {
         "workload": workload,
         "suites": _suites(result, workload.name),
-        "content": content,
+        "content": workload.content,
         "samples": list_samples(workload),
     }
     return HtmlPage("workload.html", workload.name, context, table)

@@ -172,7 +172,6 @@ class SuiteNeeds(Struct, frozen=True):
     """The requirements of a suite on one run.
 
     Attributes:
-        gpus: on all its nodes.
         imageless: workloads that bring no image of their own.
     """
 
@@ -304,7 +303,6 @@ class LastVerification(Struct, frozen=True):
 
     Attributes:
         at: seconds since the epoch.
-        underway: the verification has not ended.
     """
 
     at: int

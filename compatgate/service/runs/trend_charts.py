@@ -35,7 +35,6 @@ class RunMark(Struct, frozen=True):
     Attributes:
         shape, tone: for the outcome of the metric, or of the run where it was not judged.
         letters: driver, cuDNN or image differ from the run before that states them.
-        words: the changes behind the letters.
     """
 
     shape: str
@@ -66,7 +65,6 @@ class Trends(Struct, frozen=True):
 
     Attributes:
         points: oldest first, by workload, step, GPU and metric; those measured last come first.
-        units: by workload and metric.
     """
 
     points: Mapping[MetricKey, Sequence[MetricPoint]]
@@ -97,17 +95,14 @@ class Trends(Struct, frozen=True):
         for key, every in self.points.items():
             points = [one for one in every if host in (None, one.host)][-VALUES:]
             if points and fits(key):
-                return self._draw(key, points)
+                workload, step, gpu, metric = key
+                unit = self.units.get((workload, metric), "")
+                what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
+                line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
+                href = link("workloads", workload, "history", gpu=gpu, metric=metric)
+                suffix = "" if unit in ("", "1") else f" in {unit}"
+                return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
         return Cell(None)
-
-    def _draw(self, key: MetricKey, points: Sequence[MetricPoint]) -> Cell:
-        workload, step, gpu, metric = key
-        unit = self.units.get((workload, metric), "")
-        what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
-        line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
-        href = link("workloads", workload, "history", gpu=gpu, metric=metric)
-        suffix = "" if unit in ("", "1") else f" in {unit}"
-        return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
 
 
 def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:

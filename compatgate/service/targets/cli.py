@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from compatgate.check.formats.text import fix_option, format_stack, headline
-from compatgate.core.rule import exit_code
 from compatgate.errors import BadInput, InconclusiveInput
 from compatgate.kit.cli.options import (
     add_authorship,
-    add_change_options,
     add_format,
     add_limit,
     reason_of,
 )
 from compatgate.kit.cli.output import print_json, print_list
-from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import paint, strip_controls, wrap
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     Body,
     Operations,
     add_place,
     ask,
     ask_all,
-    gate_of,
     run_action,
 )
 
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
     from compatgate.discovery.integrations.drafts import Draft
-    from compatgate.discovery.node_labels import Node
 
 _EXAMPLES = """\
 examples:
@@ -52,6 +46,8 @@ Create and change targets with compatgate matrix import.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    from compatgate.service.comparison.commands import what_if_arguments
+
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list targets")
@@ -68,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what_if = actions.add_parser(
         "what-if", help="show what another driver, GPU or CUDA would break or fix"
     )
-    add_what_if_arguments(what_if)
+    what_if_arguments(what_if)
     delete = actions.add_parser("delete", help="delete a target without entries or waivers")
     delete.add_argument("name", metavar="NAME", help="name of the target")
     add_authorship(delete)
@@ -80,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run an action."""
     if args.action == "what-if":
+        from compatgate.service.comparison.commands import run_what_if
+
         return run_what_if(args)
     if args.action == "from":
         return run_from(args)
@@ -205,7 +203,6 @@ def run_from(args: argparse.Namespace) -> int:
 
 
 def _list_remarks(draft: Draft) -> list[str]:
-    from compatgate.kit.cli.terminal import strip_controls
 
     unknown = [
         f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
@@ -217,153 +214,3 @@ def _list_remarks(draft: Draft) -> list[str]:
 
 def _origin_name(path: str) -> str:
     return "standard input" if path == "-" else path
-
-
-_WHAT_IF_EXAMPLES = """\
-examples:
-  compatgate target what-if prod-a100 --set driver=580.95.05
-  compatgate target what-if prod-a100 --pool a100-80 --set driver=580.95.05 --format json
-  kubectl get node gpu-7 -o json | compatgate target what-if --node - --set driver=580.95.05
-
-exit status: 0 no entry in use breaks, 1 an entry breaks, 2 bad input, 3 unknown. Findings that the
-target's policy only warns about give 0.
-"""
-
-
-def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``target what-if``."""
-    parser.epilog = _WHAT_IF_EXAMPLES
-    parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
-    add_change_options(parser)
-    parser.add_argument(
-        "--node",
-        metavar="FILE",
-        help="use target and pool of this Kubernetes node: output of kubectl get node NAME -o json"
-        ' ("-": standard input)',
-    )
-    add_place(parser)
-    parser.add_argument("--bundle", metavar="FILE", help="decide from this bundle")
-    add_format(parser)
-
-
-def run_what_if(args: argparse.Namespace) -> int:
-    """Predict which entries would break and which would improve.
-
-    Returns:
-        0: no entry breaks; 1: an entry breaks; 3: unknown.
-    """
-    body = _read_question(args)
-    found = _ask_gate(args, body)
-    if args.format == "json":
-        from compatgate.kit.cli.output import print_json
-
-        print_json(found)
-    else:
-        from compatgate.kit.cli.terminal import wants_colour, width_of
-
-        print(render_what_if(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
-    return exit_code(found["verdict"], allowed=found["allowed"])
-
-
-def _read_question(args: argparse.Namespace) -> dict[str, Any]:
-    from compatgate.check.question import read_changes
-
-    changes = read_changes(args.set)
-    if not changes:
-        raise BadInput("names no change", field="--set", hint="for example --set driver=580.95.05")
-    body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
-    if args.node:
-        node = _read_node(args.node)
-        body["node"] = {"name": node.name, "labels": node.labels}
-        body["target"] = args.name or node.target or None
-    elif not args.name:
-        raise BadInput("name a target, or a node with --node", field="NAME")
-    return {key: value for key, value in body.items() if value is not None}
-
-
-def _read_node(path: str) -> Node:
-    from compatgate.discovery.node_labels import read_nodes
-    from compatgate.kit.cli.output import read_text
-
-    nodes = read_nodes(read_text(path, "--node"), origin="--node")
-    if len(nodes) > 1:
-        hint = "name one node at a time"
-        raise BadInput(f"must contain one node, but has {len(nodes)}", field="--node", hint=hint)
-    return nodes[0]
-
-
-def _ask_gate(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    server_of(args)  # rejects more than one source
-    if args.bundle:
-        return _ask_bundle(args.bundle, body)
-    with gate_of(args) as gate:
-        return ask(gate, Operations.what_if, body)
-
-
-def _ask_bundle(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    from compatgate.kit import clock
-    from compatgate.service.gate.snapshot import load_bundle
-    from compatgate.service.gate.what_if import answer
-
-    return answer(body, load_bundle(path).snapshot(), clock.now()).to_json()
-
-
-_MARKS = {
-    "breaks": ("BREAKS", "red"),
-    "open": ("UNKNOWN", "yellow"),
-    "worsens": ("WORSE", "yellow"),
-    "improves": ("BETTER", "green"),
-    "same": ("SAME", "dim"),
-}
-
-
-def render_what_if(found: dict[str, Any], width: int, *, colour: bool) -> str:
-    """Return the prediction as text, at most ``width`` columns wide."""
-    answer, hue = headline(found)
-    first, *rest = wrap(f"{answer}: {found['summary']}", width)
-    lines = [paint(answer, "bold", hue, colour=colour) + first.removeprefix(answer), *rest]
-    for remark in found["remarks"]:
-        lines += wrap(f"note: {remark}", width)
-    for finding in found["host"]:
-        lines += ["", *_render_finding(finding, width, indent="")]
-    for entry in found["entries"]:
-        lines += ["", *_render_entry(entry, width, colour=colour)]
-    facts = str(found["facts"])[:19]
-    lines += ["", f"matrix revision {found['matrix_revision']}, facts {facts}; nothing was logged"]
-    return "\n".join(lines)
-
-
-def _render_entry(entry: dict[str, Any], width: int, *, colour: bool) -> list[str]:
-    kind = "open" if entry["verdict"] == "unknown" else entry["change"]
-    mark, hue = _MARKS[kind]
-    shown = paint(f"{mark:<7}", "bold", hue, colour=colour)
-    lines = [f"{shown} {strip_controls(entry['entry'])} ({entry['status']})"]
-    for reason in entry["open"]:
-        lines += [f"  {line}" for line in wrap(reason, width - 2)]
-    for pool in entry["pools"]:
-        text = (
-            f"{pool['pool']}: {pool['before']} -> {pool['after']}, as {format_stack(pool['stack'])}"
-        )
-        lines += [f"  {line}" for line in wrap(text, width - 2)]
-        for finding in pool["lost"]:
-            lines += _render_finding(finding, width, indent="    ")
-        for finding in pool["gained"]:
-            lines += _wrap_indented(f"resolved: {_finding_text(finding)}", width, "    ")
-    return lines
-
-
-def _render_finding(finding: dict[str, Any], width: int, *, indent: str) -> list[str]:
-    lines = _wrap_indented(f"{finding['outcome']} {_finding_text(finding)}", width, indent)
-    for fix in finding["fixes"][:1]:
-        lines += _wrap_indented(
-            f"fix: {fix['message']}: {fix_option(fix['set'])}", width, f"{indent}  "
-        )
-    return lines
-
-
-def _finding_text(finding: dict[str, Any]) -> str:
-    return f"{finding['rule']} {finding['name']}: {finding['message']}"
-
-
-def _wrap_indented(text: str, width: int, indent: str) -> list[str]:
-    return [f"{indent}{line}" for line in wrap(text, max(width - len(indent), 30))]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from compatgate.core.compare.packages import PackagesTarget
 from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
@@ -31,6 +32,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
+from compatgate.service.comparison.schemas import DAYS
+from compatgate.service.comparison.service import report_on_packages
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.pairs import (
@@ -39,7 +42,6 @@ from compatgate.service.matrix.pairs import (
     list_target_pairs,
     shared_fit_cache,
 )
-from compatgate.service.matrix.schemas import DAYS, PackagesTargetBody
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.runs.evidence import Freshness, assess_freshness
 from compatgate.service.targets.filters import TargetFilters
@@ -56,6 +58,36 @@ _UNKNOWN_TEXTS = {
     "warn": "Undecided stacks are allowed with a warning.",
     "allow": "Undecided stacks are allowed.",
 }
+_BIND_TEXTS = {
+    "versions": "A run counts for every image with the versions that it measured.",
+    "image": "A run counts only for the image that it tested, by its digest.",
+}
+RECENT_DAYS = 7
+"""Days of decisions that the list counts."""
+_COLUMNS = (
+    Column("name", "Target"),
+    Column("labels", "Labels"),
+    Column("owner", "Owner"),
+    Column("gpus", "GPUs"),
+    Column("drivers", "Drivers", "code"),
+    Column("nodes", "Nodes", "number"),
+    Column("mode", "Mode"),
+    Column("entries", "Entries", "number"),
+    Column("stopped", "Denied, 7 d", "number"),
+    Column("usable", "Usable", "badge"),
+)
+_EMPTY = EmptyNotice(
+    "No targets yet.",
+    "A target has pools of nodes, each pool with one GPU product and one driver.",
+    "compatgate matrix import FILE --reason 'a first matrix'",
+)
+CHART_DAYS = 30
+MAX_ENTRIES = 60
+"""Most entries on the page of a target; the list of entries shows all."""
+MAX_REVISIONS = 10
+MAX_DRIFTED_NODES = 20
+"""Most drifted nodes on the page of a target."""
+_TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
 
 
 def describe_policy(policy: PolicySpec) -> list[str]:
@@ -87,12 +119,6 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     if policy.changes == "proposals":
         words.append("A change is a proposal first; permissions can be withdrawn at once.")
     return words
-
-
-_BIND_TEXTS = {
-    "versions": "A run counts for every image with the versions that it measured.",
-    "image": "A run counts only for the image that it tested, by its digest.",
-}
 
 
 def _describe_canary(canary: CanarySpec) -> Iterator[str]:
@@ -137,27 +163,6 @@ def describe_match(match: MatchSpec) -> list[str]:
 
 def _join_suites(names: tuple[str, ...]) -> str:
     return f"suite{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-RECENT_DAYS = 7
-"""Days of decisions that the list counts."""
-_COLUMNS = (
-    Column("name", "Target"),
-    Column("labels", "Labels"),
-    Column("owner", "Owner"),
-    Column("gpus", "GPUs"),
-    Column("drivers", "Drivers", "code"),
-    Column("nodes", "Nodes", "number"),
-    Column("mode", "Mode"),
-    Column("entries", "Entries", "number"),
-    Column("stopped", "Denied, 7 d", "number"),
-    Column("usable", "Usable", "badge"),
-)
-_EMPTY = EmptyNotice(
-    "No targets yet.",
-    "A target has pools of nodes, each pool with one GPU product and one driver.",
-    "compatgate matrix import FILE --reason 'a first matrix'",
-)
 
 
 TargetQuery = make_page_query(TargetFilters)
@@ -213,14 +218,6 @@ def document_of(row: StoredDocument) -> TargetDoc:
     found = decode("Target", msgspec.json.encode(row.document))
     assert isinstance(found, TargetDoc)  # noqa: S101 - what was asked for
     return found
-
-
-CHART_DAYS = 30
-MAX_ENTRIES = 60
-"""Most entries on the page of a target; the list of entries shows all."""
-MAX_REVISIONS = 10
-MAX_DRIFTED_NODES = 20
-"""Most drifted nodes on the page of a target."""
 
 
 @page("/targets/<name>", nav="targets", query=TableQuery)
@@ -376,22 +373,19 @@ def _drift_table(found: Page[NodeView], target: str) -> Table:
     return make_table("drift", columns, lines, empty, following=found.next, label="differences")
 
 
-_TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
-
-
 @page("/targets/<name>/packages", nav="targets", query=TableQuery)
 def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
     row = ask.gate.matrix.get("Target", name)
-    report = ask.gate.matrix.packages_report(target=name)
+    report = report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
     table = _package_table(found, ask.query.sort)
     return HtmlPage("target_packages.html", f"{name}: packages", context, table=table)
 
 
-def _package_table(found: PackagesTargetBody | None, sort: str | None) -> Table:
+def _package_table(found: PackagesTarget | None, sort: str | None) -> Table:
     columns = (
         Column("package", "Package"),
         Column("version", "Version", "code"),

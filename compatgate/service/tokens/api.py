@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -19,7 +19,6 @@ from compatgate.service.tokens.schemas import (
     TokenBody,
     TokenRequest,
 )
-from compatgate.service.tokens.service import NewToken, check_scopes
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
@@ -43,7 +42,7 @@ class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 )
 def list_tokens(call: Call[TokenFilters]) -> Reply:
     """List tokens by name, without secrets."""
-    return page_reply(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_body())
 
 
 @route(
@@ -58,15 +57,15 @@ def list_tokens(call: Call[TokenFilters]) -> Reply:
 def create_token(call: Call[NoQuery]) -> Reply:
     """Create a token."""
     wanted = to_struct(call.document(), TokenRequest, {"scopes": f"scopes: {', '.join(SCOPES)}"})
-    scopes = check_scopes(wanted.scopes)
     made = call.gate.tokens.create(
         wanted.name,
-        scopes,
+        wanted.scopes,
         by=call.principal.name,
         expires_at=_end(wanted.expires),
         targets=wanted.targets,
     )
-    return Reply(_with_secret(made), status=201, secret=True)
+    body = NewTokenBody(made.secret, made.token.to_body())
+    return Reply(body, status=201, secret=True)
 
 
 @route(
@@ -92,11 +91,7 @@ def rotate_token(call: Call[NoQuery]) -> Reply:
         overlap=overlap,
         expires_at=_end(wanted.expires),
     )
-    return Reply(_with_secret(made), secret=True)
-
-
-def _with_secret(made: NewToken) -> dict[str, Any]:
-    return {"secret": made.secret, "token": made.token.to_json()}
+    return Reply(NewTokenBody(made.secret, made.token.to_body()), secret=True)
 
 
 @route(
@@ -113,7 +108,7 @@ def revoke_token(call: Call[NoQuery]) -> Reply:
     The last lasting token with the scope `admin` cannot be revoked (409): create another one
     first. A token that expires within 30 days is not lasting.
     """
-    return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
+    return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_body())
 
 
 def _end(expires: str | None) -> datetime | None:

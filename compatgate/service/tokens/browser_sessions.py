@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -62,14 +62,7 @@ class BrowserSessions:
         self.limits = SessionLimits()
 
     def sign_in(self, secret: str) -> NewBrowserSession:
-        """Open a session.
-
-        Args:
-            secret: secret of a token.
-
-        Raises:
-            Unauthorized: the token is not valid.
-        """
+        """Open a session with the secret of a token."""
         principal = self._tokens.verify(secret)
         token = self._tokens.find(principal.token_id or "")
         now = clock.now()
@@ -101,22 +94,19 @@ class BrowserSessions:
             return to_principal(cached[1])
         if found is None:
             return None
-        if clock.now() - found.seen_at > self.limits.idle:
+        (token, seen_at), at = found, clock.now()
+        if at - seen_at > self.limits.idle:
             with suppress(Unavailable):
                 self._close(digest, "idle")
             return None
-        self._touch(digest, found.seen_at)
-        with self._lock:
-            if len(self._known) >= service.CACHE_SIZE:
-                self._known.clear()
-            self._known[digest] = (present + service.CACHE_SECONDS, found.token)
-        return to_principal(found.token)
-
-    def _touch(self, digest: str, seen_at: datetime) -> None:
-        at = clock.now()
         if at - seen_at > min(service.TOUCH_EVERY, self.limits.idle / 10):
             with suppress(Unavailable), self._database.writing() as session:
                 tokens.touch_session(session, digest, at)
+        with self._lock:
+            if len(self._known) >= service.CACHE_SIZE:
+                self._known.clear()
+            self._known[digest] = (present + service.CACHE_SECONDS, token)
+        return to_principal(token)
 
     def sign_out(self, cookie: str) -> None:
         """Close a session; an unknown session counts as closed."""
@@ -135,7 +125,7 @@ def form_token(cookie: str) -> str:
     A new mask each time hides it from attacks on the length of compressed pages (BREACH).
     """
     mask = secrets.token_bytes(_TOKEN_BYTES)
-    return (mask + _mask_token(mask, _token(cookie))).hex()
+    return (mask + _mask(mask, cookie)).hex()
 
 
 def is_form_token(cookie: str, given: str) -> bool:
@@ -147,12 +137,9 @@ def is_form_token(cookie: str, given: str) -> bool:
     mask, hidden = raw[:_TOKEN_BYTES], raw[_TOKEN_BYTES:]
     if len(hidden) != _TOKEN_BYTES:
         return False
-    return hmac.compare_digest(_mask_token(mask, hidden), _token(cookie))
+    return hmac.compare_digest(hidden, _mask(mask, cookie))
 
 
-def _token(cookie: str) -> bytes:
-    return hmac.digest(cookie.encode(), _FORMS, "sha256")
-
-
-def _mask_token(mask: bytes, token: bytes) -> bytes:
+def _mask(mask: bytes, cookie: str) -> bytes:
+    token = hmac.digest(cookie.encode(), _FORMS, "sha256")
     return bytes(a ^ b for a, b in zip(mask, token, strict=True))

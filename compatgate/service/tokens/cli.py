@@ -127,6 +127,8 @@ def _revoke_last(args: argparse.Namespace, row: Row) -> int:
     if server_of(args):
         what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
+    from msgspec import to_builtins
+
     with open_gate(args) as gate:
         token = gate.tokens.revoke(args.argument_name, by=_WHO, even_last_admin=True)
-    return print_answer(args.format, row, token.to_json())
+    return print_answer(args.format, row, to_builtins(token.to_body()))

@@ -52,8 +52,6 @@ def show_tokens(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
 @page("/tokens/new", scope="admin", method="POST", nav="tokens")
 def create_token(ask: PageRequest[Any]) -> HtmlPage:
     """Create a token; only this answer shows its secret."""
-    from flask import request
-
     scopes = [scope for scope in SCOPES if scope in request.form.getlist("scopes")]
     expires = ask.form.get("expires", "").strip()
     try:
@@ -111,7 +109,7 @@ def _tokens_page(
             one.name,
             ", ".join(one.scopes),
             "all" if one.targets is None else ", ".join(one.targets),
-            "active" if one.is_active else "revoked" if one.revoked_at else "expired",
+            "active" if one.active else "revoked" if one.revoked_at else "expired",
             one.created_at,
             one.created_by,
             one.expires_at,
@@ -131,7 +129,7 @@ def _tokens_page(
         "scopes": SCOPES,
         "chosen": scopes if scopes is not None else ["read", "gate"],
         "form": ask.form,
-        "active": [one.name for one in found.items if one.is_active],
+        "active": [one.name for one in found.items if one.active],
     }
     error = problem or refused or rotating
     return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
@@ -160,12 +158,13 @@ def _form(
     ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
 ) -> HtmlPage:
     limits = ask.gate.sessions.limits
-    ends: dict[str, Any] = {
+    context = {
+        "next": local_path(place) or link(),
+        "problem": problem,
         "lifetime": format_hours(limits.lifetime),
         "idle": format_hours(limits.idle),
+        "offer": ask.service.identity.offer(),
     }
-    context = {"next": local_path(place) or link(), "problem": problem, **ends}
-    context |= {"offer": ask.service.identity.offer()}
     return HtmlPage("sign-in.html", "Sign in", context, status=status)
 
 

@@ -27,12 +27,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,126}[A-Za-z0-9*])?")
 
 
 class AccessRefused(Forbidden):
-    """The caller is known and may not do this; the audit log notes the attempt.
-
-    Args:
-        problem: as of every error; so are ``field``, ``value`` and ``hint``.
-        principal: the caller.
-    """
+    """The caller is known and may not do this; the audit log notes the attempt."""
 
     def __init__(
         self,
@@ -83,37 +78,23 @@ class Principal(Struct, frozen=True):
         return any(scope in INCLUDED.get(own, ()) for own in self.scopes)
 
     def require(self, scope: str) -> None:
-        """Require a scope.
-
-        Raises:
-            AccessRefused: the caller lacks the scope.
-        """
+        """Require a scope."""
         if not self.may(scope):
-            have = ", ".join(sorted(self.scopes)) or "none"
-            raise AccessRefused(
-                f"the scope {scope} is required",
-                principal=self,
-                field="scope",
-                value=scope,
-                hint=f"{self.name} has: {have}",
-            )
+            hint = f"{self.name} has: {', '.join(sorted(self.scopes)) or 'none'}"
+            problem = f"the scope {scope} is required"
+            raise AccessRefused(problem, principal=self, field="scope", value=scope, hint=hint)
 
     def reaches(self, target: str) -> bool:
         """Return whether the caller may ask about and change a target.
 
-        Args:
-            target: its name; ``*``, for all targets, needs a caller without a limit.
+        ``*``, for all targets, needs a caller without a limit.
         """
         if self.targets is None:
             return True
         return target != ANY_TARGET and matches(self.targets, target)
 
     def require_targets(self, targets: Iterable[str]) -> None:
-        """Require that the caller reaches every one of these targets.
-
-        Raises:
-            AccessRefused: one is outside the limit.
-        """
+        """Require that the caller reaches every one of these targets."""
         for target in targets:
             if not self.reaches(target):
                 raise self.outside("all targets" if target == ANY_TARGET else target, target)
@@ -121,12 +102,7 @@ class Principal(Struct, frozen=True):
     def require_any(self, targets: Iterable[str], what: str) -> None:
         """Require that the caller reaches one of the targets of a document, to read it.
 
-        Args:
-            targets: of the document; one that is for all targets may be read by everybody.
-            what: the document, for the message.
-
-        Raises:
-            AccessRefused: all are outside the limit.
+        A document that is for all targets may be read by everybody; ``what`` names it.
         """
         found = list(targets)
         readable = self.targets is None or ANY_TARGET in found or any(map(self.reaches, found))
@@ -134,26 +110,15 @@ class Principal(Struct, frozen=True):
             raise self.outside(what, found[0] if found else None)
 
     def require_no_limit(self, what: str) -> None:
-        """Require a caller that is not limited to targets.
-
-        Args:
-            what: concerns all targets, for the message.
-
-        Raises:
-            AccessRefused: the caller is limited.
-        """
+        """Require a caller that is not limited to targets; ``what`` concerns all of them."""
         if self.targets is not None:
             raise self.outside(what, None)
 
     def require_question(self, question: object, *, named: bool = False) -> None:
-        """Require that the caller reaches the target of a question.
+        """Require that the caller reaches the target of a question, as ``POST /gate`` takes it.
 
-        Args:
-            question: as ``POST /gate`` takes it; what is malformed is left to its reader.
-            named: the question must name its target; else one about a pool may be asked.
-
-        Raises:
-            AccessRefused: it is outside the limit.
+        Malformed questions pass: their reader refuses them. With ``named`` the question must name
+        its target; else one about a pool passes, too.
         """
         if self.targets is None:
             return
@@ -181,11 +146,7 @@ def anonymous_principal(scopes: Collection[str]) -> Principal:
 
 
 def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
-    """Check patterns of targets, and return them sorted.
-
-    Raises:
-        BadInput: a malformed pattern, none at all, or too many.
-    """
+    """Check patterns of targets, and return them sorted; at least one is needed."""
     found = tuple(sorted(set(patterns)))
     hint = "names of targets; * matches any characters, for example prod-*"
     for pattern in found:
@@ -195,8 +156,8 @@ def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
     if not found:
         raise BadInput("no target is given", field="targets", hint=hint)
     if len(found) > MAX_PATTERNS:
-        what = f"{len(found)} patterns are too many"
-        raise BadInput(what, field="targets", hint=f"at most {MAX_PATTERNS}")
+        hint = f"at most {MAX_PATTERNS}"
+        raise BadInput(f"{len(found)} patterns are too many", field="targets", hint=hint)
     return found
 
 
@@ -225,10 +186,7 @@ def _matches(pattern: str, target: str) -> bool:
 def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnElement[bool]:
     """Return the condition that a column has the name of a target within a limit.
 
-    Args:
-        session: whose database compares; both compare in the name's case.
-        column: with names of targets.
-        patterns: of `check_patterns`; empty: no row passes.
+    Both databases compare in the name's case. Without patterns no row passes.
     """
     if session.get_bind().dialect.name == "sqlite":
         return or_(false(), *(column.op("GLOB")(pattern) for pattern in patterns))

@@ -36,20 +36,12 @@ LASTING = timedelta(days=30)
 
 
 def parse_scopes(text: str) -> frozenset[str]:
-    """Read ``read,gate``.
-
-    Raises:
-        BadInput: an unknown scope, or no scope.
-    """
+    """Read ``read,gate``."""
     return check_scopes(part.strip() for part in text.split(",") if part.strip())
 
 
 def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Check that all scopes exist, and return them; at least one is needed.
-
-    Raises:
-        BadInput: otherwise.
-    """
+    """Check that all scopes exist, and return them; at least one is needed."""
     found = frozenset(scopes)
     hint = f"of {', '.join(SCOPES)}"
     for scope in sorted(found - set(SCOPES)):
@@ -119,19 +111,11 @@ class Tokens:
         expires_at: datetime | None = None,
         targets: Iterable[str] | None = None,
     ) -> NewToken:
-        """Make a token.
+        """Make a token; its name is unique, also among revoked tokens.
 
         Args:
-            name: unique, also among revoked tokens; logs show it.
-            scopes: at least one.
-            by: author.
-            expires_at: None: never.
-            targets: patterns of the only targets that it reaches; None: every target.
-
-        Raises:
-            BadInput: a malformed name or pattern, an unknown scope, an end that has passed, or an
-                admin token with a limit, which could create tokens without one.
-            Conflict: another token has the name.
+            targets: patterns of the only targets that it reaches; None: every target. An admin
+                token has no limit: it could create tokens without one.
         """
         if not _NAME.fullmatch(name):
             hint = "letters, digits and . _ - @; at most 128 characters"
@@ -169,16 +153,8 @@ class Tokens:
         """Give a token a new secret; name, id, scopes and targets stay.
 
         Args:
-            id_or_name: of the token.
-            by: author.
             overlap: time for which the present secret stays valid, too; at most 30 days.
             expires_at: new end of the token; None: the end that it has.
-
-        Raises:
-            NotFound: there is none of that id or name.
-            BadInput: the overlap is too long, or the end has passed.
-            Conflict: it was revoked, or has expired and gets no new end, or it is the last admin
-                token and would get an end.
         """
         if not timedelta() <= overlap <= LONGEST_OVERLAP:
             hint = f"at most {LONGEST_OVERLAP.days}d"
@@ -188,12 +164,19 @@ class Tokens:
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
             token = tokens.find_token(session, id_or_name)
-            _check_rotation(token, expires_at)
+            problem, hint = "", "create another token"
+            if token.revoked_at is not None:
+                problem = f"the token {token.name} was revoked"
+            elif expires_at is None and clock.is_past(token.expires_at):
+                problem = f"the token {token.name} has expired"
+                hint = "set a new end with expires"
+            if problem:
+                raise Conflict(problem, field="token", value=token.name, hint=hint)
             if expires_at is not None:
                 _keep_an_admin(token, tokens.active_tokens(session), "expire")
             row = tokens.rotate_token(
                 session,
-                token,
+                token.id,
                 digest=digest_of(secret),
                 by=by,
                 overlap_ends=clock.now() + overlap if overlap else None,
@@ -222,9 +205,8 @@ class Tokens:
         digest = digest_of(secret)
         token = self._lookup(digest) if self.keeper is None else self._recall(digest, self.keeper)
         if token is None:
-            raise Unauthorized(
-                "the token is unknown", hint="compatgate token create", reason="unknown"
-            )
+            hint = "compatgate token create"
+            raise Unauthorized("the token is unknown", hint=hint, reason="unknown")
         return to_principal(token)
 
     def at_hand(self, secret: str) -> Principal | None:
@@ -239,24 +221,18 @@ class Tokens:
                 return None
             self._touch_later(token)
             return to_principal(token)
-        cached = self._verified.get(digest_of(secret))
-        if cached is None or cached[0] <= time.monotonic():
-            return None
-        return to_principal(cached[1])
+        token = self._cached(digest_of(secret))
+        return to_principal(token) if token else None
 
     def find(self, id_or_name: str) -> TokenRow:
-        """Return a token.
-
-        Raises:
-            NotFound: there is none of that id or name.
-        """
+        """Return a token."""
         with self._database.reading() as session:
             return tokens.find_token(session, id_or_name)
 
     def _lookup(self, digest: str) -> TokenRow | None:
-        present = time.monotonic()
-        if (cached := self._verified.get(digest)) and cached[0] > present:
-            return cached[1]
+        if token := self._cached(digest):
+            return token
+        end = time.monotonic() + CACHE_SECONDS
         with self._database.reading() as session:
             token = tokens.find_by_digest(session, digest)
         if token is None:
@@ -265,9 +241,17 @@ class Tokens:
         with self._lock:
             if len(self._verified) >= CACHE_SIZE:
                 self._verified.clear()
-            self._verified[digest] = (present + CACHE_SECONDS, token)
-            self._remember(digest, token)
+            self._verified[digest] = (end, token)
+            self._proven.pop(digest, None)
+            if token.active:  # secrets of ended tokens are forgotten
+                self._proven[digest] = None
+            if len(self._proven) > CACHE_SIZE:
+                self._proven.popitem(last=False)
         return token
+
+    def _cached(self, digest: str) -> TokenRow | None:
+        cached = self._verified.get(digest)
+        return cached[1] if cached and cached[0] > time.monotonic() else None
 
     def _recall(self, digest: str, keeper: Keeper) -> TokenRow | None:
         """Return a token from memory; look again for one that another process may have made."""
@@ -304,21 +288,11 @@ class Tokens:
         if self._toucher is not None:
             self._toucher.shutdown(wait=False, cancel_futures=True)
 
-    def _remember(self, digest: str, token: TokenRow) -> None:
-        """Remember the secret of a valid token, and forget that of an ended one."""
-        if not token.is_active:
-            self._proven.pop(digest, None)
-            return
-        self._proven[digest] = None
-        self._proven.move_to_end(digest)
-        if len(self._proven) > CACHE_SIZE:
-            self._proven.popitem(last=False)
-
     def was_valid(self, secret: str) -> bool:
         """Return whether the secret opened a token in this process before; never wait."""
         digest = digest_of(secret)
         known = self._from_memory(digest)
-        return digest in self._proven or (known is not None and known.is_active)
+        return digest in self._proven or (known is not None and known.active)
 
     def _forget(self) -> None:
         """Look at the database before the next answer: a token changed."""
@@ -329,9 +303,8 @@ class Tokens:
 
     def _touch(self, token: TokenRow) -> None:
         now = clock.now()
-        if token.is_active and (
-            token.last_used_at is None or now - token.last_used_at > TOUCH_EVERY
-        ):
+        last = token.last_used_at
+        if token.active and (last is None or now - last > TOUCH_EVERY):
             with suppress(Unavailable), self._database.writing() as session:
                 tokens.touch_token(session, token.id, now)
 
@@ -343,17 +316,7 @@ class Tokens:
             return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
 
     def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
-        """End a token.
-
-        Args:
-            id_or_name: of the token.
-            by: author.
-            even_last_admin: revoke the last token with the scope ``admin`` too.
-
-        Raises:
-            NotFound: there is none of that id or name.
-            Conflict: it is the last token with the scope ``admin``.
-        """
+        """End a token; the last one with the scope ``admin`` only if that is said."""
         with self._database.writing() as session:
             token = tokens.find_token(session, id_or_name)
             if not even_last_admin:
@@ -363,49 +326,30 @@ class Tokens:
         return token
 
 
-def _check_rotation(token: TokenRow, expires_at: datetime | None) -> None:
-    hint = "create another token"
-    if token.revoked_at is not None:
-        what = f"the token {token.name} was revoked"
-        raise Conflict(what, field="token", value=token.name, hint=hint)
-    if expires_at is None and clock.is_past(token.expires_at):
-        what = f"the token {token.name} has expired"
-        raise Conflict(what, field="token", value=token.name, hint="set a new end with expires")
-
-
 def _keep_an_admin(token: TokenRow, active: Iterable[TokenRow], what: str) -> None:
     """Refuse to end the last admin token that lasts, so that nobody locks everybody out.
 
     Another one lasts if it does not expire within `LASTING`, or not before this one.
-
-    Raises:
-        Conflict: no other admin token lasts.
     """
     admins = {one.id: one for one in active if "admin" in one.scopes}
     if token.id not in admins:
         return
     others = [one for one in admins.values() if one.id != token.id]
-    if any(_lasts(one, token) for one in others):
-        return
+    for other in others:
+        if other.expires_at is None or other.expires_at - clock.now() > LASTING:
+            return
+        if token.expires_at is not None and other.expires_at >= token.expires_at:
+            return
     ends = [f"{one.name} expires on {one.expires_at:%Y-%m-%d}" for one in others if one.expires_at]
     lasts = f" that lasts ({', '.join(ends[:3])})" if ends else ""
     hint = "create another admin token first"
     if what == "be revoked":
-        hint += (
-            "; on the server's machine compatgate token revoke NAME --last-admin revokes it anyway"
-        )
-    raise Conflict(
-        f"the token {token.name} is the last one with the scope admin{lasts}: it cannot {what}",
-        field="token",
-        value=token.name,
-        hint=hint,
+        hint += "; on the server's machine compatgate token revoke NAME --last-admin revokes it"
+        hint += " anyway"
+    problem = (
+        f"the token {token.name} is the last one with the scope admin{lasts}: it cannot {what}"
     )
-
-
-def _lasts(other: TokenRow, token: TokenRow) -> bool:
-    if other.expires_at is None or other.expires_at - clock.now() > LASTING:
-        return True
-    return token.expires_at is not None and other.expires_at >= token.expires_at
+    raise Conflict(problem, field="token", value=token.name, hint=hint)
 
 
 def to_principal(token: TokenRow) -> Principal:
@@ -414,14 +358,11 @@ def to_principal(token: TokenRow) -> Principal:
     Raises:
         Unauthorized: it was revoked or has expired.
     """
+    name = token.name
     if token.revoked_at is not None:
-        raise Unauthorized(
-            f"the token {token.name} was revoked", reason="revoked", token=token.name
-        )
+        raise Unauthorized(f"the token {name} was revoked", reason="revoked", token=name)
     if clock.is_past(token.expires_at):
-        raise Unauthorized(
-            f"the token {token.name} has expired", reason="expired", token=token.name
-        )
+        raise Unauthorized(f"the token {name} has expired", reason="expired", token=name)
     return Principal(token.name, frozenset(token.scopes), token.id, token.targets)
 
 

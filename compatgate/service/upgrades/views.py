@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from compatgate.core.upgrade_state import NeedKind, Phase, Wave
 from compatgate.core.upgrades import Decision, decide, list_lacking
-from compatgate.service.plans.sections import arrange_causes
+from compatgate.service.comparison.sections import arrange_causes
 from compatgate.service.upgrades.repository import split_key
 from compatgate.service.upgrades.schemas import MayStartBody, UpgradeBody
 from compatgate.service.upgrades.service import UpgradeView

@@ -23,6 +23,12 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.matrix import repository as documents
 
+SOON_DAYS = 14
+"""A waiver that ends within so many days needs attention."""
+WaiverState = Literal["active", "soon", "expired"]
+_COMPONENT_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
+_SEPARATOR = re.compile(r"[\s,;]+")
+
 
 def make_waiver_check(session: Session) -> DocumentCheck:
     """Return a check of waivers against policies; stored waivers that do not change pass."""
@@ -65,13 +71,6 @@ def _load_targets(
         )
     targets = [one for one in (*stored, *read) if isinstance(one, TargetDoc)]
     return {one.metadata.name: one for one in targets}
-
-
-SOON_DAYS = 14
-"""A waiver that ends within so many days needs attention."""
-WaiverState = Literal["active", "soon", "expired"]
-_COMPONENT_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
-_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 class Countdown(Struct, frozen=True):

@@ -21,7 +21,7 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.web.call import Call
 from compatgate.service.web.page import HtmlPage, Page, PageRequest
-from compatgate.service.web.route import NoQuery, Route
+from compatgate.service.web.route import Route
 
 
 def derive_pages(routes: Sequence[Route]) -> list[Page]:
@@ -56,7 +56,7 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
         return HtmlPage("listing.html", title.capitalize(), {}, table)
 
     show.__name__ = f"{route.name}_page"
-    return Page(route.flask_rule, show, route.scope, "GET", route.nav, PagedTableQuery)
+    return Page(show, route.flask_rule, route.scope, nav=route.nav, query=PagedTableQuery)
 
 
 def _object_page(route: Route) -> Page:
@@ -70,7 +70,7 @@ def _object_page(route: Route) -> Page:
         return HtmlPage("members.html", title, {"members": members})
 
     show.__name__ = f"{route.name}_page"
-    return Page(route.flask_rule, show, route.scope, "GET", route.nav, NoQuery)
+    return Page(show, route.flask_rule, route.scope, nav=route.nav)
 
 
 def _ask(ask: PageRequest[Any], route: Route, **query: Any) -> Any:

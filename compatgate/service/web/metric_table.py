@@ -118,12 +118,6 @@ GATE = (
         "target",
     ),
     _count(
-        "admission_events",
-        "Kubernetes events about denials: `written`, `repeated` (the count of an"
-        " existing event was raised), `dropped` (too many wait), `failed` (the cluster refused).",
-        "result",
-    ),
-    _count(
         "admission_unmatched",
         "GPU workloads that match no target; `other`: namespaces beyond the first 50.",
         "namespace",

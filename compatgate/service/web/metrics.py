@@ -29,7 +29,6 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
-from compatgate.service.admission.outcome import EventResult
 from compatgate.service.web.auth import admit, authenticate, peer_address, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
 from compatgate.service.web.figures import StateCollector
@@ -126,8 +125,6 @@ class Metrics:
             self._child("database_errors", kind)
         for reason in get_args(AuthenticationFailure):
             self._child("authentication_failures", reason)
-        for result in get_args(EventResult):
-            self._child("admission_events", result)
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
@@ -174,10 +171,6 @@ class Metrics:
         self._add("admission_reviews", self._namespace(namespace), outcome.result)
         for target in outcome.would_deny:
             self._add("admission_would_deny", self.targets.label(target))
-
-    def event(self, result: EventResult) -> None:
-        """Count a Kubernetes event about a denial."""
-        self._add("admission_events", result)
 
     def unmatched(self, namespace: str) -> None:
         """Count a GPU workload that matches no target."""

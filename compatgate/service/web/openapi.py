@@ -154,7 +154,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 
 def _query(route: Route) -> list[dict[str, Any]]:
     found = []
-    for name, parameter in parameters(route.query).items():
+    for name, parameter in parameters(route.query).items():  # type: ignore[arg-type]
         schema = parameter_schema(parameter.kind)
         if parameter.is_time:
             schema = {

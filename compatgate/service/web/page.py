@@ -32,7 +32,7 @@ from compatgate.kit.ui.tables import Table, choose_columns
 from compatgate.resources import package_dir
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.web import browser
-from compatgate.service.web.route import NoQuery, Scope
+from compatgate.service.web.route import NoQuery, Scope, declared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,10 +106,7 @@ class Redirect(Struct, frozen=True):
     cookies: Mapping[str, str] = {}
 
 
-Handler = Callable[[PageRequest[Any]], Any]
-
-
-class Page(Struct, frozen=True):
+class PageOf(Struct, Generic[Q], frozen=True):
     """A page, or the action of a form.
 
     Attributes:
@@ -117,12 +114,12 @@ class Page(Struct, frozen=True):
         nav: its item in the navigation.
     """
 
+    handler: Callable[[PageRequest[Q]], Any]
     path: str
-    handler: Handler
-    scope: Scope | None
-    method: Literal["GET", "POST"]
-    nav: str
-    query: type[Struct]
+    scope: Scope | None = "read"
+    method: Literal["GET", "POST"] = "GET"
+    nav: str = ""
+    query: type[Q] = NoQuery  # type: ignore[assignment]
 
     @property
     def endpoint(self) -> str:
@@ -130,22 +127,8 @@ class Page(Struct, frozen=True):
         return self.handler.__name__
 
 
-def page(
-    path: str,
-    *,
-    scope: Scope | None = "read",
-    method: Literal["GET", "POST"] = "GET",
-    nav: str = "",
-    query: type[Q] = NoQuery,  # type: ignore[assignment]
-) -> Callable[[Callable[[PageRequest[Q]], Any]], Page]:
-    """Make a handler a page; arguments are those of `Page`."""
-
-    def make(handler: Callable[[PageRequest[Q]], Any]) -> Page:
-        return Page(path, handler, scope, method, nav, query)
-
-    return make
-
-
+Page = PageOf[Any]
+page = declared(PageOf)
 MAX_CHOICES = 200
 """Maximum number of choices in a form."""
 _DIGITS = 9

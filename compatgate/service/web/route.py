@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 from flask import Response, request
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
@@ -41,6 +42,9 @@ TargetLimit = Literal["refused", "checked", "free"]
 that the request concerns; nothing, as the route concerns no target."""
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Q = TypeVar("Q", bound=Struct)
+H = TypeVar("H")
+R = TypeVar("R")
+P = ParamSpec("P")
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
 LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
@@ -88,7 +92,7 @@ class Returns(Struct, frozen=True):
     etag: bool = False
 
 
-class Route(Struct, frozen=True):
+class RouteOf(Struct, Generic[Q], frozen=True):
     """A route of ``/api/v1``, or a hook.
 
     Attributes:
@@ -108,18 +112,19 @@ class Route(Struct, frozen=True):
         command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
         columns: members of the answer that command and page show.
         nav: item of the navigation, below which a page of the same path is derived.
+        name: the handler's, where it is left out.
+        what: replaces ``{what}`` in the docstring of a handler that several resources share.
     """
 
+    handler: Callable[[Call[Q]], Reply]
     method: Method
     path: str
-    handler: Callable[[Call[Any]], Reply]
     scope: Scope | None
     tag: str
-    name: str
-    summary: str
-    description: str
     returns: Returns
-    query: type[Struct] = NoQuery
+    query: type[Q] = NoQuery  # type: ignore[assignment]
+    name: str = ""
+    what: str = ""
     body: Body | None = None
     reason: Literal["body", "query"] | None = None
     matches: bool = False
@@ -135,6 +140,24 @@ class Route(Struct, frozen=True):
     command: str = ""
     columns: tuple[str, ...] = ()
     nav: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            force_setattr(self, "name", self.handler.__name__)
+
+    @property
+    def summary(self) -> str:
+        """Return the first line of the handler's docstring."""
+        return self._docstring.partition("\n")[0].strip().rstrip(".")
+
+    @property
+    def description(self) -> str:
+        """Return the other lines of the handler's docstring."""
+        return " ".join(self._docstring.partition("\n")[2].split())
+
+    @property
+    def _docstring(self) -> str:
+        return (self.handler.__doc__ or "").replace("{what}", self.what).strip()
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -166,64 +189,17 @@ class Route(Struct, frozen=True):
         return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
 
 
-class Details(TypedDict, total=False):
-    """What a route may declare besides the arguments of `route`; see `Route`."""
+def declared(make: Callable[Concatenate[H, P], R]) -> Callable[P, Callable[[H], R]]:
+    """Return a decorator that makes a handler a route or page; it takes their other fields."""
 
-    body: Body | None
-    reason: Literal["body", "query"] | None
-    matches: bool
-    errors: tuple[int, ...]
-    prefix: str
-    refusal: Any
-    refusal_media: str
-    signed: bool
-    part: Scope | None
-    targets: TargetLimit
-    repeatable: bool
-    slow: bool
-    command: str
-    columns: tuple[str, ...]
-    nav: str
+    def declare(*args: P.args, **fields: P.kwargs) -> Callable[[H], R]:
+        return lambda handler: make(handler, *args, **fields)
+
+    return declare
 
 
-def route(
-    method: Method,
-    path: str,
-    *,
-    scope: Scope | None,
-    tag: str,
-    returns: Returns,
-    query: type[Q] = NoQuery,  # type: ignore[assignment]
-    name: str | None = None,
-    what: str = "",
-    **details: Unpack[Details],
-) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
-    """Make a handler a route; its docstring is the description.
-
-    Arguments are those of `Route`. Where ``name`` is left out the function's is taken; ``what``
-    replaces ``{what}`` in the docstring of a handler that several resources share.
-    """
-
-    def make(handler: Callable[[Call[Q]], Reply]) -> Route:
-        text = (handler.__doc__ or "").replace("{what}", what)
-        summary, _, rest = text.strip().partition("\n")
-        return Route(
-            method=method,
-            path=path,
-            handler=handler,
-            scope=scope,
-            tag=tag,
-            name=name or handler.__name__,
-            summary=summary.strip().rstrip("."),
-            description=" ".join(rest.split()),
-            returns=returns,
-            query=query,
-            **details,
-        )
-
-    return make
-
-
+Route = RouteOf[Any]
+route = declared(RouteOf)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from flask import Response, request
@@ -26,7 +26,7 @@ from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
-from compatgate.service.gate.what_if import answer as what_if
+from compatgate.service.comparison.service import answer_what_if
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.auth import (
     authenticate,
@@ -65,14 +65,6 @@ def caller(raw: bytes, service: Service) -> Principal:
 
     A signature decides if the request has one. If the operator set signing secrets, no caller is
     let in without a signature or a token.
-
-    Args:
-        raw: the body.
-        service: knows secrets and tokens.
-
-    Raises:
-        Unauthorized: no valid signature or token.
-        Forbidden: the token lacks the scope.
     """
     header = request.environ.get("HTTP_AUTHORIZATION")
     signature = request.environ.get(_SIGNATURE)
@@ -180,13 +172,7 @@ def decide_hook(
     """Return the verdict in JSON form, logged, and its address.
 
     Args:
-        call: of the tool.
         question: as ``POST /gate`` takes it.
-        tool: as the log names it.
-        timeout: how long the tool waits, as it says.
-
-    Raises:
-        CompatgateError: as `Gate.answer`.
     """
     call.principal.require_question(question)
     call.service.limits.take_question(call.principal, peer_address())
@@ -239,20 +225,20 @@ def _refusal(hook: Hook, error: CompatgateError) -> Response:
     return response
 
 
-def status_of(error: CompatgateError) -> int:
-    """Return the status for an error; never a 5xx."""
-    return OPEN if error.status >= 500 else error.status
+class Refusal(NamedTuple):
+    """An error as an answer; its status is never a 5xx."""
+
+    decision: Decision
+    reason: str
+    status: int
 
 
-def reason_for(error: CompatgateError) -> str:
-    """Return an error as the reason for it, in one line."""
-    said = "no decision" if decision_for(error) == "unknown" else "error"
-    return f"{said}: {to_one_line(error.detail, _MAX_LENGTH)}"
-
-
-def decision_for(error: CompatgateError) -> Decision:
-    """Return the deploy decision for an error."""
-    return "unknown" if error.status >= 500 else "error"
+def refusal_of(error: CompatgateError) -> Refusal:
+    """Return an error as the answer to it, with the reason in one line."""
+    detail = to_one_line(error.detail, _MAX_LENGTH)
+    if error.status >= 500:
+        return Refusal("unknown", f"no decision: {detail}", OPEN)
+    return Refusal("error", f"error: {detail}", error.status)
 
 
 def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
@@ -270,11 +256,6 @@ def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
     }
 
 
-def refusal_of(error: CompatgateError) -> dict[str, Any]:
-    """Return an error as a flat object."""
-    return {"decision": decision_for(error), "allowed": False, "reason": reason_for(error)}
-
-
 def status_for(decision: str, wanted: str) -> int:
     """Return the status of a decision, or 200 if the query asks for it."""
     return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
@@ -283,11 +264,16 @@ def status_for(decision: str, wanted: str) -> int:
 def refusal_reply(error: CompatgateError) -> Reply:
     """Answer an error as the query asks; ignore a wrong query."""
     always = request.args.getlist("status") == ["200"]
-    return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
+    return _refuse(error, ALLOWED if always else refusal_of(error).status)
 
 
 def _refuse_argo(error: CompatgateError) -> Reply:
-    return Reply(refusal_of(error))
+    return _refuse(error, ALLOWED)
+
+
+def _refuse(error: CompatgateError, status: int) -> Reply:
+    decision, reason, _ = refusal_of(error)
+    return Reply({"decision": decision, "allowed": False, "reason": reason}, status=status)
 
 
 @hook(
@@ -356,7 +342,8 @@ _CHARSET = f"{TEXT}; charset=utf-8"
 
 
 def _refuse_flagger(error: CompatgateError) -> Reply:
-    return _text(f"{reason_for(error)}\n", status_of(error))
+    refusal = refusal_of(error)
+    return _text(f"{refusal.reason}\n", refusal.status)
 
 
 def _text(text: str, status: int) -> Reply:
@@ -411,7 +398,7 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
     call.principal.require_question(question, named=True)
-    found = call.gate.compute(what_if, question, call.gate.snapshot(), clock.now())
+    found = call.gate.compute(answer_what_if, question, call.gate.snapshot(), clock.now())
     answered = questions.rollout_answer(found)
     answered = _with_state(answered, call)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from compatgate.core.compare.differences import Subject
+from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.stack import parse_stack_text
-from compatgate.core.whatif_result import EntryChange, WhatIf
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
@@ -33,9 +34,6 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
             that a template may leave a variable empty.
         where: what the fields are called in errors, ``metadata``.
-
-    Raises:
-        BadInput: an unknown key, or neither a target nor a pool.
     """
     body: dict[str, Any] = {}
     for key, value in fields.items():
@@ -66,63 +64,39 @@ _WEIGHED_OUTCOMES = ("fail", "unknown", "warn")
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
-    """Return the decision about a deployment.
-
-    Args:
-        verdict: in JSON form; what a change of a target does has the same members.
-    """
+    """Return the decision about a deployment."""
     if verdict["allowed"]:
         return "allow"
     return "unknown" if verdict["verdict"] == "unknown" else "deny"
 
 
-def headline(verdict: Mapping[str, Any]) -> str:
-    """Return the decision and the finding that leads to it, in one line."""
-    findings = _weighed_findings(verdict)
-    said = f"{findings[0]['rule']} {findings[0]['message']}" if findings else "every rule holds"
-    return to_one_line(f"{_answer(verdict)}: {said}", _LONGEST)
-
-
-def leading_fix(verdict: Mapping[str, Any]) -> str:
-    """Return the fix of the leading finding; empty if no fix is known."""
-    findings = _weighed_findings(verdict)
-    fixes = findings[0]["fixes"] if findings else ()
-    return to_one_line(fixes[0]["message"], _LONGEST) if fixes else ""
-
-
-def other_rules(verdict: Mapping[str, Any]) -> str:
-    """Return the other rules that do not pass."""
-    findings = _weighed_findings(verdict)
-    worst = {f["rule"] for f in findings if findings and f["outcome"] == findings[0]["outcome"]}
-    return ", ".join(sorted(worst - {findings[0]["rule"]})) if findings else ""
-
-
-def list_unread_parts(verdict: Mapping[str, Any]) -> str:
-    """Return the unread parts of a question, an unread image first; empty if all was read."""
-    left = verdict["stack"].get("unread") or ()
-    return to_one_line(str(left[0]), _LONGEST) if left else ""
-
-
 def reason_of(verdict: Mapping[str, Any], link: str) -> str:
     """Return reason, fix and link in one field."""
-    parts = [headline(verdict)]
-    if mend := leading_fix(verdict):
-        parts.append(f"fix: {mend}")
-    if more := other_rules(verdict):
-        parts.append(f"also {more}")
-    if left := list_unread_parts(verdict):
-        parts.append(left)
-    if verdict.get("degraded"):
-        parts.append(_DEGRADED)
-    return "; ".join([*parts, *filter(None, (link,))])
+    return "; ".join(_reasons(verdict, link, "also "))
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
     """Return reason, fix and link as lines, the reason first."""
-    mend, more = leading_fix(verdict), other_rules(verdict)
-    state = _DEGRADED if verdict.get("degraded") else ""
-    found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
-    return "\n".join(filter(None, [*found, list_unread_parts(verdict), state, link])) + "\n"
+    return "\n".join(_reasons(verdict, link, "also: ")) + "\n"
+
+
+def _reasons(verdict: Mapping[str, Any], link: str, also: str) -> list[str]:
+    """Return the decision with the finding that leads to it, its fix, other rules, and the rest."""
+    findings = [f for f in verdict["findings"] if f["outcome"] in _WEIGHED_OUTCOMES]
+    found, cause = [], "every rule holds"
+    if findings:
+        first = findings[0]  # a verdict lists the worst first
+        cause = f"{first['rule']} {first['message']}"
+        if first["fixes"]:
+            found.append(f"fix: {to_one_line(first['fixes'][0]['message'], _LONGEST)}")
+        others = {f["rule"] for f in findings if f["outcome"] == first["outcome"]}
+        if more := ", ".join(sorted(others - {first["rule"]})):
+            found.append(f"{also}{more}")
+    if unread := verdict["stack"].get("unread"):
+        found.append(to_one_line(str(unread[0]), _LONGEST))
+    if verdict.get("degraded"):
+        found.append(_DEGRADED)
+    return [to_one_line(f"{_answer(verdict)}: {cause}", _LONGEST), *found, *filter(None, (link,))]
 
 
 def _answer(verdict: Mapping[str, Any]) -> str:
@@ -133,11 +107,6 @@ def _answer(verdict: Mapping[str, Any]) -> str:
         what = "it fails" if outcome == "fail" else "it is unknown whether it works"
         return f"allowed by mode '{verdict['mode']}', although {what}"
     return "allowed, with warnings" if outcome == "warn" else "allowed"
-
-
-def _weighed_findings(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the findings that decide; the verdict lists the worst first."""
-    return [f for f in verdict["findings"] if f["outcome"] in _WEIGHED_OUTCOMES]
 
 
 HookType = Literal[
@@ -156,12 +125,7 @@ _HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger
 
 
 def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
-    """Return the type of the hook, from the ``type`` of the metadata or of the URL's query.
-
-    Raises:
-        BadInput: neither says: a rollback hook taken for another would roll back what is good; or
-            they disagree.
-    """
+    """Return the type of the hook, from the ``type`` of the metadata or of the URL's query."""
     metadata = payload.get("metadata") or {}
     stated: Any = metadata.get("type") or query
     if stated is None:
@@ -177,21 +141,13 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
 
 
 def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the question in a payload that was checked: the keys of its metadata that are ours.
-
-    Raises:
-        BadInput: it names no target, or a malformed stack.
-    """
+    """Return the question in a payload that was checked: the keys of its metadata that are ours."""
     metadata = payload.get("metadata") or {}
     return question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata")
 
 
 def check_flagger(payload: Mapping[str, Any]) -> None:
-    """Check that a payload is Flagger's.
-
-    Raises:
-        BadInput: it is not Flagger's.
-    """
+    """Check that a payload is Flagger's."""
     for key in ("name", "namespace"):
         if not isinstance(payload.get(key), str) or not payload[key]:
             hint = "Flagger sends the name and namespace of the Canary"
@@ -235,9 +191,6 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
     Args:
         body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
         query: what the body does not say.
-
-    Raises:
-        BadInput: an unknown key, or no driver.
     """
     stated: dict[str, Any] = dict(query)
     if body.get("kind") == "Node":
@@ -273,17 +226,17 @@ def rollout_answer(found: WhatIf) -> dict[str, Any]:
         "target": found.target,
         "mode": found.mode,
         "verdict": found.verdict,
-        "breaks": [entry.entry for entry in broken],
-        "unknown": [entry.entry for entry in left],
+        "breaks": [entry.name for entry in broken],
+        "unknown": [entry.name for entry in left],
     }
 
 
-def _rollout_reason(entry: EntryChange) -> str:
+def _rollout_reason(entry: Subject) -> str:
     if entry.open:
-        return f"{entry.entry}: {entry.open[0]}"
+        return f"{entry.name}: {entry.open[0]}"
     lost = [finding for pool in entry.pools for finding in pool.lost]
     if not lost:
         return ""
     fixes = lost[0].fixes
     mend = f" (fix: {fixes[0].message})" if fixes else ""
-    return f"{entry.entry}: {lost[0].rule} {lost[0].message}{mend}"
+    return f"{entry.name}: {lost[0].rule} {lost[0].message}{mend}"

@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import Mode
 from compatgate.core.rule import Outcome
+from compatgate.service.comparison.schemas import NodeQuestion
 from compatgate.service.gate.schemas import (
     DegradedBody,
-    NodeQuestion,
     PoolQuestion,
     StackBody,
     StackValue,

@@ -41,11 +41,7 @@ class Secret(Struct, frozen=True):
 
 
 def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
-    """Read ``NAME=FILE``, or ``NAME=env:VARIABLE``.
-
-    Raises:
-        BadInput: another form, a name twice, no such file, or a key that is too short.
-    """
+    """Read ``NAME=FILE``, or ``NAME=env:VARIABLE``."""
     found: dict[str, Secret] = {}
     for value in values:
         name, _, source = value.partition("=")
@@ -91,11 +87,8 @@ def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
     """Return the header's value.
 
     Args:
-        key: shared with the gate.
         at: seconds since the epoch.
         method: ``POST``.
-        path: with its query, as the gate receives it.
-        body: as it is sent.
     """
     return f"t={at},v1={_digest(key, at, method, path, body)}"
 
@@ -106,9 +99,6 @@ def verify(
     """Return the name of the secret that a request was signed with.
 
     Every secret is tried, and compared in constant time.
-
-    Raises:
-        Unauthorized: malformed, too old or too new, or signed with none of them.
     """
     stated = _SIGNATURE_PATTERN.fullmatch(header.strip())
     if stated is None:

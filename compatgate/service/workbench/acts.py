@@ -27,6 +27,11 @@ from compatgate.service.workbench.form_fields import Body, show_fields, write_fi
 
 FILE = "YAML"
 """Name of the text in errors."""
+PLURALS: dict[Kind, str] = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
+DEFAULT_DAYS = 7
+"""Days until the last day that the form of a waiver proposes."""
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9.]+")
+_LONGEST_DRAFT = 60
 
 
 class EditedDocument(Struct, frozen=True):
@@ -129,13 +134,6 @@ def _keep_written(raw: RawDocument, value: Any, path: tuple[str | int, ...]) -> 
     if isinstance(value, float):
         return raw.written(path) or str(value)
     return value
-
-
-PLURALS: dict[Kind, str] = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
-DEFAULT_DAYS = 7
-"""Days until the last day that the form of a waiver proposes."""
-_NOT_IN_A_NAME = re.compile(r"[^a-z0-9.]+")
-_LONGEST_DRAFT = 60
 
 
 def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None) -> ImportResult:

@@ -20,6 +20,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
+from compatgate.service.comparison.effects import ChangeEffects, preview_effects
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.web.page import (
     MAX_CHOICES,
@@ -47,7 +48,6 @@ from compatgate.service.workbench.acts import (
     start_document,
     store_document,
 )
-from compatgate.service.workbench.effects import ChangeEffects, preview_effects
 from compatgate.service.workbench.form_fields import find_wrong_fields, list_holders, list_rows
 from compatgate.service.workbench.node_texts import NodeDraft, draft_pools
 
@@ -59,6 +59,8 @@ _MODES = {
 _UNKNOWN = {"fail": "stop", "warn": "allow, with a warning", "allow": "allow"}
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ACTIONS = ("read", "check", "effects", "create", "propose")
+_MAX_CHANGES = 50
+"""Documents whose differences the page of an import shows."""
 
 
 class FormPlace(Struct, frozen=True):
@@ -272,10 +274,6 @@ def _form_page(
     status = error.status if error and not live else 200
     title = f"New {kind.lower()}" if place.name is None else f"Change {place.name}"
     return HtmlPage("change.html", title, context, status=status)
-
-
-_MAX_CHANGES = 50
-"""Documents whose differences the page of an import shows."""
 
 
 @page("/import", scope="bless", nav="revisions")

@@ -261,12 +261,12 @@ def test_a_refused_what_if_takes_the_place_of_the_outcome_before(open_page):
 def test_a_map_that_cannot_be_narrowed_is_not_the_one_before(open_page):
     page = open_page("matrix", expected=AWAY)
     page.context.set_offline(True)
-    page.get_by_role("searchbox", name="Stacks").press_sequentially("vllm")
+    page.get_by_role("searchbox", name="Filter").press_sequentially("vllm*")
     expect(page.locator("#map").get_by_role("alert")).to_contain_text("cannot be reached")
     expect(page.locator("#map tbody")).to_have_count(0)
     page.context.set_offline(False)
-    page.get_by_role("searchbox", name="Stacks").fill("vllm")
-    page.get_by_role("searchbox", name="Stacks").press("Enter")
+    page.get_by_role("searchbox", name="Filter").fill("vllm*")
+    page.get_by_role("searchbox", name="Filter").press("Enter")
     expect(page.locator(".map tbody tr")).to_have_count(1)
 
 

@@ -33,7 +33,6 @@ COLOURED = {
     "drift": "drift",
     "decisions": "decisions",
     "matrix": MAIN["matrix"],
-    "cells": "matrix/cells",
     "upgrade": MAIN["upgrade"],
 }
 

@@ -80,7 +80,7 @@ def test_a_changed_field_is_shown_with_both_values(run: Run, tmp_path: Path) -> 
     path.write_text("releases: [{version: 2.27.7, tag: v9}]")
     status, out, _ = run("shipped", str(path))
     assert status == 0
-    assert "~ nccl releases 2.27.7\n      tag: " in out
+    assert "~ nccl releases 2.27.7\n    tag: " in out
     assert out.rstrip().endswith("-> v9")
 
 

@@ -55,9 +55,8 @@ ARGUMENTS = {
     "k8s nodes": "--file {cluster}",
     "k8s reconcile": "--kubeconfig {kubeconfig}",
     "attest": f"{TARGET} --stack cuda=12.4 --signing-key {{key}}",
-    "hook terraform": "",
     "worker": "--hosts {hosts}",
-    "audit archive": "--to {folder} --older-than 30d",
+    "audit delete": "--older-than 30d",
     "db prune": "--hosts-unseen-for 1d",
 }
 VALUES = {"FILE|DIR|-": str(matrix_dir() / "examples"), "FILE|DIR": str(matrix_dir() / "examples")}

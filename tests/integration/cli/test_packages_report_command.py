@@ -36,7 +36,7 @@ def test_what_would_be_stopped_is_said_with_what_to_do(run: Run) -> None:
     status, out, _ = run("matrix", "packages-report")
     assert status == 1
     assert out.startswith("old (mode enforce): enforce would stop 1 of 1 decisions and 0 of 0 entr")
-    assert "  xformers 0.0.99  CG410" in out
+    assert "  xformers 0.0.99 (CG410)" in out
     assert "to do: add a record: check --read-wheels" in " ".join(out.split())
     status, out, _ = run("matrix", "packages-report", "--format", "json")
     assert status == 1

@@ -78,7 +78,11 @@ def test_a_busy_server_is_asked_again(run: Run, node: Add, objects: Objects, sta
 @pytest.mark.parametrize(
     ("fault", "code", "says"),
     [
-        (Fault("GET", "/nodes", 403, "nodes is forbidden"), 2, "k8s manifests --nodes"),
+        (
+            Fault("GET", "/nodes", 403, "nodes is forbidden"),
+            2,
+            "the Helm chart makes (nodes.report",
+        ),
         (Fault("GET", "/nodes", 401, "Unauthorized"), 2, "log in again"),
         (Fault("GET", "/nodes", 400, "odd"), 2, "odd"),
     ],

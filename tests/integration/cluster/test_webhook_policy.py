@@ -16,8 +16,6 @@ from api_objects import Fault, Objects
 from api_server import kubeconfig
 
 from compatgate.cli.main import main
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
 from compatgate.service.cluster import webhook
 
 Run = Callable[..., int]
@@ -76,8 +74,17 @@ def registered(objects: Objects, certificate: Path) -> Callable[..., None]:
 
     def register(authority: bytes | None = None, policy: Any = "Ignore") -> None:
         pem = (certificate / "tls.crt").read_bytes() if authority is None else authority
-        options = WebhookOptions(failure_policy=policy, ca_bundle=base64.b64encode(pem).decode())
-        objects.add(CONFIGURATIONS, webhook_objects(options, load_kinds())[-1])
+        service = {"name": "compatgate", "namespace": "compatgate", "port": 443}
+        client = {"service": service, "caBundle": base64.b64encode(pem).decode()}
+        hooks = [
+            {"name": f"{part}.compatgate.dev", "failurePolicy": wanted, "clientConfig": client,
+             "admissionReviewVersions": ["v1"], "sideEffects": "NoneOnDryRun"}
+            for part, wanted in (("pods", policy), ("workloads", "Ignore"))
+        ]  # fmt: skip
+        found = {"apiVersion": "admissionregistration.k8s.io/v1", "webhooks": hooks,
+                 "kind": "ValidatingWebhookConfiguration",
+                 "metadata": {"name": "compatgate"}}  # fmt: skip
+        objects.add(CONFIGURATIONS, found)
 
     return register
 

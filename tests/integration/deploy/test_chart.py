@@ -1,4 +1,4 @@
-"""The Helm chart renders what Kubernetes takes, what `k8s manifests` prints, and blocks no pod."""
+"""The Helm chart renders what Kubernetes takes and what the program says, and blocks no pod."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compatgate import RELEASE
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
 from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
-from compatgate.service.cluster.manifests import WatchOptions, audit_objects, node_objects
+from compatgate.service.admission.manifests import asked_objects
+from compatgate.service.cluster.labels import TAINT
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "compatgate"
@@ -72,8 +72,7 @@ CASES: dict[str, dict[str, Any]] = {
                  "extraArgs": ["--rate=100/s"], "extraEnv": [{"name": "I", "value": "j"}],
                  "extraVolumes": [{"name": "k", "emptyDir": {}}],
                  "extraVolumeMounts": [{"name": "k", "mountPath": "/k"}]},
-        "admission": {"exempt": ["legacy-*=old"], "unmatched": "deny", "events": True,
-                      "policy": "deny"},
+        "admission": {"exempt": ["legacy-*=old"], "unmatched": "deny", "policy": "deny"},
         "webhook": {"failurePolicy": "Fail"},
     },
 }  # fmt: skip
@@ -221,42 +220,69 @@ def plain(body: Any) -> Any:
     return [plain(item) for item in body] if isinstance(body, list) else body
 
 
-WATCH = WatchOptions("gate", image=f"{IMAGE}:{RELEASE}", taint=True, own=True,
-                     excluded=("gpu-operator",))  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    ("values", "printed"),
+    ("namespaces", "left_out", "label"),
     [
-        ({"tls": {"mode": "certManager"}}, webhook_objects(WebhookOptions("gate"), load_kinds())),
-        (
-            {
-                "tls": {"mode": "secret", "secret": {
-                    "name": "compatgate-tls", "ca": "BEGIN CERTIFICATE"}},
-                "webhook": {"timeoutSeconds": 7, "namespaces": {
-                    "select": "opt-in", "excluded": ["a"], "operators": ["nv"]}},
-            },
-            webhook_objects(
-                WebhookOptions("gate", timeout_s=7, excluded=("a",), operators=("nv",),
-                               ca_bundle="QkVHSU4gQ0VSVElGSUNBVEU=", namespaces="opt-in"),
-                load_kinds(),
-            ),
-        ),
-        ({"tls": {"mode": "certManager"}, "admission": {"events": True, "policy": "warn"}},
-         webhook_objects(WebhookOptions("gate", events=True, policy="warn"), load_kinds())),
-        ({"webhook": {"namespaces": {"select": "opt-out"}}, "tls": {"mode": "certManager"}},
-         webhook_objects(WebhookOptions("gate", namespaces="opt-out"), load_kinds())),
-        (WATCHED, [*node_objects(WATCH), *audit_objects(WATCH)]),
-        ({**POSTGRESQL, "worker": {"enabled": True, "hosts": HOSTS}},
-         make_worker_objects("compatgate-canary", "gate")),
+        ({}, {"gate", "gpu-operator"}, None),
+        ({"select": "opt-in", "excluded": ["a"], "operators": ["nv"]}, {"gate", "nv", "a"},
+         {"key": "compatgate.dev/admission", "operator": "In", "values": ["enabled"]}),
+        ({"select": "opt-out", "operators": []}, {"gate"},
+         {"key": "compatgate.dev/admission", "operator": "NotIn", "values": ["disabled"]}),
     ],
-    ids=["cert-manager", "given", "events and policy", "opt-out", "watched", "worker"],
 )  # fmt: skip
-def test_the_chart_renders_what_the_command_prints(
-    values: dict[str, Any], printed: list[dict[str, Any]]
+def test_the_webhook_asks_about_what_the_program_says_in_the_namespaces_that_are_chosen(
+    namespaces: dict[str, Any], left_out: set[str], label: dict[str, Any] | None
 ) -> None:
+    asked = asked_objects(load_kinds())
+    values = {"webhook": {"namespaces": namespaces}, "admission": {"policy": "warn"}}
     found = objects(values)
-    for each in printed:
+    pods, workloads = one(found, "ValidatingWebhookConfiguration")["webhooks"]
+    assert (pods["rules"], workloads["rules"]) == (asked["pods"], asked["workloads"])
+    assert pods["matchConditions"] == asked["matchConditions"]
+    assert "matchConditions" not in workloads
+    assert pods["namespaceSelector"] == workloads["namespaceSelector"]
+    names, *labels = pods["namespaceSelector"]["matchExpressions"]
+    assert set(names["values"]) == {*(each["name"] for each in asked["excluded"]), *left_out}
+    assert labels == ([label] if label else [])
+    spec = one(found, "ValidatingAdmissionPolicy", "static.compatgate.dev")["spec"]
+    assert spec["validations"] == asked["policy"]["validations"]
+    assert spec["matchConstraints"]["namespaceSelector"] == pods["namespaceSelector"]
+    binding = one(found, "ValidatingAdmissionPolicyBinding", "static.compatgate.dev")["spec"]
+    assert binding["validationActions"] == ["Warn", "Audit"]
+
+
+def test_the_reasons_of_excluded_namespaces_are_an_annotation_of_the_webhook() -> None:
+    notes = one(objects({}), "ValidatingWebhookConfiguration")["metadata"]["annotations"]
+    for each in asked_objects(load_kinds())["excluded"]:
+        assert f"{each['name']}: {each['reason']}" in notes["compatgate.dev/excluded-namespaces"]
+
+
+def test_accounts_may_do_what_their_command_does_and_no_more() -> None:
+    found = objects({"audit": {"enabled": True}, "nodes": {"report": True}})
+    (nodes,) = one(found, "ClusterRole", "compatgate-nodes")["rules"]
+    assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["get", "list"])
+    read, claims, reports = one(found, "ClusterRole", "compatgate-audit")["rules"]
+    assert (read["resources"], read["verbs"]) == (["nodes", "pods"], ["list"])
+    assert (claims["apiGroups"], claims["verbs"]) == (["resource.k8s.io"], ["get"])
+    assert reports["apiGroups"] == ["wgpolicyk8s.io"]
+    assert one(found, "ServiceAccount")["automountServiceAccountToken"] is False
+    (nodes,) = one(objects(WATCHED), "ClusterRole", "compatgate-nodes")["rules"]
+    assert nodes["verbs"] == ["get", "list", "patch"]
+
+
+def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted() -> None:
+    daemon = one(objects(WATCHED), "DaemonSet", "compatgate-nodes-driver")
+    pod = daemon["spec"]["template"]["spec"]
+    assert TAINT in [toleration["key"] for toleration in pod["tolerations"]]
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
+    assert not any("nvidia" in name for name in container["resources"]["limits"])
+
+
+def test_the_worker_has_the_rights_and_network_policies_that_the_program_names() -> None:
+    found = objects({**POSTGRESQL, "worker": {"enabled": True, "hosts": HOSTS}})
+    for each in make_worker_objects("compatgate-canary", "gate"):
         here = one(found, each["kind"], each["metadata"]["name"])
         assert plain(here) == plain(each), f"{each['kind']} {each['metadata']['name']}"
 

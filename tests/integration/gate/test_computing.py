@@ -17,11 +17,10 @@ from compatgate.errors import NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.replies import TooBusy
 from compatgate.kit.http.wsgi import CLIENT_GONE
+from compatgate.service.comparison.service import answer_what_if, plan_upgrade
 from compatgate.service.gate import computing
 from compatgate.service.gate.computing import Budget, ComputingProcess, OverBudget
 from compatgate.service.gate.service import Gate
-from compatgate.service.gate.what_if import answer
-from compatgate.service.plans.service import plan_upgrade
 
 WHAT_IF = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
 
@@ -48,7 +47,7 @@ def process() -> ComputingProcess:
 
 def test_the_answers_are_those_of_the_gate_itself(stocked: Gate, process: ComputingProcess) -> None:
     snapshot, now = stocked.snapshot(), clock.now()
-    assert process(answer, WHAT_IF, snapshot, now) == answer(WHAT_IF, snapshot, now)
+    assert process(answer_what_if, WHAT_IF, snapshot, now) == answer_what_if(WHAT_IF, snapshot, now)
     question = {"target": "prod-a100", "want": {"torch": ">=2.6"}}
     known = {"facts": snapshot.facts, "matrix": snapshot.matrix, "now": now}
     found = process(answer_question, question, snapshot.target, **known)
@@ -61,7 +60,7 @@ def test_the_answers_are_those_of_the_gate_itself(stocked: Gate, process: Comput
 
 def test_an_error_keeps_its_kind_and_its_words(stocked: Gate, process: ComputingProcess) -> None:
     with pytest.raises(NotFound, match="target 'nope' does not exist") as caught:
-        process(answer, {**WHAT_IF, "target": "nope"}, stocked.snapshot(), clock.now())
+        process(answer_what_if, {**WHAT_IF, "target": "nope"}, stocked.snapshot(), clock.now())
     assert caught.value.field == "target"
 
 

@@ -54,9 +54,9 @@ def test_another_process_sees_new_changed_and_removed_nodes(gate: Gate, by: Auth
 def test_a_report_without_taints_keeps_those_of_before(gate: Gate) -> None:
     report(gate, "n1", taints=[TAINT])
     report(gate, "n1")
-    assert gate.nodes.show("n1").to_json()["taints"] == [TAINT]
+    assert gate.nodes.show("n1").row.taints == [TAINT]
     report(gate, "n1", taints=[])
-    assert gate.nodes.show("n1").to_json()["taints"] == []
+    assert gate.nodes.show("n1").row.taints == []
 
 
 def test_nodes_survive_the_migration_down_and_up(database_url: str, gate: Gate) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from compatgate.core.compare.packages import PackagesTarget
 from compatgate.errors import NotFound
 from compatgate.kit import clock
+from compatgate.service.comparison.service import report_on_packages
 from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.schemas import PackagesTargetBody
 from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
@@ -33,8 +34,8 @@ def _ask(gate: Gate, stack: dict[str, Any], target: str = "old", **more: Any) ->
     return gate.decide(body, asked_by="ci", source="rest")
 
 
-def _report(gate: Gate, **asked: Any) -> PackagesTargetBody:
-    (found,) = gate.matrix.packages_report(**asked).targets
+def _report(gate: Gate, **asked: Any) -> PackagesTarget:
+    (found,) = report_on_packages(gate, **asked).targets
     return found
 
 
@@ -66,7 +67,7 @@ def test_targets_that_enforce_and_what_ifs_are_not_looked_at(audited: Gate) -> N
     _ask(audited, OPEN, set={"driver": "580.95.05"})
     found = _report(audited)
     assert (found.decisions, found.packages) == (0, [])
-    assert audited.matrix.packages_report(target="new").targets == []
+    assert report_on_packages(audited, target="new").targets == []
 
 
 def test_what_another_rule_denies_is_not_what_enforcing_stops(audited: Gate) -> None:
@@ -117,12 +118,12 @@ def test_an_entry_that_names_an_open_package_would_be_stopped(
 def test_only_decisions_since_a_moment_and_so_many_are_looked_at(audited: Gate) -> None:
     for _ in range(3):
         _ask(audited, OPEN)
-    some = audited.matrix.packages_report(decisions=2)
+    some = report_on_packages(audited, decisions=2)
     assert (some.targets[0].decisions, some.complete) == (2, False)
-    later = audited.matrix.packages_report(since=clock.now())
+    later = report_on_packages(audited, since=clock.now())
     assert (later.targets[0].decisions, later.complete) == (0, True)
 
 
 def test_an_unknown_target_is_named_with_the_near_one(audited: Gate) -> None:
     with pytest.raises(NotFound, match="target 'odd' does not exist"):
-        audited.matrix.packages_report(target="odd")
+        report_on_packages(audited, target="odd")

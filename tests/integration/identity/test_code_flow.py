@@ -32,7 +32,7 @@ def test_a_person_has_the_scopes_of_their_groups(
     people: People, visit: Visit, database: Database
 ) -> None:
     made = sign_in(people, visit)
-    assert made.session.groups == ("platform",)
+    assert made.session.groups == ["platform"]
     assert made.principal.scopes == {"read", "gate", "bless", "admin"}
     assert made.principal.name == "ada@example.org (ada)"
     assert people._sessions.verify(made.secret, "browser") == made.principal

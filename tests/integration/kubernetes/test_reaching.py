@@ -24,7 +24,7 @@ Make = Callable[..., Job]
 @pytest.mark.parametrize(
     ("status", "message", "error", "said"),
     [
-        (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "k8s manifests"),
+        (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "the Helm chart makes"),
         (403, 'admission webhook "x" denied the request: no', Forbidden, "does not admit the job"),
         (403, "exceeded quota: gpus, requested: 1, used: 8", InfrastructureError, "has no room"),
         (422, "spec.template: Invalid value", BadInput, "Invalid value"),

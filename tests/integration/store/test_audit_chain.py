@@ -157,7 +157,7 @@ def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Gate) ->
     with busy.database.writing() as session:
         session.execute(text("UPDATE audit SET actor = 'mallory' WHERE seq = 4"))
     report = busy.history.verify(expected_head=noted, full=False)
-    assert report.problems == ("link 4: was changed after it was written",)
+    assert report.problems == ["link 4: was changed after it was written"]
 
 
 def test_links_are_listed_newest_first_by_action_and_actor(busy: Gate) -> None:

@@ -200,7 +200,7 @@ def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
         assert (newer.ok, newer.decisions, newer.checked_decisions) == (True, 6, 0)
         with database.writing() as session:
             session.execute(text("UPDATE tokens SET scopes = 'admin'"))
-        assert History(database).verify().problems == ("token tk_1: was changed",)
+        assert History(database).verify().problems == ["token tk_1: was changed"]
 
 
 def test_an_older_replica_may_log_decisions_during_the_upgrade(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from sqlalchemy import text
 from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.archive import verify_archive
 from compatgate.service.audit.retention import Retention
 from compatgate.service.audit.service import History
 from compatgate.service.gate import repository as decisions
@@ -182,17 +180,8 @@ def test_a_downgrade_writes_rows_that_0009_reads(mixed: Database) -> None:
     assert report.ok, report.problems
 
 
-def test_an_archive_of_both_kinds_of_rows_verifies_alone(mixed: Database, tmp_path: Path) -> None:
-    (done,) = Retention(mixed, "test").archive(BEGAN.date().replace(month=9), tmp_path, drop=True)
-    assert show(mixed) == []
-    content = zstandard.ZstdDecompressor().stream_reader(Path(done.path).read_bytes()).read()
-    lines = [json.loads(line) for line in content.splitlines()]
-    assert {one["verdict"]: one["body"] for one in lines if "verdict" in one} == {
-        id_of(image): body_of(id_of(image)) for image in IMAGES
-    }
-    values = [
-        decision for one in lines for decision in (one.get("batch") and one["decisions"]) or ()
-    ]
-    assert [one[6] for one in values] == IMAGES
-    assert verify_archive(Path(done.path)).ok
-    assert History(mixed).verify().ok
+def test_rows_of_both_kinds_are_deleted_with_their_month(mixed: Database) -> None:
+    verify = History(mixed).verify
+    (done,) = Retention(mixed, verify, "test").delete(BEGAN.date().replace(month=9))
+    assert (done.decisions, show(mixed)) == (len(IMAGES), [])
+    assert verify().ok

@@ -48,14 +48,14 @@ def test_a_change_of_the_matrix_changes_the_cells(stocked, by, entry_body):
 
 
 def test_a_cell_is_explained(pages):
-    answer = pages().get("/ui/matrix/cells?row=torch24-cu124&column=prod-a100")
+    answer = pages().get("/ui/matrix?row=torch24-cu124&column=prod-a100")
     assert answer.status_code == 200
     assert "The entry</a> is blessed" in answer.text
     assert "CG" in answer.text or "rules hold" in answer.text
 
 
 def test_a_filter_that_cannot_be_read_is_said_where_the_table_would_be(pages):
-    answer = pages().get("/ui/matrix/cells?q=torch+2.4+zebra")
+    answer = pages().get("/ui/matrix?q=torch+2.4+zebra")
     assert answer.status_code == 400
     assert "zebra" in answer.text
     assert "H100" in answer.text
@@ -64,11 +64,11 @@ def test_a_filter_that_cannot_be_read_is_said_where_the_table_would_be(pages):
 
 @pytest.mark.parametrize("query", ["rows=nothing", "columns=x", "rows=stack&stack=zebra", "top=-1"])
 def test_a_bad_address_says_what_is_wrong(pages, query):
-    assert pages().get(f"/ui/matrix/cells?{query}").status_code == 400
+    assert pages().get(f"/ui/matrix?{query}").status_code == 400
 
 
 def test_the_filtered_table_is_exported(pages):
-    answer = pages().get("/ui/matrix/cells?rows=torch&q=torch+2.4+cu121&format=csv")
+    answer = pages().get("/ui/matrix?rows=torch&q=torch+2.4+cu121&format=csv")
     lines = list(csv.reader(answer.text.splitlines()))
     assert lines[0] == ["stack", "target", "state", "verdict", "rule", "why"]
     assert all(line[0].startswith("2.4.") for line in lines[1:])
@@ -76,4 +76,4 @@ def test_the_filtered_table_is_exported(pages):
 
 
 def test_a_cell_on_no_page_is_an_empty_one(pages):
-    assert pages().get("/ui/matrix/cells?row=gone&column=gone").status_code == 200
+    assert pages().get("/ui/matrix?row=gone&column=gone").status_code == 200

@@ -104,11 +104,8 @@ def test_hostile_text_is_text_on_every_page(hostile, page):
 
 QUERIES = (
     "matrix?row=told&column=prod",
-    "matrix?q={}&places={}",
+    "matrix?q={}&stack={}&rows={}",
     "matrix?row={}&column={}",
-    "matrix/cells?q={}&stack={}&rows={}",
-    "matrix/cells?row={}&column={}",
-    "matrix/cells?row=told&column=prod",
     "ask?target=prod&stack=cuda%3D12.4&image={}&pick=cudnn",
     "ask?driver={}&gpu={}&stack={}&set={}&at={}",
     "ask?target={}&stack=%7B%22cuda%22:%22{}%22%7D",

@@ -1,4 +1,4 @@
-"""The map of the matrix, as the server makes it."""
+"""The page of the matrix: bad addresses, exports and hostile text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 @pytest.mark.parametrize(
     "query",
-    ["rows=nothing", "top=-1", "top=x", "status=good", "nonsense=1", "q=a&q=b", "sort=%00"],
+    ["columns=x", "top=-1", "top=x", "nonsense=1", "q=a&q=b", "sort=%00"],
 )
 def test_a_bad_address_says_what_is_wrong(pages, query):
     answer = pages().get(f"/ui/matrix?{query}")
@@ -17,17 +17,27 @@ def test_a_bad_address_says_what_is_wrong(pages, query):
     assert query.partition("=")[0] in answer.text
 
 
-def test_the_whole_map_is_exported(pages):
+def test_the_whole_table_is_exported(pages):
     answer = pages().get("/ui/matrix?format=csv")
     assert answer.content_type == "text/csv; charset=utf-8"
     lines = answer.text.splitlines()
-    assert lines[0] == "entry,target,status,open,why"
-    assert any(line.startswith("torch24-cu124,prod-a100,blessed") for line in lines)
+    assert lines[0] == "stack,target,state,verdict,rule,why"
+    assert any(line.startswith("torch24-cu124,prod-a100,") for line in lines)
 
 
-def test_a_cell_that_is_gone_is_an_empty_one(pages):
-    answer = pages().get("/ui/matrix?row=gone&column=prod-a100")
-    assert answer.status_code == 200
+def test_the_former_address_leads_to_the_table(pages):
+    answer = pages().get("/ui/matrix/cells?rows=torch&q=H100")
+    assert answer.status_code == 303
+    assert answer.headers["Location"].startswith("/ui/matrix?")
+    assert "rows=torch" in answer.headers["Location"]
+    assert "q=H100" in answer.headers["Location"]
+
+
+@pytest.mark.parametrize("name", ["torch24-cu124", "torch24*"])
+def test_the_rows_are_narrowed_by_the_name_of_an_entry(pages, name):
+    lines = pages().get(f"/ui/matrix?q={name}&format=csv").text.splitlines()[1:]
+    assert lines
+    assert all(line.startswith("torch24") for line in lines)
 
 
 def test_hostile_text_is_text(pages, stocked, by, entry_body):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.gate import pages as gate_pages
+from compatgate.service.comparison import pages as comparison_pages
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import EXAMPLE, Report
@@ -58,7 +58,7 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
         "legacy-ocr",
         'data-chart="stacked"',
         "Document as created",
-        "/ui/matrix?places=prod-a100",
+        "/ui/matrix?q=prod-a100",
         "/ui/decisions?target=prod-a100&amp;since=",
     ):
         assert said in shown, said
@@ -186,7 +186,7 @@ def test_a_long_what_if_shows_the_first_pairs_and_exports_all(pages, monkeypatch
     whole = client.get(place).text
     assert "more pair" not in whole
     exported = client.get(f"{place}&format=csv").text
-    monkeypatch.setattr(gate_pages, "_MAX_CHANGES", 1)
+    monkeypatch.setattr(comparison_pages, "_MAX_CHANGES", 1)
     shown = client.get(place).text
     assert f"{len(exported.splitlines()) - 2:,} more pair" in shown
     assert shown.count('<td class="is-') < whole.count('<td class="is-')

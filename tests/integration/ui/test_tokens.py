@@ -14,10 +14,10 @@ def test_one_click_asks_before_a_token_is_revoked(pages, stocked):
     assert asked.status_code == 200
     assert "Revoke the token ci?" in asked.text
     assert "Scopes: gate." in asked.text
-    assert stocked.tokens.find("ci").is_active
+    assert stocked.tokens.find("ci").active
     done = post(client, "tokens/revoke", name="ci", confirmed=ci.id)
     assert done.status_code == 303
-    assert not stocked.tokens.find("ci").is_active
+    assert not stocked.tokens.find("ci").active
 
 
 def test_the_last_administrator_stays(pages, stocked):
@@ -27,7 +27,7 @@ def test_the_last_administrator_stays(pages, stocked):
     assert refused.status_code == 409
     assert "is the last one with the scope admin" in refused.text
     assert "create another admin token first" in refused.text
-    assert stocked.tokens.find(boss.id).is_active
+    assert stocked.tokens.find(boss.id).active
     stocked.tokens.create("deputy", ["admin"], by="t")
     assert post(client, "tokens/revoke", name=boss.name, confirmed=boss.id).status_code == 303
 

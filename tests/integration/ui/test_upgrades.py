@@ -34,7 +34,7 @@ def act(client, what, name="roll", page="act", **fields):
 
 def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet, browser):
     plan = browser.get(f"/ui/targets/prod-a100/plan?driver={NEW}")
-    assert "Order of pools and waves" in plan.text
+    assert "wave 1: " in plan.text
     (place,) = [a for a in Marks(plan.text).all("href") if "/new-upgrade?" in a]
     form = Marks(browser.get(place).text)
     fields = {

@@ -21,7 +21,7 @@ import kubernetes_validate
 import pytest
 from catalogue import own_cache
 from ci_systems import Machine, run_task
-from deploy_examples import DEPLOY, SERVICE, analysis, helm_objects, load, terraform
+from deploy_examples import DEPLOY, SERVICE, analysis, helm_objects, load
 from image_blobs import distribution, layer_of
 from kubectl_tools import helm, rendered
 from serving import Server, start, wait_for_url, with_examples
@@ -221,21 +221,6 @@ def test_the_job_of_argo_rollouts_asks(ask: Asked) -> None:
         (container,) = metric["provider"]["job"]["spec"]["template"]["spec"]["containers"]
         done = ask(container["args"])
         assert done.returncode == status, (question, done.stdout, done.stderr)
-
-
-def test_terraform_asks(ask: Asked, image: str) -> None:
-    for question, status in some("image", "lock, denied", "sbom", "pool", image=image):
-        empty = {} if "stack" in question else {"stack": ""}
-        program, query, read = terraform({**question, **empty})
-        assert program[0] == "compatgate"
-        done = ask(program[1:], stdin=json.dumps(query))
-        assert done.returncode == 0, (question, done.stderr)
-        result = json.loads(done.stdout)
-        assert all(isinstance(value, str) for value in result.values())
-        assert read <= result.keys()
-        assert result["decision"] == ("deny" if status else "allow"), result
-        assert result["url"].startswith(f"{SERVICE}/v/")
-    assert ask(program[1:], trusted="other", stdin=json.dumps(query)).returncode == 3
 
 
 def test_the_task_of_tekton_asks(

@@ -104,39 +104,6 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
         assert done.stdout == str(status)
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "said"),
-    [
-        ('{"target": "prd"}', 2, "stack"),
-        ('{"target": "prd", "stack": "cuda=12.4"}', 2, "does not exist"),
-        ('{"target": 7}', 2, "query"),
-        ("", 2, "query"),
-        ('{"stak": "x"}', 2, "query.stak"),
-        (
-            '{"target": "prod-a100", "lock": "-"}',
-            2,
-            "query.lock: cannot be read: standard input already contains the query",
-        ),
-        ('{"target": "prod-a100", "lock": "nowhere.lock"}', 2, "nowhere.lock"),
-        ('{"target": "prd", "lock": "nowhere.lock"}', 2, "does not exist"),
-        ('{"target": "prod-a100", "sbom": "nowhere.json"}', 2, "nowhere.json"),
-    ],
-)
-def test_terraform_fails_on_a_wrong_question(
-    shared: Any, shell: Shell, query: str, status: int, said: str
-) -> None:
-    server = f"http://127.0.0.1:{shared.port}"
-    done = shell(f"echo '{query}' | compatgate hook terraform --server {server}")
-    assert (done.returncode, done.stdout) == (status, "")
-    assert said in done.stderr
-
-
-def test_terraform_fails_when_nobody_answers(shell: Shell) -> None:
-    query = '{"target": "prod-a100", "stack": "cuda=12.4"}'
-    done = shell(f"echo '{query}' | compatgate hook terraform --server http://127.0.0.1:9")
-    assert (done.returncode, done.stdout) == (3, "")
-
-
 def test_ansible_asks_with_a_command_that_the_program_understands(
     shared: Any, shell: Shell
 ) -> None:

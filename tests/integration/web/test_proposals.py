@@ -78,7 +78,7 @@ def test_a_merged_proposal_changes_every_worker_of_two_replicas_and_a_revert_res
         path = f"proposals/{asked['proposal']}"
         digest = ask(first, "kim", "GET", path).json()["digest"]
         for name in ("bob", "kim"):
-            said = {"comment": "back", "digest": digest}
+            said = {"digest": digest}
             assert ask(second, name, "POST", f"{path}/approve", **said).status == 200
         assert ask(first, "kim", "POST", f"{path}/merge", digest=digest).status == 200
         time.sleep(SOON_S)

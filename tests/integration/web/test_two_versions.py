@@ -28,7 +28,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.service import Gate
 from compatgate.service.recovery.backup import write_backup
-from compatgate.service.recovery.restore import restore
+from compatgate.service.recovery.restore import RestoreOptions, restore
 
 RELEASE = "771b089ddeb4ff7f90388693fcae22d13d16bd7e"
 """The last commit of the release before."""
@@ -241,7 +241,7 @@ def test_an_sqlite_file_goes_to_the_new_version_and_a_backup_leads_back(
     for number in range(10):
         assert old.ask(number)
     database = Database.open(url)
-    assert write_backup(database, backup).header.schema == known
+    assert write_backup(database, backup).schema == known
     database.close()
     old.stop()
     new = run(HERE, url).wait()
@@ -254,7 +254,7 @@ def test_an_sqlite_file_goes_to_the_new_version_and_a_backup_leads_back(
     gate.close()
     if known != tables.expected_version():
         _require_refusal(run(release, url))
-    restored = restore(backup, url, force=True, keep_schema=True)
+    restored = restore(backup, url, RestoreOptions(force=True, keep_schema=True))
     assert (restored.schema, restored.chain.ok) == (known, True)
     again = run(release, url).wait()
     for number in range(10):

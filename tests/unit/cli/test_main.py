@@ -177,7 +177,6 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         ["verify", "verdict.json", "--key", "gate.pub", "--stack="],
         ["check", "--pool", "driver=580.95.05,gpu=L4", "--stack", "cuda=12.4", "--lock", ""],
         ["check", "--target", "t", "--stack", "cuda=12.4", "--server", ""],
-        ["hook", "terraform", "--server", ""],
     ],
 )
 def test_a_variable_of_a_script_that_is_not_set_leaves_nothing_unchecked(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import kubeconfig
 
 from compatgate.cli import serve
 from compatgate.cli.serve_settings import ServeSettings
@@ -134,18 +133,12 @@ def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.field == "COMPATGATE_DECISION_COMMIT"
 
 
-def test_events_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
-    assert serve.read_admission(settings()).events is None
+def test_claims_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
     for named in ("in-cluster", str(tmp_path / "none")):
         with pytest.raises(BadInput) as refused:
-            serve.read_admission(settings("--kubernetes-events", named))
-        assert refused.value.field == "--kubernetes-events"
+            serve.read_admission(settings("--read-claims", named))
+        assert refused.value.field == "--read-claims"
         assert "the path of a kubeconfig" in refused.value.hint
-    access = serve.read_admission(
-        settings("--kubernetes-events", kubeconfig(tmp_path, "http://127.0.0.1:1"))
-    ).events
-    assert access is not None
-    assert not access.in_cluster
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,14 @@
-"""Files that name the gate's Service name the one that `k8s manifests --webhook` prints."""
+"""Files that name the gate's Service name the one that the Helm chart makes."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.manifests import WebhookOptions, url, webhook_objects
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -23,6 +18,9 @@ FILES = [
     *sorted(path for path in DEPLOY.glob("**/*") if path.is_file()),
     *sorted((ROOT / "compatgate" / "cli").glob("**/*.py")),
 ]
+VALUES = yaml.load((DEPLOY / "helm/compatgate/values.yaml").read_text(), yaml.CSafeLoader)
+HOST = "compatgate.compatgate.svc"
+"""Service of a release with the name and the namespace that the documentation uses."""
 URL = re.compile(r"[a-z]+://[^\s\"'`<>,)}\]]*\.svc\b[^\s\"'`<>,)}\]]*")
 CA = {"name": "compatgate-ca", "mountPath": "/compatgate", "readOnly": True}
 VARIABLE = {"name": "SSL_CERT_FILE", "value": "/compatgate/ca.crt"}
@@ -37,23 +35,12 @@ def urls() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), stated
 
 
-def shipped(kind: str, name: str = "compatgate") -> dict[str, Any]:
-    """An object as it is printed without options."""
-    found = webhook_objects(WebhookOptions(), load_kinds())
-    (one,) = [o for o in found if (o["kind"], o["metadata"]["name"]) == (kind, name)]
-    return one
-
-
 @pytest.mark.parametrize(("file", "stated"), sorted(set(urls())))
 def test_a_url_is_that_of_the_shipped_service(file: str, stated: str) -> None:
-    service, certificate = shipped("Service"), shipped("Certificate", "compatgate-tls")
-    (port,) = service["spec"]["ports"]
     parts = urlsplit(stated)
-    assert parts.scheme == port["name"] == "https", f"{file}: {stated}"
-    assert (parts.port or 443) == port["port"], f"{file}: {stated}"
-    assert parts.hostname in certificate["spec"]["dnsNames"], f"{file}: {stated}"
-    metadata = service["metadata"]
-    assert parts.hostname == f"{metadata['name']}.{metadata['namespace']}.svc"
+    assert parts.scheme == "https", f"{file}: {stated}"
+    assert (parts.port or 443) == VALUES["service"]["port"], f"{file}: {stated}"
+    assert parts.hostname == HOST, f"{file}: {stated}"
 
 
 def test_the_examples_that_run_in_a_cluster_name_it() -> None:
@@ -64,24 +51,11 @@ def test_the_examples_that_run_in_a_cluster_name_it() -> None:
         "deploy/argo-rollouts/analysis-template-files.yaml",
         "deploy/ci/tekton/compatgate-check.yaml",
         "deploy/helm-hook/values.yaml",
-        "deploy/terraform/main.tf",
         "docs/how-to/deploy-webhooks.md",
         "docs/how-to/driver-rollouts.md",
         "docs/how-to/nodes.md",
     } <= named
-    assert url("compatgate") in (ROOT / "docs" / "how-to" / "deploy-webhooks.md").read_text()
-
-
-def test_the_page_has_the_gate_served_where_the_service_leads() -> None:
-    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
-    text = re.search(r"^compatgate serve --host 0.0.0.0 .*\\\n.*$", page, re.MULTILINE)
-    assert text is not None
-    words = shlex.split(text[0].replace("\\\n", " "))
-    (port,) = shipped("Service")["spec"]["ports"]
-    assert words[words.index("--port") + 1] == str(port["targetPort"])
-    assert words[words.index("--tls-cert") + 1].endswith("/tls.crt")
-    assert words[words.index("--tls-key") + 1].endswith("/tls.key")
-    assert shipped("Certificate", "compatgate-tls")["spec"]["secretName"] in page
+    assert f"https://{HOST}" in (ROOT / "docs" / "how-to" / "deploy-webhooks.md").read_text()
 
 
 @pytest.mark.parametrize("file", TRUSTING)

@@ -244,12 +244,7 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
             raise
     finally:
         pump.close()
-    _await_end(api, container, stop, _ENDING_S if room >= 0 else math.inf)
-
-
-def _await_end(api: Any, container: str, stop: Callable[[], bool], seconds: float) -> None:
-    """Wait until the engine knows that the container has ended, soon after the log's end."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (_ENDING_S if room >= 0 else math.inf)
     while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
         if time.monotonic() > deadline:
             raise InfrastructureError("the engine ended the log of a running container")
@@ -342,7 +337,11 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
     exit_code = int(state["ExitCode"])
     if killed_here:
         return Status("exited", exit_code, reason="killed")
-    seen = _events(api)
+    whole, _, fraction = str(api.info()["SystemTime"]).partition(".")
+    seconds = int(datetime.fromisoformat(whole.rstrip("Z")).replace(tzinfo=UTC).timestamp())
+    nanoseconds = fraction.rstrip("Z").ljust(9, "0")[:9]
+    until = f"{seconds}.{nanoseconds}"
+    seen = list(api.events(since=1, until=until, decode=True))
     own = {e["Action"] for e in seen if (e.get("Actor") or {}).get("ID") == container}
     if state["OOMKilled"] or "oom" in own:
         return Status("exited", exit_code, oom_killed=True, reason="out of memory")
@@ -352,12 +351,3 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
     if "kill" in own and killed:
         return Status("lost", reason=_STOP_REASON)
     return Status("exited", exit_code)
-
-
-def _events(api: Any) -> list[dict[str, Any]]:
-    """Return every event that the engine stores, up to now on its own clock."""
-    whole, _, fraction = str(api.info()["SystemTime"]).partition(".")
-    seconds = int(datetime.fromisoformat(whole.rstrip("Z")).replace(tzinfo=UTC).timestamp())
-    nanoseconds = fraction.rstrip("Z").ljust(9, "0")[:9]
-    until = f"{seconds}.{nanoseconds}"
-    return list(api.events(since=1, until=until, decode=True))

@@ -68,9 +68,19 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     _check_network(workload, text, host)
     bases = {base: ensure_image(api, base, progress) for base in contents.find_base_images(text)}
     for base, image in bases.items():
-        _check_triggers(api, workload, image, base)
+        config = api.inspect_image(image)["Config"] or {}
+        if triggers := config.get("OnBuild"):
+            steps = "; ".join(" ".join(str(each).split())[:200] for each in triggers[:4])
+            raise BadInput(
+                f"the workload {workload.name} does not build: {base} has ONBUILD triggers, "
+                f"which would run unseen: {steps}",
+                field="image.context",
+                value=base,
+                hint="start from an image without them",
+            )
     limits = _build_limits(workload.limits, api.info())
-    key = _build_key(content, sorted(bases.values()), workload, limits)
+    rest = repr((sorted(bases.values()), workload.image.network, limits, workload.limits.shm))
+    key = hashlib.sha256(hashlib.sha256(content).digest() + rest.encode()).hexdigest()
     if result := _built_here(api, f"{BUILT}={key}"):
         return result[0]
     image = _run_build(
@@ -79,12 +89,6 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     _check_size(api, workload, image, list(bases.values()))
     _remove_earlier(api, workload, image)
     return image
-
-
-def _build_key(content: bytes, bases: list[str], workload: Workload, limits: dict[str, Any]) -> str:
-    """Return the digest of everything that decides what a build makes."""
-    rest = repr((bases, workload.image.network, limits, workload.limits.shm))
-    return hashlib.sha256(hashlib.sha256(content).digest() + rest.encode()).hexdigest()
 
 
 def _run_build(
@@ -212,19 +216,6 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
             f"the workload {workload.name} does not build: it downloads {sources[0]}",
             field="image.network",
             hint="builds have no network unless the workload sets network = true",
-        )
-
-
-def _check_triggers(api: Any, workload: Workload, image: str, name: str) -> None:
-    config = api.inspect_image(image)["Config"] or {}
-    if triggers := config.get("OnBuild"):
-        steps = "; ".join(" ".join(str(each).split())[:200] for each in triggers[:4])
-        raise BadInput(
-            f"the workload {workload.name} does not build: {name} has ONBUILD triggers, "
-            f"which would run unseen: {steps}",
-            field="image.context",
-            value=name,
-            hint="start from an image without them",
         )
 
 

@@ -166,7 +166,7 @@ def _split_lines(response: Any) -> Generator[bytes]:
         yield bytes(buffer)
 
 
-MANIFESTS_HINT = "'compatgate k8s manifests' prints what the worker must be allowed"
+MANIFESTS_HINT = "the Helm chart makes the role of the worker (worker.enabled)"
 
 
 @contextmanager
@@ -208,7 +208,11 @@ def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
                 f"{at} does not accept the worker's credentials: {what}", hint="log in again"
             )
         case 403:
-            return _translate_forbidden(at, what)
+            if "exceeded quota" in what:
+                return InfrastructureError(f"{at} has no room: {what}")
+            if "admission webhook" in what or "violates PodSecurity" in what:
+                return Forbidden(f"{at} does not admit the job: {what}")
+            return Forbidden(f"{at} does not allow the request: {what}", hint=MANIFESTS_HINT)
         case 400 | 413 | 422:
             return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
         case 0:
@@ -218,11 +222,3 @@ def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
         case status if status in RETRY_HINT:
             return busy_error(f"{at} failed: {what}", error)
     return InfrastructureError(f"{at} failed: {error.status} {what}")
-
-
-def _translate_forbidden(at: str, what: str) -> CompatgateError:
-    if "exceeded quota" in what:
-        return InfrastructureError(f"{at} has no room: {what}")
-    if "admission webhook" in what or "violates PodSecurity" in what:
-        return Forbidden(f"{at} does not admit the job: {what}")
-    return Forbidden(f"{at} does not allow the request: {what}", hint=MANIFESTS_HINT)

@@ -177,15 +177,11 @@ class JobView:
             except Exception:
                 _log.exception("unexpected error in the watch of %s", self._handle.id)
                 self._closed.wait(pause)
-            pause = self._list_anew(pause)
-
-    def _list_anew(self, pause: float) -> float:
-        """List the job's objects, which the watch has missed or may not watch."""
-        try:
-            self._version = self._list()
-        except CompatgateError:
-            self._closed.wait(pause)
-        return min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                self._version = self._list()
+            except CompatgateError:
+                self._closed.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _watch(self) -> None:
         response = self._cluster.open(
@@ -246,7 +242,17 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
         ended, response = _has_ended(view), None
         try:
             with translate_errors(cluster):
-                response = _open_log(cluster, pod, view.container, mark)
+                since = _seconds_since(mark.stamp)
+                more: dict[str, Any] = {"since_seconds": since} if since else {}
+                response = cluster.open(
+                    "core",
+                    "read_namespaced_pod_log",
+                    pod["metadata"]["name"],
+                    container=view.container,
+                    follow=True,
+                    timestamps=True,
+                    **more,
+                )
                 ended |= yield from _read_stream(response, view, mark, stop)
             if ended:
                 return
@@ -260,20 +266,6 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
                 raise
         answered = answered if response is None else time.monotonic()
         time.sleep(_TICK_S)
-
-
-def _open_log(cluster: Cluster, pod: dict[str, Any], container: str, mark: LogPosition) -> Any:
-    since = _seconds_since(mark.stamp)
-    more: dict[str, Any] = {"since_seconds": since} if since else {}
-    return cluster.open(
-        "core",
-        "read_namespaced_pod_log",
-        pod["metadata"]["name"],
-        container=container,
-        follow=True,
-        timestamps=True,
-        **more,
-    )
 
 
 def _read_stream(

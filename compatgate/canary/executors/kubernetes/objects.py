@@ -292,17 +292,14 @@ def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
     if job.workload.nodes > 1:
         placing["subdomain"] = job_name(job)
         if job.gpu_slots:
-            placing["affinity"] = _spread_rule(job)
+            term = {
+                "labelSelector": {"matchLabels": job_labels(job)},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+            placing["affinity"] = {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            }
     return placing
-
-
-def _spread_rule(job: Job) -> dict[str, Any]:
-    """Return a rule of one pod per node, so that a job's nodes are different machines."""
-    term = {
-        "labelSelector": {"matchLabels": job_labels(job)},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _pod_security(job: Job) -> dict[str, Any]:

@@ -76,7 +76,11 @@ class PairPods:
         if pair and step == pair.first.job.step:
             return self._start_first(prepared, pair)
         if pair and step == pair.second.job.step and self._awaits_second(pair):
-            return self._start_second(prepared, pair)
+            if not self._executor.create(
+                "core", "config_map", objects.make_challenge(prepared.job)
+            ):
+                raise Conflict(f"{prepared.job.step} of {prepared.job.run} was started before")
+            return self._open(prepared, pair, CONTAINER)
         return self._executor.start_on(prepared, self._node)
 
     def status(self, handle: Handle) -> Status:
@@ -138,11 +142,6 @@ class PairPods:
         view = self._views.get(f"{pair.name}/{FIRST}")
         status = view.status() if view else None
         return status is not None and (status.state, status.exit_code) == ("exited", 0)
-
-    def _start_second(self, prepared: PreparedJob, pair: PairPod) -> Handle:
-        if not self._executor.create("core", "config_map", objects.make_challenge(prepared.job)):
-            raise Conflict(f"{prepared.job.step} of {prepared.job.run} was started before")
-        return self._open(prepared, pair, CONTAINER)
 
     def _open(self, prepared: PreparedJob, pair: PairPod, container: str) -> Handle:
         """Watch a block; the pod has the labels of its first block."""

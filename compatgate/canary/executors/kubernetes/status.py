@@ -27,9 +27,7 @@ class Obstacle(Struct, frozen=True):
     """Temporary reason why a job does not start.
 
     Attributes:
-        reason: reason as the cluster states it.
         error: error to raise after it has lasted for ``grace_s``.
-        telling: the reason names a cause.
     """
 
     reason: str
@@ -63,7 +61,6 @@ def read_job_status(
 
     Args:
         job: its Job; None if not known, or not asked for.
-        container: `FIRST` for the first block of a pair.
     """
     read = _first_block_status if container == FIRST else _pod_status
     seen = [read(pod, timeout_s) for pod in pods]

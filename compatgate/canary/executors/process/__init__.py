@@ -104,7 +104,11 @@ class ProcessExecutor:
             raise InfrastructureError(
                 f"cannot start {job.step}: {quote_error(error)}", field="host"
             ) from error
-        self._await_launcher(folder)
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (folder / "launcher.json").exists():
+            if time.monotonic() > deadline or self._launchers[-1].poll() is not None:
+                raise InfrastructureError("the launcher did not start", field="host")
+            time.sleep(0.01)
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
@@ -173,13 +177,6 @@ class ProcessExecutor:
 
     def _reap(self) -> None:
         self._launchers = [launcher for launcher in self._launchers if launcher.poll() is None]
-
-    def _await_launcher(self, folder: Path) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while not (folder / "launcher.json").exists():
-            if time.monotonic() > deadline or self._launchers[-1].poll() is not None:
-                raise InfrastructureError("the launcher did not start", field="host")
-            time.sleep(0.01)
 
 
 def _make_command(job: Job) -> list[str]:

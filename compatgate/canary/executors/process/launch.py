@@ -94,7 +94,13 @@ class Launcher:
             if why := self._must_end(deadline):
                 self._ended |= {"reason": why, "oom": why == "out of memory"}
                 break
-        _kill_descendants()
+        while result := _descendants():
+            for pid in result:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.01)
         self._drain(streams, output)
         code = program.wait()
         self._ended["code"] = code if code >= 0 else 128 - code
@@ -175,17 +181,6 @@ def _descendants() -> list[int]:
 def _memory(pid: int) -> int:
     fields = _stat(pid)
     return fields[21] * _PAGE if fields else 0
-
-
-def _kill_descendants() -> None:
-    """Kill all descendants until none is left; orphans are adopted here and killed too."""
-    while result := _descendants():
-        for pid in result:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.01)
 
 
 def main() -> None:

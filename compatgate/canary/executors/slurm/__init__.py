@@ -139,7 +139,16 @@ class SlurmExecutor:
                 lambda place, limit: make_sbatch_arguments(job, self._slurm, place, limit),
             )
         if job.run in self._blocks:
-            self._check_block(job, number)
+            before, now = self._blocks[job.run], (describe_needs(job), number)
+            self._blocks[job.run] = now
+            if before and before[0] == now[0] and before[1] != number:
+                self._commands.cancel([number])
+                raise InfrastructureError(
+                    f"the allocation {before[1]} ended between two blocks; "
+                    "a pair needs one allocation",
+                    field="host",
+                    value=self._host.name,
+                )
         if looks:
             self.health.started(folder, nodes=job.workload.nodes, gpus=job.workload.gpus)
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
@@ -198,17 +207,6 @@ class SlurmExecutor:
                 raise InfrastructureError(f"Slurm did not end the jobs {', '.join(live)} of {run}")
             time.sleep(_GLANCE_S)
         return len(seen)
-
-    def _check_block(self, job: Job, number: str) -> None:
-        before, now = self._blocks[job.run], (describe_needs(job), number)
-        self._blocks[job.run] = now
-        if before and before[0] == now[0] and before[1] != number:
-            self._commands.cancel([number])
-            raise InfrastructureError(
-                f"the allocation {before[1]} ended between two blocks; a pair needs one allocation",
-                field="host",
-                value=self._host.name,
-            )
 
     def _looks_at_gpus(self, job: Job) -> bool:
         return self._host.health == "node" and job.workload.gpus > 0

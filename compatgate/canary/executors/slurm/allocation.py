@@ -66,11 +66,7 @@ exit 0
 
 
 class Allocations:
-    """The allocations of a host's runs.
-
-    Args:
-        seconds: time that an allocation is asked for.
-    """
+    """The allocations of a host's runs."""
 
     def __init__(self, root: str, seconds: int, commands: Commands) -> None:
         self._root = Path(root)
@@ -87,7 +83,6 @@ class Allocations:
         """Run a step in the run's allocation; return the number of the allocation's job.
 
         Args:
-            seconds: that the step may take.
             arguments: returns the arguments of sbatch for a folder and a time in seconds.
         """
         try:
@@ -144,11 +139,7 @@ class Allocations:
 
 
 def make_hold_script(folder: str, seconds: int) -> str:
-    """Return the script of an allocation.
-
-    Args:
-        seconds: after which no step may still run.
-    """
+    """Return the script of an allocation."""
     return _HOLD.format(folder=shlex.quote(folder), seconds=seconds, idle=4 * _IDLE_S, log=LOG)
 
 

@@ -137,7 +137,6 @@ class Record(Struct, frozen=True):
     Attributes:
         state: base state in capitals, ``PENDING``, ``NODE_FAIL``.
         reason: why it waits, or ended; "" if Slurm gives no reason.
-        exit_code, signal: of the batch script.
         node: node of the job; "" before it is placed.
         restarts: how often Slurm put it back into its queue.
     """

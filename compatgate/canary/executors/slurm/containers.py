@@ -31,7 +31,6 @@ class ContainerPlace(Struct, frozen=True):
     Attributes:
         image: by digest; "" without a container.
         folder: folder of the job, on every node.
-        name: of the container.
     """
 
     image: str

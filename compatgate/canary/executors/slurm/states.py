@@ -93,7 +93,9 @@ def read_status(
                 return Status("running", reason="suspended" if state == "SUSPENDED" else "")
             return Status("waiting", reason=f"fetching its image on {record.node}")
         case "COMPLETING":
-            return _completing_status(stage)
+            if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
+                return Status("exited", stage.exit_code)
+            return Status("running", reason="Slurm is cleaning up after it")
         case "COMPLETED" | "FAILED":
             return _ended_status(record, stage, log)
         case "OUT_OF_MEMORY":
@@ -101,7 +103,10 @@ def read_status(
         case "TIMEOUT":
             return _timeout_status(stage)
         case "CANCELLED":
-            return _cancelled_status(record, killed_here=killed_here)
+            if killed_here:
+                return Status("exited", _exit_code(record), reason="killed")
+            by = f" {record.reason}" if record.reason.startswith("by ") else ""
+            return Status("lost", reason=f"it was cancelled in Slurm{by}")
     if said := LOST_REASONS.get(record.state):
         return Status("lost", reason=said.format(node=record.node or "?"))
     raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")
@@ -129,13 +134,6 @@ def waiting_reason(record: Record) -> str:
     return record.reason or record.state.lower()
 
 
-def _completing_status(stage: Stage) -> Status:
-    """Return the status while the node is cleaned up; Slurm's final state shows memory errors."""
-    if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
-        return Status("exited", stage.exit_code)
-    return Status("running", reason="Slurm is cleaning up after it")
-
-
 def _ended_status(record: Record, stage: Stage, log: str) -> Status:
     code = _exit_code(record) if stage.exit_code is None else stage.exit_code
     if code == _KILLED and is_out_of_memory(log):
@@ -156,13 +154,6 @@ def _timeout_status(stage: Stage) -> Status:
     if stage.started:
         return Status("timeout", reason="Slurm ended it at its time limit")
     return Status("lost", reason="its time limit was used up before the program began")
-
-
-def _cancelled_status(record: Record, *, killed_here: bool) -> Status:
-    if killed_here:
-        return Status("exited", _exit_code(record), reason="killed")
-    by = f" {record.reason}" if record.reason.startswith("by ") else ""
-    return Status("lost", reason=f"it was cancelled in Slurm{by}")
 
 
 def _exit_code(record: Record) -> int:

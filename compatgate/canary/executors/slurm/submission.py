@@ -107,10 +107,8 @@ class ScriptPlan(Struct, frozen=True):
         mark: mark of the job; its program carries it as `MARK`.
         inside: folder in which the program is called.
         fetch: command that fetches the image to the node; () for none.
-        program: whole argument vector.
         wanted: program that the script looks for on the node first; None in a container.
         room: bytes to store of each of the two streams.
-        nodes: number of nodes of the job.
         commands: folder of Slurm's commands; None for the node's ``PATH``.
         look: shell function that looks at the GPUs of the nodes; "" not to look.
     """

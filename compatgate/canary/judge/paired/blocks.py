@@ -48,12 +48,7 @@ class Pair(Struct, frozen=True):
 
 
 class PairedSamples(Struct, frozen=True):
-    """Samples of one metric.
-
-    Attributes:
-        unit: unit of all samples.
-        pairs: ordered by number, each number once.
-    """
+    """Samples of one metric."""
 
     name: str
     unit: str

@@ -66,7 +66,6 @@ class Look(Struct, frozen=True):
     """The result of a number of pairs.
 
     Attributes:
-        estimates: one or two, see the module.
         deviation: standard deviation of a log-ratio, with ``df`` degrees of freedom.
         trusts_history: the prior was used; False if the session is noisier than history allows.
     """
@@ -182,11 +181,7 @@ class Course(Protocol):
         """Return whether a regression needs no more precision, with such noise of a log-ratio."""
 
     def count_needed(self, level: Callable[[int], float], deviation: float = 0.0) -> int:
-        """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1.
-
-        Args:
-            deviation: noise of a log-ratio to expect at least.
-        """
+        """Return the number of pairs that would settle it, or `MAX_NEEDED` + 1."""
 
 
 class RatioCourse:

@@ -128,8 +128,6 @@ class PairedMetric(Struct, frozen=True):
         effect: relative change, candidate over reference: 0.05 is 5 % higher; None without ratio.
         low, high: its interval; None if open.
         confidence: of the interval, 0.98 for 98 %; intervals of all looks hold together.
-        pairs: complete pairs.
-        reason: one line for people.
         missing: data that would make it conclusive; None if it is.
         needed: further pairs that would settle it; None if pairs would not help.
         noise: standard deviation of a pair's ratio, relative.
@@ -161,12 +159,9 @@ class PairedJudgement(Struct, frozen=True):
     """Judgement of a suite whose candidate and reference ran in pairs.
 
     Attributes:
-        reason: one line for people.
         missing: data that would make it conclusive, a line each.
         pairs: complete pairs of the metric with the most.
         more: pairs to run now, then judge again; 0 if the answer is final.
-        waiting: metrics that need them.
-        judge: version of the statistics.
     """
 
     outcome: Literal["passed", "failed", "inconclusive"]

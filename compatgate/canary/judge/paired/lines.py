@@ -38,10 +38,8 @@ class PairedFile(Struct, frozen=True):
     """Content of a file of pairs.
 
     Attributes:
-        metrics: by name, in alphabetical order.
         stated: direction and tolerance that lines state, by metric.
         checks: checks of the candidate, and of lines without an arm.
-        reference_checks: checks of the reference.
     """
 
     metrics: dict[str, PairedSamples]

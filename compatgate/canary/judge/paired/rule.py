@@ -94,14 +94,11 @@ class Rule:
         tails = sorted(
             (course.tail(min(pairs, course.pairs)) / share, name)
             for name, course in self.courses.items()
-            if course.pairs >= FIRST_LOOK and (share := self._share(name, pairs))
+            if course.pairs >= FIRST_LOOK and (share := failing_share(pairs, self.first_look(name)))
         )
         correct = _holm if self.design.correction == "holm" else _benjamini_hochberg
         count = correct([tail for tail, _ in tails], self.design.alarm, self.metrics)
         return frozenset(name for _, name in tails[:count])
-
-    def _share(self, name: str, pairs: int) -> float:
-        return failing_share(pairs, self.first_look(name))
 
 
 def _holm(tails: Sequence[float], level: float, metrics: int) -> int:

@@ -83,7 +83,6 @@ def judge_pairs(
 
     Args:
         metrics: declared metrics; all count in the correction, and others are not judged.
-        samples: by metric, in the unit of its spec.
         checks: checks of the candidate; a failed one fails the suite, and so does one that only the
             reference reported.
         reference_checks: checks of the reference; with a failed one the suite cannot pass.

@@ -63,7 +63,11 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
     whole = read_member(body, _NEW, dict) or read_member(body, _OLD, dict)
     if whole is None:
         raise BrokenLine("the JSON document has no diagnosis")
-    _report_versions(whole, body, found)
+    for place in (read_member(body, "metadata", dict, {}), whole, body):
+        if driver := read_member(place, "Driver Version Detected", str):
+            found.driver(driver)
+        if version := read_member(place, "version", str):
+            found.other["dcgm"] = version
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
         found.check("diagnostics", False, str(error))
         return
@@ -79,15 +83,6 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         found.check("diagnostics", True, f"{passed} tests passed")
     else:
         found.problem("dcgmi diag ran no test")
-
-
-def _report_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
-    """Report versions, which are next to the tests, around them, or in ``metadata``."""
-    for place in (read_member(body, "metadata", dict, {}), whole, body):
-        if driver := read_member(place, "Driver Version Detected", str):
-            found.driver(driver)
-        if version := read_member(place, "version", str):
-            found.other["dcgm"] = version
 
 
 def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:

@@ -108,9 +108,6 @@ class _Burn:
         idle = [gpu for gpu in self._verdicts if self._done.get(gpu, 0) < 1]
         if idle:
             result.problem(f"finished no work, despite its verdict: {_gpus(idle)}")
-        self._check(idle)
-
-    def _check(self, idle: list[int]) -> None:
         faulty = {gpu for gpu, ok in self._verdicts.items() if not ok} | set(self._wrong)
         if faulty:
             self._found.check("right", False, f"wrong results: {_gpus(faulty)}")

@@ -132,7 +132,9 @@ class _Table:
         elif match := _RANK.match(line):
             self._ranks.append(Rank(int(match[1]), match[2], match[3], match[4]))
         elif _HEAD.match(line):
-            self._head(line)
+            self._unfinished()
+            self._columns = line.lstrip("# ").split()
+            self._rows, self._lines, self._bounds = [], 0, None
         elif match := _OUT_OF_BOUNDS.match(line):
             self._bounds = int(match[1])
             if (match[2] == "OK") != (self._bounds == 0):
@@ -140,7 +142,11 @@ class _Table:
         elif match := _AVERAGE.match(line):
             self._finish(number, match)
         elif self._columns is not None and _BEGUN_ROW.match(line):
-            self._row(number, line)
+            self._lines += 1
+            try:
+                self._rows += _read_row(line, self._columns or [])
+            except ValueError as error:
+                self._found.problem(f"line {number}: the row is damaged: {quote_error(error)}")
 
     def end(self) -> list[Run]:
         self._unfinished()
@@ -152,18 +158,6 @@ class _Table:
         self._steps = _steps(least, most, step, factor=match[4] == "factor")
         self._ranks = []
 
-    def _head(self, line: str) -> None:
-        self._unfinished()
-        self._columns = line.lstrip("# ").split()
-        self._rows, self._lines, self._bounds = [], 0, None
-
-    def _row(self, number: int, line: str) -> None:
-        self._lines += 1
-        try:
-            self._rows += _read_row(line, self._columns or [])
-        except ValueError as error:
-            self._found.problem(f"line {number}: the row is damaged: {quote_error(error)}")
-
     def _finish(self, number: int, match: re.Match[str]) -> None:
         if self._columns is None:
             self._found.problem(f"line {number}: a summary without a table")
@@ -171,7 +165,14 @@ class _Table:
         average = _number(match[1], f"line {number}: average bus bandwidth", self._found)
         if self._bounds is None:
             self._found.problem("the line on values out of bounds is missing")
-        self._count()
+        if not self._lines:
+            self._found.problem("the table has no row")
+        elif self._steps and self._lines % self._steps:
+            what = f"the table has {self._lines} rows, expected {self._steps} or a multiple"
+            self._found.problem(what)
+        ranks = [rank.number for rank in self._ranks]
+        if ranks != list(range(len(ranks))):
+            self._found.problem(f"ranks are missing in the list of devices: {ranks[:20]}")
         ok = None if match[2] is None else match[2] == "OK"
         self._runs.append(
             Run(
@@ -190,17 +191,6 @@ class _Table:
         if self._columns is not None:
             self._found.problem(f"the table ends after {self._lines} rows, without its summary")
             self._columns = None
-
-    def _count(self) -> None:
-        """Check the number of rows, which alone reveals that one is missing in the middle."""
-        if not self._lines:
-            self._found.problem("the table has no row")
-        elif self._steps and self._lines % self._steps:
-            what = f"the table has {self._lines} rows, expected {self._steps} or a multiple"
-            self._found.problem(what)
-        ranks = [rank.number for rank in self._ranks]
-        if ranks != list(range(len(ranks))):
-            self._found.problem(f"ranks are missing in the list of devices: {ranks[:20]}")
 
 
 def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:

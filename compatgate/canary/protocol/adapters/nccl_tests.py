@@ -20,7 +20,7 @@ from collections import Counter
 from msgspec import Struct
 
 from compatgate.canary.protocol.adapters import nccl_output, tool
-from compatgate.canary.protocol.adapters.nccl_output import Rank, Row, Run
+from compatgate.canary.protocol.adapters.nccl_output import Row, Run
 from compatgate.canary.protocol.adapters.tool import ToolResults
 from compatgate.canary.run import Device
 from compatgate.core.versions import parse_version
@@ -52,21 +52,25 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
         found.problem("the output has several data types, operations or roots; run one at a time")
         return
     for row in rows:
-        _publish(row, found)
+        suffix = f"{row.size}-inplace" if row.in_place else str(row.size)
+        found.metric(f"time-{suffix}", "us", [row.time])
+        found.metric(f"algbw-{suffix}", "GB/s", [row.algbw])
+        found.metric(f"busbw-{suffix}", "GB/s", [row.busbw])
     for run in runs:
         if run.average is not None:
             found.metric("busbw-avg", "GB/s", [run.average])
     _check_values(runs, rows, found)
     ranks = max((run.ranks for run in (*tables, *runs)), key=len)
     _report_versions((*tables, *runs), log, found)
-    _check_transport(ranks, log, found)
-
-
-def _publish(row: Row, found: ToolResults) -> None:
-    suffix = f"{row.size}-inplace" if row.in_place else str(row.size)
-    found.metric(f"time-{suffix}", "us", [row.time])
-    found.metric(f"algbw-{suffix}", "GB/s", [row.algbw])
-    found.metric(f"busbw-{suffix}", "GB/s", [row.busbw])
+    hosts = sorted({rank.host for rank in ranks})
+    found.other["ranks"] = len(ranks)
+    found.other["hosts"] = hosts
+    found.other["transports"] = log.transports
+    asked = found.workload.environment.get("NCCL_NET", "") if found.workload else ""
+    meant = asked.lower() == "socket"
+    _report_check(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
+    if found.declares("gpudirect"):
+        _report_check(found, "gpudirect", judge_gpudirect(log))
 
 
 def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
@@ -110,18 +114,6 @@ def _format_version(code: str) -> str:
         return code
 
 
-def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: ToolResults) -> None:
-    hosts = sorted({rank.host for rank in ranks})
-    found.other["ranks"] = len(ranks)
-    found.other["hosts"] = hosts
-    found.other["transports"] = log.transports
-    asked = found.workload.environment.get("NCCL_NET", "") if found.workload else ""
-    meant = asked.lower() == "socket"
-    _report_check(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
-    if found.declares("gpudirect"):
-        _report_check(found, "gpudirect", judge_gpudirect(log))
-
-
 def _report_check(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
     if judged:
         found.check(name, judged.ok, judged.message)
@@ -141,12 +133,10 @@ class NcclLog(Struct, frozen=True):
     """Content of NCCL's log.
 
     Attributes:
-        version: version of the loaded library.
         cuda: CUDA version that the library was built for.
         transports: number of connections over each: ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
             ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
         network: network chosen for other hosts, used or not.
-        warnings: the first warnings.
     """
 
     version: str | None = None

@@ -281,11 +281,7 @@ _MAX_DOCUMENTS = 10_000
 
 
 def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that begin a line and have a given first member.
-
-    Args:
-        first: regular expression of the member's name.
-    """
+    """Yield the JSON objects that begin a line and have a given first member."""
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     at, count = 0, 0

@@ -7,13 +7,10 @@ import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from api_objects import Objects
-from api_server import kubeconfig, serving
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReviewAnswer
@@ -166,7 +162,6 @@ def test_a_defect_is_a_failure_and_no_500(
 def test_an_answer_comes_within_the_time_that_the_api_server_waits(
     client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import time
 
     def slow(*_: Any, **__: Any) -> Any:
         time.sleep(1.0)
@@ -339,26 +334,3 @@ def test_a_review_is_counted_once_by_its_result_and_says_why_in_one_line(
 def test_a_review_without_gpus_is_not_counted(client: FlaskClient) -> None:
     answer(client, without_gpus())
     assert samples(client, "admission_reviews_total") == {}
-
-
-def test_a_denial_is_an_event_in_the_cluster_and_a_dry_run_is_none(
-    make_client: Callable[..., FlaskClient], gate: Gate, tmp_path: Path
-) -> None:
-    with serving(Objects()) as cluster:
-        access = ClusterAccess(kubeconfig(tmp_path, cluster.url))
-        client = make_client(admission=AdmissionOptions(load_kinds(), events=access))
-        review = copy.deepcopy(REVIEW)
-        metadata = review["request"]["object"]["metadata"]
-        metadata["annotations"]["compatgate.dev/stack"] = BAD
-        answer(client, {**review, "request": {**review["request"], "dryRun": True}})
-        response = answer(client, review)
-        answer(client)
-        end = time.monotonic() + 20
-        written = labels(result="written")
-        while not samples(client, "admission_events_total")[written] and time.monotonic() < end:
-            time.sleep(0.01)
-        (name,) = cluster.names("events")
-        event = cluster.get("events", name, "ml-train")
-    assert event["note"] == response["status"]["message"]
-    assert event["regarding"]["name"] == "trainer"
-    assert samples(client, "admission_events_total")[written] == 1

@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import celpy
-import kubernetes_validate
 import pytest
-import yaml
-from api_objects import VERSIONS
 from celpy.adapter import json_to_cel
 from tables import read_table
 
-from compatgate.cli.main import main
 from compatgate.service.admission.kinds import Kinds, load_kinds
-from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
+from compatgate.service.admission.manifests import asked_objects
 from compatgate.service.admission.matching import find_pods, unknown_kind
 from compatgate.service.admission.pods import declines_gpus, gpu_containers, pods_of
 
@@ -93,14 +89,8 @@ class Server:
     """What an API server makes of the policy."""
 
     def __init__(self, kinds: Kinds) -> None:
-        options = WebhookOptions(policy="deny")
-        (policy,) = [
-            one
-            for one in webhook_objects(options, kinds)
-            if one["kind"] == "ValidatingAdmissionPolicy"
-        ]
         self._environment = celpy.Environment()
-        spec = policy["spec"]
+        spec = asked_objects(kinds)["policy"]
         self._conditions = [self._program(one["expression"]) for one in spec["matchConditions"]]
         self._validations = [
             (self._program(one["expression"]), one["message"]) for one in spec["validations"]
@@ -122,24 +112,11 @@ def server() -> Server:
     return Server(load_kinds())
 
 
-def test_the_objects_are_valid_and_come_with_the_webhook_on_request() -> None:
-    for action, words in (("warn", ["Warn", "Audit"]), ("deny", ["Deny", "Audit"])):
-        options = WebhookOptions(policy=action, excluded=("night",))  # type: ignore[arg-type]
-        found = webhook_objects(options, load_kinds())
-        policy, binding = (
-            one for one in found if one["kind"].startswith("ValidatingAdmissionPolicy")
-        )
-        for version in VERSIONS:
-            kubernetes_validate.validate(policy, version, strict=True)
-            kubernetes_validate.validate(binding, version, strict=True)
-        assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-        assert binding["spec"]["validationActions"] == words
-        constraints = policy["spec"]["matchConstraints"]
-        hooks = found[-1]["webhooks"]
-        assert constraints["namespaceSelector"] == hooks[0]["namespaceSelector"]
-        assert "night" in constraints["namespaceSelector"]["matchExpressions"][0]["values"]
-    kinds = {one["kind"] for one in webhook_objects(WebhookOptions(), load_kinds())}
-    assert not {"ValidatingAdmissionPolicy", "ClusterRole"} & kinds
+def test_a_policy_warns_or_denies_and_looks_at_new_pods() -> None:
+    policy = asked_objects(load_kinds())["policy"]
+    assert policy["actions"] == {"warn": ["Warn", "Audit"], "deny": ["Deny", "Audit"]}
+    looked_at = [(rule["resources"], rule["operations"]) for rule in policy["resourceRules"]]
+    assert looked_at == [(["pods"], ["CREATE"]), (["pods/ephemeralcontainers"], ["UPDATE"])]
 
 
 def test_what_contradicts_itself_is_refused_with_reason_and_fix(server: Server) -> None:
@@ -200,17 +177,3 @@ def stored(value: Any) -> Any:
             for key, inner in value.items()
         }
     return [stored(item) for item in value] if isinstance(value, list) else value
-
-
-def test_the_command_prints_policy_and_role(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["k8s", "manifests", "--webhook", "--policy", "warn", "--events"]) == 0
-    found = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
-    expected = webhook_objects(WebhookOptions(policy="warn", events=True), load_kinds())
-    assert found == expected
-    kinds = [one["kind"] for one in found]
-    assert {"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicyBinding"} <= {*kinds}
-    account = next(one for one in found if one["kind"] == "ServiceAccount")
-    assert account["automountServiceAccountToken"] is True
-    for options in (["--policy", "warn"], ["--events"]):
-        assert main(["k8s", "manifests", *options]) == 2
-        assert "needs --webhook" in capsys.readouterr().err

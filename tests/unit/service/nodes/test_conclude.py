@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.service.nodes.reports import GpuCount, NodeConclusion, source_reports, weigh_sources
-from compatgate.service.nodes.schemas import NodeReport
+from compatgate.service.nodes.reports import NodeConclusion, source_reports, weigh_sources
+from compatgate.service.nodes.schemas import GpusBody, NodeReport
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LABELS = {
@@ -50,7 +50,7 @@ def concluded(facts: Facts) -> Any:
 
 def test_labels_alone_tell_driver_and_gpus(concluded: Any) -> None:
     found = concluded(labels=LABELS)
-    assert found == NodeConclusion("535.183.01", (GpuCount("A100-SXM4-80GB", 8),), ())
+    assert found == NodeConclusion("535.183.01", (GpusBody("A100-SXM4-80GB", 8),), ())
 
 
 def test_witnesses_that_agree_in_other_words_agree(concluded: Any) -> None:
@@ -62,7 +62,7 @@ def test_witnesses_that_agree_in_other_words_agree(concluded: Any) -> None:
 def test_the_drivers_own_report_decides(concluded: Any) -> None:
     own = {"driver": "550.54.15", "gpus": [{"gpu": "A100-SXM4-80GB", "count": 7}]}
     found = concluded(labels=LABELS, probe=own)
-    assert (found.driver, found.gpus) == ("550.54.15", (GpuCount("A100-SXM4-80GB", 7),))
+    assert (found.driver, found.gpus) == ("550.54.15", (GpusBody("A100-SXM4-80GB", 7),))
     assert found.disagreements == (
         "the labels say driver 535.183.01, the driver itself 550.54.15: "
         "the driver's own report decides",
@@ -87,14 +87,14 @@ def test_a_report_of_the_driver_that_is_long_out_of_date_decides_no_more(conclud
 def test_what_one_witness_leaves_open_another_tells(concluded: Any) -> None:
     without = {k: v for k, v in LABELS.items() if "driver" not in k}
     assert concluded(labels=without, probe={"driver": "550.54.15"}) == NodeConclusion(
-        "550.54.15", (GpuCount("A100-SXM4-80GB", 8),), ()
+        "550.54.15", (GpusBody("A100-SXM4-80GB", 8),), ()
     )
     assert concluded(labels=LABELS, probe={"driver": None}).driver == "535.183.01"
 
 
 def test_a_kubelet_that_hands_out_fewer_gpus_is_noticed(concluded: Any) -> None:
     found = concluded(labels=LABELS, allocatable={"nvidia.com/gpu": 7})
-    assert found.gpus == (GpuCount("A100-SXM4-80GB", 8),)
+    assert found.gpus == (GpusBody("A100-SXM4-80GB", 8),)
     assert found.disagreements == ("the labels make 8 of nvidia.com/gpu, the kubelet hands out 7",)
     assert "hands out 0" in concluded(labels=LABELS, allocatable={}).disagreements[0]
 
@@ -122,7 +122,7 @@ def test_labels_that_contradict_themselves_say_so(concluded: Any) -> None:
 
 def test_a_gpu_that_the_facts_do_not_know_keeps_its_name(concluded: Any) -> None:
     found = concluded(probe={"driver": "999.1", "gpus": [{"gpu": "NVIDIA Z9000", "count": 2}]})
-    assert found == NodeConclusion("999.1", (GpuCount("NVIDIA Z9000", 2),), ())
+    assert found == NodeConclusion("999.1", (GpusBody("NVIDIA Z9000", 2),), ())
 
 
 def test_a_node_without_gpus_has_none(concluded: Any) -> None:

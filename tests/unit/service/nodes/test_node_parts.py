@@ -187,10 +187,10 @@ def test_a_stored_report_of_before_is_read(facts: Facts) -> None:
     old = msgspec.structs.replace(tell(facts, probe=own()), witnesses={"driver": witness})
     assert seen_node(old.witnesses) == SeenNode()
     snapshot = make_snapshot(facts, pool())
-    assert view(old, snapshot).to_json()["node"] == {}
+    assert view(old, snapshot).to_body().node == {}
     new = tell(facts, {"n1": old}, labels=LABELS)
     assert set(new.witnesses) == {"driver", "labels"}
-    assert view(new, snapshot).to_json()["platform"] == "aws/p5"
+    assert view(new, snapshot).to_body().platform == "aws/p5"
 
 
 @pytest.mark.parametrize(

@@ -355,4 +355,4 @@ def test_the_last_admin_token_is_not_revoked(
     assert answer.status_code == 409
     assert answer.get_json()["field"] == "token"
     assert "--last-admin" in answer.get_json()["hint"]
-    assert gate.tokens.find("only-admin").is_active
+    assert gate.tokens.find("only-admin").active

@@ -136,7 +136,7 @@ def test_a_scrape_waits_for_no_stalled_database(
 ) -> None:
     known = samples(client, "canary_runs")
     stalled = threading.Event()
-    monkeypatch.setattr(gate.runs, "queue_state", stalled.wait)
+    monkeypatch.setattr(gate.runs, "queue_state", Stalled(stalled).state)
     monkeypatch.setattr(gate, "readiness", Stalled(stalled))
     monkeypatch.setattr(figures, "EVERY_SECONDS", 0.0)
     began = time.monotonic()

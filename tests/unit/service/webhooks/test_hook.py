@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 
@@ -69,23 +68,3 @@ def test_a_gate_is_not_served_with_a_key_that_cannot_be_read(
     options = ["--port", "0", "--database", str(tmp_path / "g.db"), "--hook-secret", "ci=/nowhere"]
     assert main(["serve", *options]) == 2
     assert "--hook-secret ci: cannot read /nowhere" in capsys.readouterr().err
-
-
-def test_terraform_names_one_place_to_ask(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import io
-
-    text = b'{"target": "prod-a100", "stack": "cuda=12.4"}'
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert main(["hook", "terraform", "--server", "http://a", "--bundle", "b"]) == 2
-    assert "--server and --bundle cannot be used together" in capsys.readouterr().err
-
-
-def test_terraform_is_not_told_of_options_that_it_does_not_have(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    question = b'{"target": "prod-a100", "stack": "cuda=12.4"}'
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(question)))
-    assert main(["hook", "terraform", "--server", "http://127.0.0.1:1"]) == 3
-    assert "--fail-open" not in capsys.readouterr().err

@@ -1,0 +1,223 @@
+"""Describe what a change does to its subjects: entries in use, and stacks that were asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.compare.findings import CAUSES, CHANGE_ORDER, Cause, Change
+from compatgate.core.matrix import Entry
+from compatgate.core.request import Mode, Target
+from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome
+
+Effect = Literal["newly_denied", "newly_unknown", "newly_allowed", "changed"]
+EFFECTS: tuple[Effect, ...] = ("newly_denied", "newly_unknown", "newly_allowed", "changed")
+"""Worst first. ``newly_unknown`` was allowed and is stopped, because something is not known;
+``changed``: another verdict that the policy treats as before."""
+ReasonCause = Cause | Literal["policy", "target"]
+"""``policy``: the same findings, treated otherwise; ``target``: nothing can be asked there."""
+
+
+class Reason(Struct, frozen=True):
+    """Why an answer differs, as whoever asks sees it.
+
+    Attributes:
+        rule: that decides the difference; None: the target or its policy does.
+        places: target and pool of the nodes that it concerns, with their number.
+    """
+
+    cause: ReasonCause
+    rule: str | None
+    message: str
+    places: dict[tuple[str, str], int]
+
+
+class Difference(Struct, frozen=True):
+    """One stack on one pool, or on several as one question, before and after a change.
+
+    Attributes:
+        pool: empty: the question is about several pools, and the worst one counts.
+        stack: after the change, in JSON form.
+        before: verdict; None: there was no answer.
+        after: verdict; None: there is no answer.
+        allowed: what the policy decided before, and what it decides after.
+        effect: None: the answer is the same for its asker.
+        reason: of the effect.
+        change: and the fields after it are those of `VerdictChange`; new findings have fixes.
+    """
+
+    pool: str
+    stack: dict[str, Any]
+    before: Outcome | None
+    after: Outcome | None
+    allowed: tuple[bool, bool]
+    effect: Effect | None = None
+    reason: Reason | None = None
+    change: Change = "same"
+    cause: Cause | None = None
+    is_open: bool = False
+    worked: bool = True
+    lost: tuple[Finding, ...] = ()
+    gained: tuple[Finding, ...] = ()
+
+
+class Subject(Struct, frozen=True):
+    """An entry in use or a stack that was asked about; a comparison adds the last two fields.
+
+    Attributes:
+        name: of the entry, or id of the newest verdict or of the run.
+        status: of the entry; ``running`` of a stack.
+        row: the entry itself, whose sample stacks are evaluated, each pool by itself; None:
+            ``stack`` is.
+        stack: in JSON form.
+        within: names of the pools that a question was limited to; empty: every pool.
+        apart: each pool of a stack is evaluated by itself: one that fails already must not hide
+            another that begins to fail.
+        places: where to decide before and after; None: on the target of that name.
+        decisions: number of recorded decisions; 0 for a run.
+        asked_by: who asked, the latest first.
+        verdicts: ids of all verdicts on the question.
+        cases: every stack that was evaluated, pool by pool.
+        open: why it cannot be evaluated, in words.
+    """
+
+    kind: Literal["entry", "stack", "run"]
+    name: str
+    target: str
+    status: str = "running"
+    row: Entry | None = None
+    stack: dict[str, Any] = {}
+    image: str | None = None
+    within: tuple[str, ...] = ()
+    apart: bool = False
+    places: tuple[Target, Target] | None = None
+    decisions: int = 0
+    asked_by: tuple[str, ...] = ()
+    first_asked: datetime | None = None
+    last_asked: datetime | None = None
+    verdicts: tuple[str, ...] = ()
+    cases: tuple[Difference, ...] = ()
+    open: tuple[str, ...] = ()
+
+    @property
+    def entry(self) -> str:
+        """Return the name of the entry."""
+        return self.name
+
+    @property
+    def pools(self) -> list[Difference]:
+        """Return the case that counts on each pool.
+
+        It is the first one, or another that worked before and is worse afterwards.
+        """
+        counting: dict[str, Difference] = {}
+        for case in self.cases:
+            known = counting.setdefault(case.pool, case)
+            if case.worked and CHANGE_ORDER[case.change] > CHANGE_ORDER[known.change]:
+                counting[case.pool] = case
+        return list(counting.values())
+
+    @property
+    def change(self) -> Change:
+        """Return the worst change over the pools; ``same`` if there are none."""
+        changes = (pool.change for pool in self.pools)
+        return max(changes, key=CHANGE_ORDER.__getitem__, default="same")
+
+    @property
+    def cause(self) -> Cause | None:
+        """Return the cause of the worst change over the pools; facts come first."""
+        worst = self.change
+        causes = {pool.cause for pool in self.pools if pool.change == worst}
+        return next((cause for cause in CAUSES if cause in causes), None)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is not known that the subject continues to work."""
+        return bool(self.open) or any(pool.is_open for pool in self.pools)
+
+    @property
+    def before(self) -> Outcome:
+        """Return the worst verdict before the change."""
+        return _worst([pool.before for pool in self.pools])
+
+    @property
+    def after(self) -> Outcome:
+        """Return the worst verdict after the change."""
+        return _worst([pool.after for pool in self.pools])
+
+    verdict = after
+
+    @property
+    def last(self) -> str | None:
+        """Return when the stack was last asked about, as answers carry it."""
+        if self.last_asked is None:
+            return None
+        moment = self.last_asked.astimezone(UTC).isoformat(timespec="microseconds")
+        return moment.replace("+00:00", "Z")
+
+
+def _worst(outcomes: Sequence[Outcome | None]) -> Outcome:
+    stated = [outcome or "unknown" for outcome in outcomes]
+    return max(stated, key=OUTCOME_RANK.__getitem__, default="unknown")
+
+
+class Differences(Struct, frozen=True, kw_only=True):
+    """What a change does to all its subjects."""
+
+    subjects: tuple[Subject, ...] = ()
+
+    def of(self, change: Change) -> tuple[Subject, ...]:
+        """Return the subjects with one kind of change."""
+        return tuple(one for one in self.subjects if one.change == change)
+
+
+class TargetDifferences(Differences, frozen=True, kw_only=True):
+    """What a change of a target's pools and stacks does to all in use there.
+
+    Attributes:
+        set: the changes.
+        verdict: ``fail``: a subject breaks; ``unknown``: none is known to break, and some are not
+            known to work; ``warn``: a subject gets worse.
+        allowed: the decision of the target's policy.
+        host: new findings about the changed pools themselves.
+        subjects: those that concern the changed pools, worst first.
+        before: the pools before the change, in JSON form.
+        after: the pools after the change, in JSON form.
+    """
+
+    target: str
+    set: dict[str, Any]
+    verdict: Outcome
+    allowed: bool
+    mode: Mode
+    host: tuple[Finding, ...]
+    remarks: tuple[str, ...] = ()
+    before: tuple[dict[str, Any], ...]
+    after: tuple[dict[str, Any], ...]
+    matrix_revision: int
+    facts: str
+
+    @property
+    def about(self) -> str:
+        """Return the change in words: ``driver 580.95.05 on prod``."""
+        changed = ", ".join(f"{name} {value}" for name, value in self.set.items())
+        return f"{changed} on {self.target}"
+
+
+def judge_change(subjects: Sequence[Subject], host: Sequence[Finding]) -> Outcome:
+    """Return the verdict on a change of a target, with new findings about its pools themselves."""
+    outcomes = {finding.outcome for finding in host}
+    changes = {one.change for one in subjects}
+    if "breaks" in changes or "fail" in outcomes:
+        return "fail"
+    if not subjects or "unknown" in outcomes or any(one.is_open for one in subjects):
+        return "unknown"
+    return "warn" if "worsens" in changes or "warn" in outcomes else "pass"
+
+
+def count_entries(count: int) -> str:
+    """Return a number of entries in words."""
+    return f"{count} entr{'y' if count == 1 else 'ies'}"

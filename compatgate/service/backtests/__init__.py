@@ -1,1 +1,0 @@
-"""Backtest a change of the matrix on recorded questions, without storing the change."""

@@ -1,0 +1,1 @@
+"""Compare two worlds: what a change of drivers, stacks, matrix or facts does to all in use."""

@@ -1,1 +1,0 @@
-"""Plan upgrades of drivers and CUDA on a target."""
