@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from compatgate.core.compare.backtest import run_backtest
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Document, Kind, WaiverDoc, compare_document, key_of
@@ -25,7 +23,6 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.blessing import assess_evidence, targets_of
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import (
-    ChangeBody,
     ImportPreviewBody,
     LetThroughBody,
     NeededEvidenceBody,
@@ -92,11 +89,7 @@ def backtest_edits(
         summary=backtest.summary if edits else "nothing would change",
         counts=backtest.counts,
         groups=list(backtest.groups),
-        changes=[
-            msgspec.convert(change.to_json(), ChangeBody)
-            for edit in edits
-            if (change := compare_document(edit.before, edit.after))
-        ],
+        changes=[change for edit in edits if (change := compare_document(edit.before, edit.after))],
         days=days,
         since=since,
         questions=backtest.questions,

@@ -187,7 +187,8 @@ def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Clien
         by_key = {key_of(document): document for document in stored}
         stored = select_concerned(by_key, wanted, args.sync, prune=args.prune)
         wanted = [set_owner(document, args.sync) for document in wanted]
-    return [change.to_json() for change in compare_documents(stored, wanted)]
+    changes: list[Body] = msgspec.to_builtins(compare_documents(stored, wanted))
+    return changes
 
 
 def _print_markdown(

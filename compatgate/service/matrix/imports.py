@@ -60,7 +60,7 @@ class ImportResult(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "changes": [c.to_json() for c in self.changes],
+            "changes": self.changes,
             "unchanged": self.unchanged,
             "revision": self.revision,
             "warnings": list(self.warnings),

@@ -15,8 +15,9 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.models import Pool, RevisionRow, StoredDocument
+from compatgate.service.matrix.models import Pool, StoredDocument
 from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.schemas import RevisionBody, RevisionDetail
 
 T = TypeVar("T")
 
@@ -68,15 +69,15 @@ class MatrixReader:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
 
-    def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
+    def list_revisions(self, **filters: Any) -> Page[RevisionBody]:
         """Return revisions, newest first; filters: `revisions.list_revisions`."""
         return self._read(lambda session: revisions.list_revisions(session, **filters))
 
-    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
+    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionDetail]:
         """Return the revisions of one document, newest first, each with only that change."""
         return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
 
-    def show_revision(self, number: int) -> RevisionRow:
+    def show_revision(self, number: int) -> RevisionDetail:
         """Return a revision with all its changes.
 
         Raises:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
@@ -27,7 +28,8 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix import repository as documents
-from compatgate.service.matrix.models import DocumentChange, Revision, RevisionRow
+from compatgate.service.matrix.models import DocumentChange, Revision
+from compatgate.service.matrix.schemas import RevisionBody, RevisionDetail
 
 DocumentVersion = tuple[Kind, str, Document | None, int]
 """Kind, name and content of a document (None: deleted), and the revision of that version."""
@@ -61,7 +63,7 @@ class Edit(Struct, frozen=True):
         """Return the change that it makes, as plain data."""
         before, after = (to_body(side) if side else None for side in (self.before, self.after))
         kind, name = key_of(self.document)
-        return compared.Change(kind, name, self.action, before, after)
+        return compared.make_change(kind, name, self.action, before, after)
 
 
 class Consent(Protocol):
@@ -276,7 +278,7 @@ def require_revision(session: Session, number: int) -> Any:
     return row
 
 
-def show_revision(session: Session, number: int) -> RevisionRow:
+def show_revision(session: Session, number: int) -> RevisionDetail:
     """Return a revision with all its changes.
 
     Raises:
@@ -288,7 +290,7 @@ def show_revision(session: Session, number: int) -> RevisionRow:
         .where(DocumentChange.revision == number)
         .order_by(DocumentChange.id)
     )
-    return _to_row(row, tuple(_to_change(one, one.action) for one in session.execute(query)))
+    return _to_detail(row, [_to_change(one, one.action) for one in session.execute(query)])
 
 
 def read_changes_with(
@@ -342,7 +344,7 @@ def list_revisions(
     until: datetime | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[RevisionRow]:
+) -> Page[RevisionBody]:
     """Return revisions, newest first; ``kind`` and ``name`` select by changed document."""
     query = select(Revision.__table__)
     if author:
@@ -356,7 +358,7 @@ def list_revisions(
     if until:
         query = query.where(Revision.made_at <= until)
     return page(
-        session, query, Revision.number, _to_row, cursor=cursor, limit=limit, descending=True
+        session, query, Revision.number, _to_body, cursor=cursor, limit=limit, descending=True
     )
 
 
@@ -367,7 +369,7 @@ def list_changes(
     *,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[RevisionRow]:
+) -> Page[RevisionDetail]:
     """Return the revisions of one document, newest first, each with only that change."""
     of_change = (
         DocumentChange.kind,
@@ -384,26 +386,21 @@ def list_changes(
         session,
         query,
         Revision.number,
-        lambda row: _to_row(row, (_to_change(row, row.did),)),
+        lambda row: _to_detail(row, [_to_change(row, row.did)]),
         cursor=cursor,
         limit=limit,
         descending=True,
     )
 
 
-def _to_row(row: Any, changes: tuple[compared.Change, ...] = ()) -> RevisionRow:
-    return RevisionRow(
-        row.number,
-        row.made_at,
-        row.author,
-        row.reason,
-        row.action,
-        row.count,
-        changes,
-        row.proposal,
-    )
+def _to_body(row: Any) -> RevisionBody:
+    return msgspec.convert(row, RevisionBody, from_attributes=True)
+
+
+def _to_detail(row: Any, changes: list[compared.Change]) -> RevisionDetail:
+    return RevisionDetail(**asdict(_to_body(row)), changes=changes)
 
 
 def _to_change(row: Any, action: compared.Action) -> compared.Change:
     before, after = (msgspec.json.decode(t) if t else None for t in (row.before, row.after))
-    return compared.Change(row.kind, row.name, action, before, after)
+    return compared.make_change(row.kind, row.name, action, before, after)

@@ -24,7 +24,8 @@ from compatgate.service.matrix.imports import ChangeReader, ImportResult, Unknow
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
-from compatgate.service.matrix.sync import SyncOptions, SyncResult
+from compatgate.service.matrix.schemas import SyncBody
+from compatgate.service.matrix.sync import SyncOptions
 from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
 
@@ -325,7 +326,7 @@ class MatrixService(MatrixReader):
         by: Authorship,
         *,
         dry_run: bool = False,
-    ) -> SyncResult:
+    ) -> SyncBody:
         """Make the stored matrix equal to files, as one revision or not at all.
 
         Args:
@@ -355,11 +356,11 @@ class MatrixService(MatrixReader):
                     self._permit(session, by, "sync"),
                 )
             )
-        return replace(found, warnings=warnings)
+        return replace(found, warnings=[*warnings])
 
     def _plan_sync(
         self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
-    ) -> SyncResult:
+    ) -> SyncBody:
         planned, edits = sync.plan_sync(session, read, options)
         check_edits(session, edits, by.principal)
         return planned
