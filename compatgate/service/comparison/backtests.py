@@ -68,9 +68,6 @@ def backtest_edits(
     Only questions about targets that the edits concern are decided: no edit changes others. Of
     these the newest decisions are read, the latest questions are decided, and so many are shown of
     each group.
-
-    Raises:
-        Unavailable: the database does not answer.
     """
     before, now = gate.snapshot(), clock.now()
     since = now - timedelta(days=days)
@@ -104,13 +101,7 @@ def backtest_edits(
 def plan_edits(
     gate: Gate, sources: Sequence[Source], deleted: Sequence[tuple[Kind, str]] = ()
 ) -> list[Edit]:
-    """Return the edits that files and deletions would make; equal documents make none.
-
-    Raises:
-        ManyProblems: every mistake in the documents, with file, line and path.
-        NotFound: a document to delete does not exist.
-        BadInput: a document is both stored and deleted.
-    """
+    """Return the edits that files and deletions would make; equal documents make none."""
     read: Sequence[Document] = []
     with gate.database.reading() as session:
         reader = gate.matrix.open_reader(session, force=True)

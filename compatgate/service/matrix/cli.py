@@ -192,13 +192,7 @@ LOG = Row(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action.
-
-    Raises:
-        ManyProblems: every mistake in the files; nothing changed.
-        NotFound: the document or revision does not exist.
-        Conflict: other documents name the target to delete.
-    """
+    """Run an action."""
     from compatgate.service.comparison import commands
     from compatgate.service.matrix import cli_diff, cli_export, cli_files, cli_sync
 

@@ -30,27 +30,15 @@ class MatrixReader:
         self._facts = facts
 
     def get(self, kind: Kind, name: str) -> StoredDocument:
-        """Return one document.
-
-        Raises:
-            NotFound: no document has that name; suggests similar names.
-        """
+        """Return one document."""
         return self._read(lambda session: require_document(session, kind, name))
 
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
-        """Return every document, now or at a revision: targets, entries, waivers, each by name.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+        """Return every document, now or at a revision: targets, entries, waivers, each by name."""
         return self._read(lambda session: imports.export_documents(session, revision))
 
     def diff(self, older: int, newer: int | None = None) -> list[Edit]:
-        """Return the edits between two revisions; None: the stored matrix.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+        """Return the edits between two revisions; None: the stored matrix."""
         return self._read(lambda session: imports.diff_revisions(session, older, newer))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
@@ -78,11 +66,7 @@ class MatrixReader:
         return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
 
     def show_revision(self, number: int) -> RevisionDetail:
-        """Return a revision with all its changes.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+        """Return a revision with all its changes."""
         return self._read(lambda session: revisions.show_revision(session, number))
 
     def revision_at(self, when: datetime) -> int:
@@ -95,11 +79,7 @@ class MatrixReader:
 
 
 def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
-    """Return one document.
-
-    Raises:
-        NotFound: no document has that name; suggests similar names.
-    """
+    """Return one document."""
     stored = lists.get_document(session, kind, name)
     if stored is None:
         hint = lists.suggest_names(session, kind, name)

@@ -105,17 +105,9 @@ def make_revision(
 ) -> int:
     """Make one revision: write history, current state and audit record.
 
-    Args:
-        session: in an exclusive write transaction.
-        edits: at least one, each of another document.
-        author: name of the token or user.
-        reason: of the author.
-        action: ``create``, ``change``, ``delete``, ``import``, ``merge`` or ``revert``.
-        at: now; a revision is never older than the previous one.
-        consent: of those who agreed, which a proposal that is merged notes; None: nobody was
-            asked. The audit log says in either case whether there was a proposal.
-        detail: further members of the audit record, such as who merged.
-        write: writes the current state; a migration names its own, as its schema is older.
+    The session is in an exclusive write transaction; a revision is never older than the previous
+    one. The audit record says whether there was a proposal, also where nobody was asked to consent.
+    A migration names its own ``write``, as its schema is older.
 
     Returns:
         The number of the revision.
@@ -261,11 +253,7 @@ def read_documents_at(session: Session, number: int) -> Iterator[tuple[Document,
 
 
 def require_revision(session: Session, number: int) -> Any:
-    """Return the row of a revision.
-
-    Raises:
-        NotFound: the revision does not exist; the hint names the last one.
-    """
+    """Return the row of a revision."""
     last = latest_revision(session)
     row = None
     if 0 < number <= last:
@@ -279,11 +267,7 @@ def require_revision(session: Session, number: int) -> Any:
 
 
 def show_revision(session: Session, number: int) -> RevisionDetail:
-    """Return a revision with all its changes.
-
-    Raises:
-        NotFound: the revision does not exist.
-    """
+    """Return a revision with all its changes."""
     row = require_revision(session, number)
     query = (
         select(DocumentChange.__table__)
@@ -298,11 +282,7 @@ def read_changes_with(
 ) -> dict[int, list[compared.Change]]:
     """Return the changes of revisions that may concern a name, by revision, in order.
 
-    Args:
-        session: to read from.
-        numbers: of the revisions.
-        name: of a document.
-        words: JSON strings; changes whose document before or after has one are returned, too.
+    ``words`` are JSON strings: changes whose document before or after has one are returned, too.
     """
     sides = (DocumentChange.before, DocumentChange.after)
     wanted = [side.contains(word, autoescape=True) for side in sides for word in words]

@@ -53,18 +53,7 @@ class SyncOptions(Struct, frozen=True):
 def plan_sync(
     session: Session, read: Sequence[Document], options: SyncOptions
 ) -> tuple[SyncBody, list[Edit]]:
-    """Return the expected result of a sync, and its edits.
-
-    Args:
-        session: to read from.
-        read: the documents of the files.
-        options: of the sync.
-
-    Raises:
-        BadInput: it shall delete documents, and has no name.
-        ManyProblems: documents belong to another sync.
-        Conflict: documents name a target that the sync would delete.
-    """
+    """Return the expected result of a sync, and its edits."""
     if options.prune and options.name is None:
         hint = "a sync deletes only documents that carry its name"
         raise BadInput("needs the name of the sync", field="prune", value=True, hint=hint)
@@ -109,19 +98,7 @@ def apply_sync(
 ) -> SyncBody:
     """Make the stored matrix equal to files, as one revision or not at all.
 
-    Args:
-        session: a writing one.
-        read: the documents of the files.
-        options: of the sync.
-        author: of the change.
-        reason: of the author.
-        at: now.
-        permit: called with the edits; raises if the author may not make them alone.
-
-    Raises:
-        ManyProblems: as `plan_sync`, or a policy that changed since forbids a waiver.
-        Conflict: as `plan_sync`, or a target that the documents name was deleted meanwhile.
-        AccessRefused: from ``permit``.
+    ``permit`` is called with the edits; it raises if the author may not make them alone.
     """
     imports.check_import(session, read)
     with pause_garbage_collection():
