@@ -67,6 +67,7 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         if (shown := find_range(one, ask.query.since, ask.query.until))
     ]
     drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
+    points = [one.points[0].at for one in every if one.points]
     context = {
         "workload": workload,
         "views": [view_history(one, shown) for one, shown in drawn],
@@ -80,7 +81,9 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
             ("since", "Since", *_time_field(ask.query.since, time())),
             ("until", "Until", *_time_field(ask.query.until, time.max)),
         ],
-        "zooms": _zooms(every, ask.query),
+        "zooms": (
+            offer_zoom(min(points), ask.query.since, ask.query.until, clock.now()) if points else []
+        ),
         "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
@@ -93,11 +96,6 @@ def _time_field(at: datetime | None, whole: time) -> tuple[datetime | str | None
     if at is None or at.astimezone(UTC).time() == whole:
         return at, "date"
     return clock.iso(at), None
-
-
-def _zooms(every: Sequence[MetricHistory], query: HistoryQuery) -> list[Zoom]:
-    points = [one.points[0].at for one in every if one.points]
-    return offer_zoom(min(points), query.since, query.until, clock.now()) if points else []
 
 
 class Zoom(Struct, frozen=True):

@@ -172,8 +172,7 @@ def _images_of_evidence(session: Session, entry: Entry, pools: Sequence[Pool]) -
             .order_by(EvidenceRecord.seq.desc())
             .limit(_MAX_EVIDENCE)
         )
-        for run_id, image, text in session.execute(query):
-            measured = msgspec.json.decode(text, type=dict[str, str])
+        for run_id, image, measured in session.execute(query):
             components = {name: parse_version(name, version) for name, version in measured.items()}
             if entry.matches(Stack(components), pool):
                 yield Found(_pin(session, run_id, image), f"run {run_id} passed with it")
