@@ -304,22 +304,17 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
         suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
         for suite in suites
     }
+    groups: dict[tuple[str, str], list[Pool]] = {}  # the same runs count for a SKU and driver
+    for pool in target.pools:
+        if pool.gpu and pool.driver:
+            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
     return [
         _suite_freshness(
             target, suite, pools, [r for r in known if r.suite in counting[suite]], now
         )
         for suite in suites
-        for pools in _groups_of_pools(target.pools)
+        for pools in groups.values()
     ]
-
-
-def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
-    """Group pools by SKU and driver, because the same runs count for them."""
-    groups: dict[tuple[str, str], list[Pool]] = {}
-    for pool in pools:
-        if pool.gpu and pool.driver:
-            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
-    yield from groups.values()
 
 
 def _suite_freshness(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
 from typing import Annotated
@@ -167,18 +166,13 @@ def view_history(history: MetricHistory, shown: range | None = None) -> HistoryV
     ]
     points = history.points
     marks = mark_runs([point.outcome for point in points], [point.parts for point in points])
-    rows = [
-        HistoryRow(point, level, _add_number(mark, edges, place))
-        for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True))
-    ]
+    rows = []
+    for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True)):
+        if place in edges[1:-1]:  # a change begins here; the list below explains its number
+            number = edges.index(place, 1)
+            mark = replace(mark, letters=f"{number} {mark.letters}".strip())
+        rows.append(HistoryRow(point, level, mark))
     first = history.changes[0].before if history.changes else median(values)
     reach = history.tolerance * abs(first)
     drawn = rows[shown.start : shown.stop] if shown else rows
     return HistoryView(history, tuple(drawn), (first - reach, first + reach))
-
-
-def _add_number(mark: RunMark, edges: Sequence[int], place: int) -> RunMark:
-    """Add the number of the change that begins at a place, which the list below explains."""
-    if place not in edges[1:-1]:
-        return mark
-    return replace(mark, letters=f"{edges.index(place, 1)} {mark.letters}".strip())
