@@ -20,7 +20,6 @@ from unittest.mock import patch
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.kit.database.wal import LogSync
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
@@ -44,20 +43,19 @@ def store(path: str, seconds: float, inside: bool) -> list[float]:
         for number in range(DECISIONS)
     ]
     database, chain = Database.open(path), WriterChain()
-    turn, took = WriterTurn(database), []
+    took = []
     with ExitStack() as stack:
         if inside:
             stack.enter_context(patch.object(LogSync, "prepare", lambda *_: None))
         writer = stack.enter_context(closing(DecisionWriter(database)))
         end = time.monotonic() + seconds
         while (began := time.monotonic()) < end:
-            with turn:
+            with writer.turn:
                 batch = chain.make(decisions, {})
-                writer.write([Delivery(batch, BODIES)], turn)
+                writer.write([Delivery(batch, BODIES)])
             chain.take(batch)
             took.append(time.monotonic() - began)
             time.sleep(PAUSE_SECONDS)
-    turn.close()
     database.close()
     return took
 

@@ -130,7 +130,17 @@ def collect_points(
             value = _middle(metric, spec.unit) if spec else None
             if value is not None:
                 key = (step.workload, step.step, step.gpu, metric.name)
-                points.setdefault(key, []).append(_point(step, metric.name, value))
+                env = step.report.env
+                parts = dict(env.versions) if env else {}
+                if env and env.driver:
+                    parts["driver"] = env.driver
+                if step.image:
+                    parts["image"] = step.image
+                parts |= {"host": step.host, WORKLOAD: step.digest}
+                outcome = step.outcomes.get(metric.name, "")
+                points.setdefault(key, []).append(
+                    MetricPoint(step.run, step.state, step.at, step.host, value, parts, outcome)
+                )
     return points
 
 
@@ -151,18 +161,6 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
 def _middle(metric: Metric, unit: str) -> float | None:
     factor = find_conversion(metric.unit, unit)
     return median(metric.values) * factor if metric.values and factor is not None else None
-
-
-def _point(step: MeasuredStep, metric: str, value: float) -> MetricPoint:
-    env = step.report.env
-    parts = dict(env.versions) if env else {}
-    if env and env.driver:
-        parts["driver"] = env.driver
-    if step.image:
-        parts["image"] = step.image
-    parts |= {"host": step.host, WORKLOAD: step.digest}
-    outcome = step.outcomes.get(metric, "")
-    return MetricPoint(step.run, step.state, step.at, step.host, value, parts, outcome)
 
 
 def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:

@@ -128,10 +128,6 @@ def find_slurm_mistakes(table: Slurm, gpu: str | None) -> Iterator[Mistake]:
         yield Mistake(
             ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
         )
-    yield from _find_container_mistakes(table)
-
-
-def _find_container_mistakes(table: Slurm) -> Iterator[Mistake]:
     kind = table.container
     if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
         yield Mistake(("wrapper",), "names no {image}",

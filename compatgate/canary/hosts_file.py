@@ -84,19 +84,17 @@ def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
     values = {name: getattr(table, name) for name in Host.__struct_fields__}
     health = table.health or ("none" if table.executor in CLUSTERS else "local")
     host = Host(**{**values, "tls": tls, "kubernetes": kubernetes, "health": health})
-    if not table.each_node:
-        return [host]
-    return [_bind_to_node(host, node) for node in table.each_node]
-
-
-def _bind_to_node(host: Host, node: str) -> Host:
-    slurm, kubernetes = host.slurm, host.kubernetes
-    if slurm:
-        slurm = replace(slurm, extra=(*slurm.extra, f"{_NODELIST}={node}"))
-    if kubernetes:
-        selector = {**kubernetes.node_selector, _HOSTNAME: node}
-        kubernetes = replace(kubernetes, node_selector=selector)
-    return replace(host, name=f"{host.name}.{node}", slurm=slurm, kubernetes=kubernetes)
+    hosts = []
+    for node in table.each_node:
+        bound = replace(host, name=f"{host.name}.{node}")
+        if host.slurm:
+            extra = (*host.slurm.extra, f"{_NODELIST}={node}")
+            bound = replace(bound, slurm=replace(host.slurm, extra=extra))
+        if kubernetes:
+            selector = {**kubernetes.node_selector, _HOSTNAME: node}
+            bound = replace(bound, kubernetes=replace(kubernetes, node_selector=selector))
+        hosts.append(bound)
+    return hosts or [host]
 
 
 def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:

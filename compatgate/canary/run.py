@@ -400,10 +400,6 @@ def select_due(
 def _is_due(item: EntryVerification, now: int, every_s: int) -> bool:
     if item.underway or (item.tried is not None and now < item.tried + VERIFICATION_PAUSE_S):
         return False
-    return now >= item.finished + _due_after(item, every_s)
-
-
-def _due_after(item: EntryVerification, every_s: int) -> int:
     key = "\0".join((item.entry, item.suite, item.sku)).encode()
     share = int.from_bytes(hashlib.sha256(key).digest()[:4]) / 2**32
-    return int(every_s * (1 - _DUE_SPREAD * share))
+    return now >= item.finished + int(every_s * (1 - _DUE_SPREAD * share))

@@ -30,7 +30,7 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.executors.jobs import Executor, open_executor
+from compatgate.canary.executors.jobs import open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import make_reader
@@ -121,7 +121,10 @@ class Worker:
             self._finished.clear()
             self._threads = {thread for thread in self._threads if thread.is_alive()}
             if len(self._threads) < self._limit and (lease := self._lease()):
-                self._begin(lease)
+                _log.info("run %s: suite %s on %s", lease.run.id, lease.run.suite, lease.host)
+                thread = threading.Thread(target=self._drive, args=(lease,), name=lease.run.id)
+                self._threads.add(thread)
+                thread.start()
             elif once and not self._threads:
                 return
             else:
@@ -167,12 +170,6 @@ class Worker:
             return None
         self._polled = time.time()
         return lease
-
-    def _begin(self, lease: Lease) -> None:
-        _log.info("run %s: suite %s on %s", lease.run.id, lease.run.suite, lease.host)
-        thread = threading.Thread(target=self._drive, args=(lease,), name=lease.run.id)
-        self._threads.add(thread)
-        thread.start()
 
     def _drive(self, lease: Lease) -> None:
         try:
@@ -266,6 +263,13 @@ def open_host(
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     executor = open_executor(host)
+    watch: OpenHostWatch
+    if host.gpu is None or host.health == "none":
+        watch = skip_watch
+    elif jobs := getattr(executor, "health", None):
+        watch = NodeWatch(jobs, facts.xid)
+    else:
+        watch = LocalWatch(facts.xid, settings.sample)
     return HostContext(
         queue=queue,
         executor=executor,
@@ -274,7 +278,7 @@ def open_host(
         workloads=lambda suite: _suite_workloads(catalogue(), suite),
         reader=make_reader,
         judge=BaselineJudge(baselines, sku, facts),
-        watch=_open_watch(host, executor, facts, settings),
+        watch=watch,
         gpus=facts.gpus,
         settings=settings,
         images=images,
@@ -302,14 +306,6 @@ def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
     except NotFound as error:
         error.hint = "pass the gate's folders with --workloads or COMPATGATE_WORKLOADS"
         raise
-
-
-def _open_watch(host: Host, executor: Executor, facts: Facts, settings: Settings) -> OpenHostWatch:
-    if host.gpu is None or host.health == "none":
-        return skip_watch
-    if jobs := getattr(executor, "health", None):
-        return NodeWatch(jobs, facts.xid)
-    return LocalWatch(facts.xid, settings.sample)
 
 
 _JITTER_S = 60

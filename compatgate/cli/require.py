@@ -92,11 +92,16 @@ def _run_batch(args: argparse.Namespace) -> int:
             hint=f"omit {what}",
         )
     failed = False
-    with open_input(args.batch, "--batch") as lines:
-        for result in _answers(lines, args.impl):
-            failed = failed or "error" in result
-            print(json.dumps(result), flush=args.batch == "-")
+    for result in _answers(_lines(args.batch), args.impl):
+        failed = failed or "error" in result
+        print(json.dumps(result), flush=args.batch == "-")
     return 2 if failed else 0
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    # a generator, so that an error of the output is not taken for one of the input
+    with open_input(path, "--batch") as file:
+        yield from file
 
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:

@@ -71,11 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal; return 0, or 2 when the start fails.
-
-    Raises:
-        CompatgateError: the address, the database or the matrix cannot be used.
-    """
+    """Serve until a signal; return 0, or 2 when the start fails."""
     if args.workloads:
         os.environ["COMPATGATE_WORKLOADS"] = os.pathsep.join(args.workloads)
     figures = None
@@ -130,11 +126,7 @@ def _serve(settings: ServeSettings) -> int:
 
 
 def check_far(settings: ServeSettings) -> bool:
-    """Return whether the settings describe a far gate.
-
-    Raises:
-        BadInput: an option does not go with ``--bundle``, or needs it.
-    """
+    """Return whether the settings describe a far gate."""
     options = vars(settings.args)
     if settings.bundle is None:
         for name in ("bundle_key", "bundle_token", "caller_token"):
@@ -328,11 +320,7 @@ def _prepare_far(settings: ServeSettings) -> Callable[[], Gate]:
 
 
 def get_bundle(settings: ServeSettings) -> PreparedFarGate:
-    """Get the bundle, and tell on standard error what the gate begins with.
-
-    Raises:
-        CompatgateError: an option is malformed, or there is no bundle to begin with.
-    """
+    """Get the bundle, and tell on standard error what the gate begins with."""
     from sqlalchemy import make_url
 
     from compatgate.client.settings import TOKEN, base_of

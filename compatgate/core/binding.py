@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from compatgate.core.performance import sha256
 
@@ -28,35 +28,31 @@ Bind = Literal["versions", "content", "image"]
 
 
 class Comparison(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a run in pairs found, by its worst metric.
+    """The result of a run in pairs, by its worst metric.
 
-    Attributes:
-        reference: digest of the image that the candidate was compared with; None: unknown.
-        entry: that the reference stands for; empty: somebody named the image.
-        pairs: complete pairs.
-        metrics: number of metrics that were compared.
-        metric: the worst, as ``WORKLOAD.METRIC``: a regression if there is one, then an open one,
-            then the one that changed most for the worse against its tolerance.
-        outcome: of that metric.
-        effect: its relative change, candidate over reference; None: it has no ratio.
-        low, high: the interval of the change; None: open.
-        confidence: of the interval; None: no interval.
-        tolerance: of the metric.
-        judgement: digest of the whole judgement, as stored with the run.
+    The worst metric is a regression if there is one, else an open one, else the one that changed
+    most for the worse against its tolerance.
     """
 
-    reference: str | None = None
-    entry: str = ""
-    pairs: int = 0
-    metrics: int = 0
-    metric: str = ""
-    outcome: str = ""
-    effect: float | None = None
-    low: float | None = None
+    reference: Annotated[str | None, Meta(description="digest of the reference image")] = None
+    entry: Annotated[str, Meta(description="entry that the reference image represents")] = ""
+    pairs: Annotated[int, Meta(description="number of complete pairs")] = 0
+    metrics: Annotated[int, Meta(description="compared metrics")] = 0
+    metric: Annotated[str, Meta(description="worst metric, as WORKLOAD.METRIC")] = ""
+    outcome: Literal["", "regression", "inconclusive", "improvement", "ok"] = ""
+    effect: Annotated[
+        float | None,
+        Meta(description="relative change of the worst metric, candidate against reference"),
+    ] = None
+    low: Annotated[
+        float | None, Meta(description="interval of the change: lower and upper end")
+    ] = None
     high: float | None = None
-    confidence: float | None = None
+    confidence: Annotated[float | None, Meta(description="confidence of the interval")] = None
     tolerance: float = 0.0
-    judgement: str = ""
+    judgement: Annotated[
+        str, Meta(description="digest of the run's `pairs.judgement` as JSON with sorted keys")
+    ] = ""
 
     @property
     def words(self) -> str:
@@ -72,38 +68,26 @@ class Comparison(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The content that a run is bound to, in addition to suite, SKU, driver and measured versions.
+    """The content that a judged run is bound to; unknown values are empty."""
 
-    Attributes:
-        image: digest of the image under test as it ran; None: no image, or no digest was known.
-        images: other digests of that image: of its index, or of the manifest in it.
-        content: digest of its GPU content (`compatgate.discovery.image.content`); None: unknown.
-        content_why: why the content is unknown; empty where it is known or there was no image.
-        suite: digest of the suite's definition when the run began.
-        workloads: workload to the digest of its manifest and files, in the suite's order.
-        arch: machine code of the GPUs as ``sm_80``; empty: no program reported it.
-        gpus: UUIDs of the GPUs that the programs saw, sorted.
-        mig: MIG profiles that the programs saw, sorted.
-        host: staging host.
-        executor: kind of the executor.
-        judge: version of the judge.
-        assurance: weakest of its steps on GPUs; empty: nothing is known, as of an imported result.
-        compared: what its pairs found; None: it was judged alone.
-    """
-
-    image: str | None = None
-    images: tuple[str, ...] = ()
-    content: str | None = None
-    content_why: str = ""
-    suite: str = ""
-    workloads: dict[str, str] = {}
-    arch: str = ""
-    gpus: tuple[str, ...] = ()
-    mig: tuple[str, ...] = ()
+    image: Annotated[str | None, Meta(description="digest of the image under test")] = None
+    images: Annotated[
+        tuple[str, ...], Meta(description="other digests of the image under test")
+    ] = ()
+    content: Annotated[str | None, Meta(description="digest of the image's GPU content")] = None
+    content_why: Annotated[str, Meta(description="reason why the content is unknown")] = ""
+    suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
+    workloads: Annotated[dict[str, str], Meta(description="digest of each workload")] = {}
+    arch: Annotated[str, Meta(description="architecture of the GPUs, for example sm_80")] = ""
+    gpus: Annotated[tuple[str, ...], Meta(description="UUIDs of the GPUs")] = ()
+    mig: Annotated[tuple[str, ...], Meta(description="MIG profiles")] = ()
     host: str = ""
     executor: str = ""
-    judge: str = ""
-    assurance: Assurance | Literal[""] = ""
+    judge: Annotated[str, Meta(description="version of the judge")] = ""
+    assurance: Annotated[
+        Literal["", "self-reported", "challenged", "witnessed"],
+        Meta(description="weakest assurance of the run's steps on GPUs; empty: unknown"),
+    ] = ""
     compared: Comparison | None = None
 
     def is_of_image(self, digest: str) -> bool:

@@ -65,7 +65,8 @@ def _list_of_pool(
     for entry in here:
         if entry in going or not (before.driver is None or _allows(entry, before.driver)):
             continue
-        if not any(_is_successor(entry, other) for other in going):
+        # A successor blesses the same components on the new driver.
+        if not any(_rest(entry) == _rest(other) for other in going):
             constraint = entry.components["driver"].text
             text = f"entry {entry.name} allows driver {constraint}, not {driver.text}: edit it"
             yield Need(text, (before.name,), after.policy.require_entry, kind="entry")
@@ -85,13 +86,8 @@ def _allows(entry: Entry, driver: Version) -> bool:
     return constraint is None or constraint.allows(driver)
 
 
-def _is_successor(entry: Entry, other: Entry) -> bool:
-    """Return whether another entry blesses the same components on the new driver."""
-
-    def rest(one: Entry) -> dict[str, str]:
-        return {name: c.text for name, c in one.components.items() if name != "driver"}
-
-    return rest(entry) == rest(other)
+def _rest(entry: Entry) -> dict[str, str]:
+    return {name: one.text for name, one in entry.components.items() if name != "driver"}
 
 
 def _list_suites(

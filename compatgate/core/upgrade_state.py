@@ -170,8 +170,21 @@ class Comparison(Struct, frozen=True):
         Of events that fall anywhere with one rate, each falls after the change with the share that
         its time has of all time (Przyborowski and Wilenski 1940).
         """
-        share = self.after_of / whole if (whole := self.before_of + self.after_of) > 0 else 1.0
-        return _tail(self.before + self.after, self.after, share)
+        whole, trials = self.before_of + self.after_of, self.before + self.after
+        share = self.after_of / whole if whole > 0 else 1.0
+        if self.after <= 0 or share >= 1:
+            return 1.0
+        if share <= 0:
+            return 0.0
+        logs = (
+            math.lgamma(trials + 1)
+            - math.lgamma(hits + 1)
+            - math.lgamma(trials - hits + 1)
+            + hits * math.log(share)
+            + (trials - hits) * math.log1p(-share)
+            for hits in range(self.after, trials + 1)
+        )
+        return min(1.0, math.fsum(map(math.exp, logs)))
 
     @property
     def is_alarm(self) -> bool:
@@ -190,23 +203,6 @@ class Comparison(Struct, frozen=True):
             f"{self.what}: {self.after} in {self.after_of:,.0f} {self.unit} since, "
             f"{self.before} in {self.before_of:,.0f} before"
         )
-
-
-def _tail(trials: int, least: int, share: float) -> float:
-    """Return the probability of ``least`` successes or more in ``trials``."""
-    if least <= 0 or share >= 1:
-        return 1.0
-    if share <= 0:
-        return 0.0
-    logs = (
-        math.lgamma(trials + 1)
-        - math.lgamma(hits + 1)
-        - math.lgamma(trials - hits + 1)
-        + hits * math.log(share)
-        + (trials - hits) * math.log1p(-share)
-        for hits in range(least, trials + 1)
-    )
-    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 class Knowledge(Struct, frozen=True):

@@ -17,14 +17,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.upgrade_state import (
-    LEASE,
-    Knowledge,
-    NodeState,
-    Phase,
-    Upgrade,
-    Wave,
-)
+from compatgate.core.upgrade_state import LEASE, Knowledge, Phase, Upgrade, Wave
 
 Answer = Literal["start", "wait", "roll back", "done"]
 Action = Literal["finish", "trigger", "complete"]
@@ -39,12 +32,7 @@ _NAMED = 3
 
 
 class Event(Struct, frozen=True):
-    """An event that the state machine noticed, to be recorded.
-
-    Attributes:
-        wave: that it is about; None: the upgrade.
-        at: when it happened, as far as that is known.
-    """
+    """An event that the state machine noticed, of a wave or of the upgrade, to be recorded."""
 
     action: Action
     at: datetime
@@ -102,8 +90,10 @@ def decide(
     blockers = list(_find_blockers(upgrade, known, wave))
     if wave.started:
         blockers = [one for one in blockers if not one.starting]
-        if other := _find_other_holder(wave, known, asker):
-            blockers.append(other)
+        until = wave.held_until
+        if wave.holder not in (None, asker) and until is not None and until > known.now:
+            text = f"{wave.holder} rolls wave {wave.number}, until {_minute(until)} at least"
+            blockers.append(_Blocker(text, until))
     if blockers:
         return _wait(blockers, place, phase, known.now)
     text = f"wave {place} may start"
@@ -132,18 +122,12 @@ def _decide_over(upgrade: Upgrade, known: Knowledge, wave: Wave | None, phase: P
     return Decision("done", place, phase, (text,), None)
 
 
-def _find_other_holder(wave: Wave, known: Knowledge, asker: str) -> _Blocker | None:
-    if wave.holder in (None, asker) or wave.held_until is None or wave.held_until <= known.now:
-        return None
-    text = f"{wave.holder} rolls wave {wave.number}, until {_minute(wave.held_until)} at least"
-    return _Blocker(text, wave.held_until)
-
-
 def take_wave(upgrade: U, number: int, asker: str, now: datetime) -> U:
     """Return the upgrade after an asker was let start a wave, or continues it."""
-    held = {"holder": asker, "held_until": now + LEASE}
     waves = tuple(
-        replace(wave, started=wave.started or now, **held) if wave.number == number else wave
+        replace(wave, started=wave.started or now, holder=asker, held_until=now + LEASE)
+        if wave.number == number
+        else wave
         for wave in upgrade.waves
     )
     return replace(upgrade, state="rolling", waves=waves)
@@ -154,16 +138,12 @@ def _wait(
 ) -> Decision:
     """Return the answer that something must end first; it is held where no time ends it."""
     texts = tuple(dict.fromkeys(one.text for one in blockers))
-    held = any(one.until is None for one in blockers)
-    return Decision("wait", place, phase, texts, _wait_for(blockers, now), held)
-
-
-def _wait_for(blockers: Iterable[_Blocker], now: datetime) -> int:
-    ends = [one.until for one in blockers]
-    known = [(end - now).total_seconds() for end in ends if end is not None]
-    if len(known) < len(ends) or not known:
-        return POLL_S
-    return max(1, min(LONGEST_POLL_S, int(max(known)) + 1))
+    ends = [one.until for one in blockers if one.until is not None]
+    held = len(ends) < len(blockers)
+    seconds = POLL_S
+    if not held:
+        seconds = max(1, min(LONGEST_POLL_S, int((max(ends) - now).total_seconds()) + 1))
+    return Decision("wait", place, phase, texts, seconds, held)
 
 
 def find_phase(upgrade: Upgrade, known: Knowledge) -> Phase:
@@ -249,11 +229,8 @@ def _count_lacking(wave: Wave, upgrade: Upgrade, known: Knowledge) -> str:
 
 def list_lacking(wave: Wave, known: Knowledge) -> list[str]:
     """Return the nodes of a wave that do not report the new driver, or nothing for a day."""
-    return [n for n in wave.expected if not _reports_driver(known.nodes.get(n))]
-
-
-def _reports_driver(node: NodeState | None) -> bool:
-    return node is not None and node.upgraded and not node.stale
+    reports = ((key, known.nodes.get(key)) for key in wave.expected)
+    return [key for key, node in reports if node is None or not node.upgraded or node.stale]
 
 
 def list_triggers(upgrade: Upgrade, known: Knowledge) -> tuple[str, ...]:
@@ -283,7 +260,10 @@ def _find_drift(upgrade: Upgrade, known: Knowledge, began: datetime) -> Iterator
     """
     for wave in upgrade.waves:
         if wave.finished:
-            lost = [n for n in wave.expected if _has_other_driver(known.nodes.get(n))]
+            reports = {key: known.nodes[key] for key in wave.expected if key in known.nodes}
+            lost = [
+                key for key, one in reports.items() if one.driver is not None and not one.upgraded
+            ]
             if lost:
                 have = known.nodes[lost[0]].driver
                 yield f"drift: {_name(lost)} of wave {wave.number}: driver {have} again"
@@ -293,16 +273,10 @@ def _find_drift(upgrade: Upgrade, known: Knowledge, began: datetime) -> Iterator
                 yield f"drift: {_name(early)} got the new driver before wave {wave.number} started"
 
 
-def _has_other_driver(node: NodeState | None) -> bool:
-    return node is not None and node.driver is not None and not node.upgraded
-
-
 def _find_early(wave: Wave, known: Knowledge) -> list[str]:
-    return [
-        node
-        for node in wave.expected
-        if node not in wave.had and node in known.nodes and known.nodes[node].upgraded
-    ]
+    """Return the nodes of a wave that have the driver, and had not when it was proposed."""
+    reports = ((key, known.nodes.get(key)) for key in wave.expected if key not in wave.had)
+    return [key for key, node in reports if node is not None and node.upgraded]
 
 
 def notice(upgrade: Upgrade, known: Knowledge) -> tuple[Event, ...]:
@@ -330,10 +304,9 @@ def apply(upgrade: U, events: Iterable[Event]) -> U:
         elif event.action == "complete":
             upgrade = replace(upgrade, state="done")
         else:
-            waves = (
-                replace(wave, finished=event.at) if wave.number == event.wave else wave
-                for wave in upgrade.waves
-            )
+            waves = list(upgrade.waves)
+            at = next(n for n, wave in enumerate(waves) if wave.number == event.wave)
+            waves[at] = replace(waves[at], finished=event.at)
             upgrade = replace(upgrade, waves=tuple(waves))
     return upgrade
 

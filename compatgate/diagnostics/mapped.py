@@ -43,8 +43,7 @@ _MAX_LINKS = 40
 class Files:
     """The file system of a process.
 
-    Args:
-        root: path of the process's root directory, ``/proc/17/root``; empty for this process.
+    ``root`` is the process's root directory, ``/proc/17/root``; empty for this process.
     """
 
     def __init__(self, root: str = "") -> None:

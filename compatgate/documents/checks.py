@@ -46,12 +46,7 @@ def check(raw: RawDocument, kind: str, gpus: Gpus) -> Mistakes:
 
 
 def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
-    """Yield every missing target that an entry or a waiver names.
-
-    Args:
-        raw: the document.
-        known: names of the targets that are stored, or in the same import.
-    """
+    """Yield every missing target that an entry or a waiver names."""
     for index, name in _list_texts(raw.value, "spec", "targets"):
         if name != ANY_TARGET and name not in known:
             yield raw.problem(
@@ -387,10 +382,7 @@ def waiver_limit(
 ) -> WaiverLimit:
     """Return the latest end of a waiver for some targets: the earliest that one of them allows.
 
-    Args:
-        names: names of the targets; ``*`` means all, future targets included.
-        targets: every named target, by name.
-        now: the time, in UTC.
+    ``*`` means all targets, future ones included.
     """
     named = list(names)
     usual = _limit_of_policy(WaiverPolicySpec(), now)
@@ -421,13 +413,7 @@ def is_within_limit(before: object, after: WaiverDoc) -> bool:
 def waiver_problems(
     raw: RawDocument, waiver: WaiverDoc, latest: WaiverLimit
 ) -> Iterator[DocumentProblem]:
-    """Yield the mistakes for which a new or changed waiver cannot be stored.
-
-    Args:
-        raw: the document as written, which gives the lines of mistakes.
-        waiver: the document after reading.
-        latest: latest end of the waiver.
-    """
+    """Yield the mistakes for which a new or changed waiver cannot be stored."""
     if not waiver.spec.match.is_narrow and _read_everything(raw.value) is not True:
         yield raw.problem(
             ("spec", "match"),

@@ -27,11 +27,7 @@ _MAX_SKUS = 4096
 
 
 def to_target(document: TargetDoc, gpus: Gpus) -> Target:
-    """Return a target with its pools resolved.
-
-    Raises:
-        BadInput: the facts no longer know a GPU or driver of the stored document.
-    """
+    """Return a target with its pools resolved."""
     return Target(
         name=document.metadata.name,
         pools=tuple(_pool(pool, gpus) for pool in document.spec.pools),
@@ -44,10 +40,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
 
     A GPU that the facts no longer know stays as written: no pool can have it.
 
-    Args:
-        document: as stored.
-        gpus: the GPU table.
-        revision: the matrix revision that made this version of the document.
+    ``revision`` made this version of the document.
     """
     spec = document.spec
     return Entry(

@@ -50,13 +50,7 @@ class FileEdit(Struct, frozen=True):
 def edit_file(source: Source, wanted: Mapping[tuple[str, str], Document], gpus: Gpus) -> FileEdit:
     """Return a file with the wanted documents instead of its own.
 
-    Args:
-        source: text of the file.
-        wanted: documents by kind and name; the file's others are removed.
-        gpus: the GPU table, to read names.
-
-    Raises:
-        ManyProblems: every mistake in the file.
+    Documents of the file that are not wanted are removed.
     """
     known = _read(source, gpus)
     if all(wanted.get(key_of(document)) == document for document in known):
@@ -152,11 +146,6 @@ def merge_into_text(text: str, before: Body, after: Body) -> str | None:
 
     Comments, order, quotes and indents stay. Whoever calls reads the result: YAML 1.1 and 1.2
     differ in what plain text means.
-
-    Args:
-        text: of one document, with its comments.
-        before: plain data of the text.
-        after: wanted plain data.
 
     Returns:
         The new text; None if the text cannot be edited in place.

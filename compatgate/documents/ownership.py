@@ -35,11 +35,7 @@ def select_concerned(
 ) -> list[Document]:
     """Return the stored documents that a sync of files concerns.
 
-    Args:
-        stored: the matrix.
-        read: the documents of the files.
-        name: of the sync; None: it owns nothing.
-        prune: its documents that the files lack count, too.
+    With ``prune``, its documents that the files lack count, too.
     """
     written = {key_of(document) for document in read}
     return [

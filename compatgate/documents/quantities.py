@@ -15,12 +15,7 @@ _MAX_SECONDS = 100 * 365 * 86400
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
     """Read a duration.
 
-    Args:
-        text: a whole number and one of ``s m h d w``.
-        field: field that an error names.
-
-    Raises:
-        BadInput: not a duration, or longer than a hundred years.
+    It is a whole number and one of ``s m h d w``, at most a hundred years.
     """
     hint = "a whole number and s, m, h, d or w, like 30d or 12h"
     if not re.search(DURATION_PATTERN, text):
@@ -39,15 +34,10 @@ _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 def parse_size(text: str, *, field: str = "size") -> int:
     """Read a size.
 
-    Args:
-        text: a whole number and a binary unit.
-        field: field that an error names.
+    It is a whole number and a binary unit; the result is in bytes.
 
     Returns:
         Bytes.
-
-    Raises:
-        BadInput: not a size.
     """
     if not re.search(SIZE_PATTERN, text):
         raise BadInput(f"{text!r} is not a size", field=field, value=text, hint=SIZE_HINT)

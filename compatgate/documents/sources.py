@@ -35,12 +35,7 @@ class Source(Struct, frozen=True):
 def read_paths(paths: Iterable[str | Path]) -> list[Source]:
     """Read files; a folder stands for every ``.yaml``, ``.yml`` and ``.json`` file below it.
 
-    Args:
-        paths: files and folders; ``-`` is standard input.
-
-    Raises:
-        BadInput: a path that does not exist, cannot be read, is too large or is not UTF-8; a folder
-            without documents.
+    ``-`` is standard input.
     """
     sources = [source for path in paths for source in _read(str(path))]
     seen: set[str] = set()
@@ -106,12 +101,8 @@ def format_path(path: FieldPath) -> str:
 class DocumentProblem(BadInput):
     """One mistake in a document.
 
-    Args:
-        problem: as for `CompatgateError`, like ``value`` and ``hint``.
-        path: place within the document; ``field`` is its dotted form.
-        file: name of the file; None when the document came as a request body.
-        line: line in the file, from 1.
-        document: kind and name, as far as they are known: ``Entry torch24-cu124``.
+    ``path`` is the place within the document, and ``field`` its dotted form. ``file`` is None for a
+    request body; lines count from 1.
     """
 
     slug = "document-problem"
@@ -182,11 +173,7 @@ class Problems:
         return len(self._found) >= MAX_PROBLEMS
 
     def raise_if_any(self) -> None:
-        """Raise an error if there are mistakes.
-
-        Raises:
-            ManyProblems: all of them, in the order of files and lines.
-        """
+        """Raise an error if there are mistakes."""
         if self._found:
             count = len(self._found)
             noun = "1 problem" if count == 1 else f"{count} problems"

@@ -257,13 +257,8 @@ class EntryMetadata(_Spec, frozen=True):
     links: dict[LabelKey, Link] = {}
 
 
-class TargetMetadata(_Spec, frozen=True):
+class TargetMetadata(EntryMetadata, frozen=True):
     """The name of a target, labels to find it, its owner and links; as of `EntryMetadata`."""
-
-    name: Name
-    labels: dict[LabelKey, Label] = {}
-    owner: Line | None = None
-    links: dict[LabelKey, Link] = {}
 
 
 class _Document(_Spec, frozen=True, tag_field="kind"):
@@ -401,44 +396,35 @@ _CONTAINERS = (dict, list, tuple)
 Action = Literal["create", "change", "delete"]
 
 
-class FieldChange(Struct, frozen=True):
-    """One value that differs; None where a side has no value."""
+class FieldChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that differs; null: no value."""
 
     path: str
     before: Any
     after: Any
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that answers carry."""
-        return {"path": self.path, "before": self.before, "after": self.after}
 
-
-class Change(Struct, frozen=True):
-    """A document that is created, changed or deleted; ``before`` and ``after`` are plain data."""
+class Change(Struct, frozen=True, forbid_unknown_fields=True):
+    """A document that is created, changed or deleted."""
 
     kind: Kind
     name: str
     action: Action
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    fields: list[FieldChange]
 
-    @property
-    def fields(self) -> tuple[FieldChange, ...]:
-        """Return the values that differ; empty unless both sides exist."""
-        if self.before is None or self.after is None:
-            return ()
-        return tuple(_compare((), self.before, self.after))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the change as answers carry it."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "action": self.action,
-            "before": self.before,
-            "after": self.after,
-            "fields": [field.to_json() for field in self.fields],
-        }
+def make_change(
+    kind: Kind,
+    name: str,
+    action: Action,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> Change:
+    """Return a change with the values that differ; they need both sides, as plain data."""
+    fields = [] if before is None or after is None else [*_compare((), before, after)]
+    return Change(kind, name, action, before, after, fields)
 
 
 def compare_document(before: Document | None, after: Document | None) -> Change | None:
@@ -448,7 +434,7 @@ def compare_document(before: Document | None, after: Document | None) -> Change 
         return None
     kind, name = key_of(document)
     action: Action = "create" if before is None else "delete" if after is None else "change"
-    return Change(
+    return make_change(
         kind, name, action, to_body(before) if before else None, to_body(after) if after else None
     )
 

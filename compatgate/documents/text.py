@@ -81,11 +81,8 @@ def read_nodes(
 
     Empty text between two lines of ``---`` is no document; a ``null`` is a document with a mistake.
 
-    Args:
-        source: YAML (several documents allowed) or JSON.
-        problems: receives syntax errors, duplicate keys, tags, alias bombs, and the lack of any
-            document.
-        form: of the documents; None: compatgate's own.
+    Syntax errors, duplicate keys, tags, alias bombs and the lack of any document are problems.
+    ``form`` of the documents is compatgate's own where it is None.
     """
     form = form or TextForm()
     reader = _Reader(source, problems, form)
@@ -325,12 +322,7 @@ class TextTooComplexError(Exception):
 def compose(
     text: str, most_values: int | None = None, max_depth: int = MAX_DEPTH
 ) -> Iterator[Node]:
-    """Yield the documents of a text as nodes; an alias is the node that it names.
-
-    Raises:
-        yaml.YAMLError: not YAML; earlier documents were yielded.
-        TextTooComplexError: nested too deeply, or more values than allowed.
-    """
+    """Yield the documents of a text as nodes; an alias is the node that it names."""
     _check_depth(text, most_values, max_depth)
     loader = _Loader(text)
     try:

@@ -44,14 +44,7 @@ def read_documents(
 ) -> list[Document]:
     """Read every document of some texts.
 
-    Args:
-        sources: YAML or JSON texts, several documents each.
-        gpus: the GPU table, to check names.
-        known_targets: further targets that documents may name.
-        judge: yields further mistakes, in view of the stored documents.
-
-    Raises:
-        ManyProblems: syntax, schema and meaning, each problem with file, line and path.
+    ``judge`` yields further mistakes, in view of the stored documents.
     """
     problems = Problems()
     with pause_garbage_collection():
@@ -72,16 +65,7 @@ def read_body(
 ) -> Document:
     """Read one document from a request.
 
-    Args:
-        body: the document; ``apiVersion`` and ``kind`` may be left out.
-        kind: the expected kind.
-        gpus: the GPU table, to check names.
-        known_targets: targets that the document may name.
-        name: the name in the request's path, which ``metadata.name`` may repeat.
-        judge: yields further mistakes, in view of the stored documents.
-
-    Raises:
-        ManyProblems: every mistake, with its field path.
+    ``apiVersion`` and ``kind`` may be left out, and ``metadata.name`` where the path has a name.
     """
     problems = Problems()
     raw = RawDocument(None, _complete_body(body, kind, name))

@@ -278,13 +278,7 @@ def _may_share(glob: str, other: str) -> bool:
 def takes_approval(
     before: TargetDoc | None, after: TargetDoc, names: Callable[[str], bool]
 ) -> bool:
-    """Return whether an edit makes somebody an approver in place of others, or the only one.
-
-    Args:
-        before: None: the target is new.
-        after: the target.
-        names: returns whether a pattern of approvers is about that person.
-    """
+    """Return whether an edit makes somebody an approver in place of others, or the only one."""
     patterns = after.spec.policy.approvers
     if patterns is UNSET or "*" in patterns or not any(map(names, patterns)):
         return False

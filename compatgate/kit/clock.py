@@ -43,11 +43,7 @@ class SteadyClock:
         return least
 
     def never_before(self, moment: datetime) -> None:
-        """Never tell a time before a moment that has certainly passed.
-
-        Args:
-            moment: at which another process, perhaps before a restart, knew the time.
-        """
+        """Never tell a time before a moment that has certainly passed."""
         if moment > self.now():
             self._told = (moment, read_clocks()[1])
 
@@ -106,13 +102,7 @@ def is_past(when: datetime | None, at: datetime | None = None) -> bool:
 def parse_moment(text: str, *, field: str = "time", end_of_day: bool = False) -> datetime:
     """Parse a user's date or time; the default zone is UTC.
 
-    Args:
-        text: ``2026-11-03``, ``2026-11-03T09:30``, ``2026-11-03T09:30:00+01:00``.
-        field: what to name in an error.
-        end_of_day: a date alone means its end, as in "until the 3rd", instead of its beginning.
-
-    Raises:
-        BadInput: not a time.
+    With ``end_of_day`` a date alone means its end, as in "until the 3rd".
     """
     try:
         if len(text) == len("2026-11-03"):

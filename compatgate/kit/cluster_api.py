@@ -43,14 +43,7 @@ _APIS = {
 
 
 class ClusterApi:
-    """A connection to the API server, which retries while the server is busy.
-
-    Args:
-        access: how it is reached.
-        sleep: waits between two tries.
-        pauses: between two tries, in seconds; None: as for commands.
-        timeout_s: for a connection, and for an answer, in seconds.
-    """
+    """A connection to the API server, which retries while the server is busy."""
 
     def __init__(
         self,
@@ -101,18 +94,7 @@ class ClusterApi:
         keep: Callable[[dict[str, Any]], T | None],
         **params: Any,
     ) -> list[T]:
-        """Return every item of a list, page by page, or raise.
-
-        Args:
-            api: as `ask`.
-            operation: as `ask`.
-            args: as `ask`.
-            keep: what is kept of an item; None: nothing.
-            params: as `ask`.
-
-        Raises:
-            CompatgateError: as `ask`.
-        """
+        """Return every item of a list, page by page, or raise."""
         for attempt in range(_LISTS):
             try:
                 return self._pages(api, operation, args, params, keep)
@@ -122,11 +104,7 @@ class ClusterApi:
         raise AssertionError("the last try returns or raises")
 
     def connect(self) -> None:
-        """Read the credentials; the server is not asked.
-
-        Raises:
-            BadInput: no connection is configured, or the official client is not installed.
-        """
+        """Read the credentials; the server is not asked."""
         if self._client is None:
             self._client = api_client(kubernetes.kubernetes_client(), self._access, self._refused)
 

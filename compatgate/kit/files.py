@@ -21,12 +21,7 @@ def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     file has calls `sync_folder`, too. After an error the name keeps its old content, and nothing
     else is left behind.
 
-    Args:
-        path: name of the file; its folder must exist.
-        mode: permissions of the new file.
-
-    Raises:
-        OSError: the file cannot be written.
+    The folder must exist.
     """
     target = Path(path)
     descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -61,11 +56,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's names to disk; without that a power loss may undo a rename.
-
-    Raises:
-        OSError: the folder cannot be opened, or its file system cannot do that.
-    """
+    """Write a folder's names to disk; without that a power loss may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

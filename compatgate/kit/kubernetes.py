@@ -41,17 +41,7 @@ def api_client(
     refused: Callable[[str], BadInput],
     connections: int | None = None,
 ) -> Any:
-    """Return an ``ApiClient`` of the official library.
-
-    Args:
-        module: of `compatgate.kit.kubernetes.kubernetes_client`.
-        access: how the cluster is reached.
-        refused: makes the error, of what is wrong with the access.
-        connections: that are kept; None: as the library does.
-
-    Raises:
-        BadInput: the way to the cluster does not exist.
-    """
+    """Return an ``ApiClient`` of the official library."""
     from kubernetes import config
     from urllib3.util.retry import Retry
 
@@ -82,13 +72,7 @@ def retry_request(
 ) -> dict[str, Any]:
     """Make a request, and retry it while the server is busy or unreachable.
 
-    Args:
-        request: may be made twice.
-        pauses: between two tries.
-        sleep: waits.
-
-    Raises:
-        Busy: the last try failed too, or the server asked for more time than anyone waits.
+    Raise `Busy` if the last try failed too, or the server asks for more time than anyone waits.
     """
     for pause in (*pauses, None):
         try:
@@ -102,11 +86,7 @@ def retry_request(
 
 
 def kubernetes_client() -> Any:
-    """Return the module ``kubernetes.client``; importing it takes half a second.
-
-    Raises:
-        BadInput: it is not installed.
-    """
+    """Return the module ``kubernetes.client``; importing it takes half a second."""
     try:
         from kubernetes import client as module
     except ImportError:
@@ -143,12 +123,7 @@ class VersionGone(InfrastructureError):
 
 
 def pause_after(error: ServerBusy, pause: float | None) -> float | None:
-    """Return the pause before a retry; None: do not retry.
-
-    Args:
-        error: that ended it.
-        pause: the next one of ours; None: there is none left.
-    """
+    """Return the pause before a retry; None: do not retry."""
     if pause is None:
         return None
     asked = error.retry_after
@@ -202,9 +177,7 @@ def read_labels(value: Any) -> dict[str, str]:
 def find_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield every value that a path matches, each with its own path.
 
-    Args:
-        value: document.
-        path: ``spec.workers.*.template``; ``*`` is every item of a list or value of a mapping.
+    In ``spec.workers.*.template``, ``*`` is every item of a list or value of a mapping.
     """
     found: list[tuple[str, Any]] = [("", value)]
     for name in path.split("."):

@@ -136,9 +136,6 @@ class LineWriter:
     """A thread that writes lines to a file descriptor; safe for any number of threads.
 
     The thread starts with the first line, in each process anew.
-
-    Args:
-        descriptor: of the file; standard error.
     """
 
     def __init__(self, descriptor: int = 2) -> None:
@@ -159,9 +156,7 @@ class LineWriter:
     def put(self, line: bytes, *, urgent: bool = False) -> None:
         """Queue a line; drop it if too many wait.
 
-        Args:
-            line: with its line feed.
-            urgent: write it at once; other lines wait `_BATCH_SECONDS` for company.
+        ``urgent`` writes it at once; other lines wait `_BATCH_SECONDS` for company.
         """
         with self._lock:
             if self._size + len(line) > MAX_BYTES:

@@ -25,13 +25,8 @@ _log = logging.getLogger(__name__)
 def state_folder(url: URL, given: str | None = None) -> Path:
     """Return the folder for the state of a replica; it need not exist.
 
-    Args:
-        url: of the database, or of the central gate of a far gate.
-        given: folder named by the operator; None: ``COMPATGATE_STATE``, else a folder next to the
-            SQLite file, else one for this database or gate in the user's state folder.
-
-    Raises:
-        BadInput: this user has no state folder.
+    An operator's folder (``given``, ``COMPATGATE_STATE``) comes first, then a folder next to the
+    SQLite file, then one for this database or central gate in the user's state folder.
     """
     from platformdirs import user_state_path
 
@@ -54,9 +49,6 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
     """Make the folder of `state_folder`, readable by its owner alone, and return it.
 
     A default folder that cannot be made is logged: the service runs, but outlives no outage.
-
-    Raises:
-        Unavailable: the operator named the folder, and it cannot be made or written.
     """
     folder = state_folder(url, given)
     try:

@@ -51,9 +51,6 @@ def start(service: str) -> None:
     """Begin to trace in this process, if the environment asks for it.
 
     Call it after a fork: the exporter has a thread.
-
-    Args:
-        service: name of the service, unless ``OTEL_SERVICE_NAME`` names it.
     """
     if not is_requested():
         return
@@ -133,12 +130,7 @@ def _span(
 
 @contextmanager
 def request(headers: Iterable[tuple[bytes, bytes]], note: RequestNote) -> Iterator[None]:
-    """Trace a request as a part of its caller's trace (``traceparent``).
-
-    Args:
-        headers: of the request.
-        note: of the request; complete when the block ends.
-    """
+    """Trace a request as a part of its caller's trace (``traceparent``)."""
     if _tracer is None:
         yield
         return

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kubernetes_validate
-from cluster_events import event_problems, event_update_problems
 from policy_reports import report_problems
 
 VERSIONS = ("1.30", "1.37")
@@ -25,7 +24,6 @@ KINDS = {
     "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
-    "events": "Event",
     "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
     "resourceclaims": "ResourceClaim",
     "resourceclaimtemplates": "ResourceClaimTemplate",
@@ -169,8 +167,6 @@ class Objects:
                 return refusal(409, "the object has been modified")
             if "report" in key[0] and (problems := report_problems(body)):
                 return refusal(422, problems[0])
-            if key[0] == "events" and (problems := event_update_problems(old, body)):
-                return refusal(422, problems[0])
             self.add(key[0], body)
             return 200, body
 
@@ -257,7 +253,7 @@ def _problems(kind: str, body: Object) -> list[str]:
             kubernetes_validate.validate(body, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             return [f"{'.'.join(map(str, error.path))}: {error.message}"]
-    return event_problems(body) if kind == "events" else []
+    return []
 
 
 def _keys(inside: Any) -> Any:

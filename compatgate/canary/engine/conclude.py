@@ -68,8 +68,7 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
         or _judge_damage(workload, report)
         or _judge_checks(report)
         or _judge_missing_results(workload, report)
-        or _judge_missing_proofs(workload, report)
-        or _judge_nothing_to_test(ended)
+        or _judge_silence(workload, ended, report)
         or StepVerdict("passed")
     )
 
@@ -83,21 +82,16 @@ def _judge_contradiction(report: Report) -> StepVerdict | None:
     return StepVerdict("failed", f"the report is contradicted: {first}{also}")
 
 
-def _judge_missing_proofs(workload: Workload, report: Report) -> StepVerdict | None:
-    """Return the verdict on a program of the harness that has not answered its challenge."""
+def _judge_silence(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict | None:
+    """Return the verdict on a program that left its challenge open or had nothing to test."""
     answered = report.witness.proofs if report.witness else workload.proofs
     if absent := [by for by in workload.proofs if by not in answered]:
         return StepVerdict(
             "inconclusive", f"did not answer the worker's challenge by {', '.join(absent)}"
         )
+    if ended.exit_code == NOTHING_TO_TEST:
+        return StepVerdict("inconclusive", "had nothing to test")
     return None
-
-
-def _judge_nothing_to_test(ended: ExecutionEnd) -> StepVerdict | None:
-    """Return the verdict on a program that reported everything and yet had nothing to test."""
-    if ended.exit_code != NOTHING_TO_TEST:
-        return None
-    return StepVerdict("inconclusive", "had nothing to test")
 
 
 def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
@@ -126,14 +120,11 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
         return StepVerdict("inconclusive", "found no GPU", attributable=True)
     if code is None:
         return StepVerdict("inconclusive", "ended without an exit status")
-    return StepVerdict("failed", f"ended with {_exit_text(code)}")
-
-
-def _exit_text(code: int) -> str:
     try:
-        return f"status {code} ({signal.Signals(code - _SIGNAL).name})"
+        name = f" ({signal.Signals(code - _SIGNAL).name})"
     except ValueError:
-        return f"status {code}"
+        name = ""
+    return StepVerdict("failed", f"ended with status {code}{name}")
 
 
 def _judge_damage(workload: Workload, report: Report) -> StepVerdict | None:

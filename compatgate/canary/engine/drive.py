@@ -47,7 +47,6 @@ from compatgate.canary.run import Report, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError, InfrastructureError, Unavailable, quote_error
@@ -86,7 +85,13 @@ def drive(
                 ):
                     _execute_run(lease, context, lambda: heartbeat.must_stop() or hand_back())
             except ExecutionStopped:
-                _drop_run(lease, context, heartbeat.order)
+                if heartbeat.order == "cancel":
+                    _end_run(lease, context, Conclusion("cancelled", "cancelled"))
+                elif heartbeat.order == "go":
+                    context.executor.clean(lease.run.id)
+                    context.queue.retry(lease, "its worker was stopped")
+                else:
+                    raise LeaseLost from None
             except Unavailable as error:
                 failed = True
                 context.executor.clean(lease.run.id)  # the next attempt may be on another host
@@ -108,16 +113,6 @@ def drive(
     return not failed
 
 
-def _drop_run(lease: Lease, context: HostContext, order: Order) -> None:
-    if order == "cancel":
-        _end_run(lease, context, Conclusion("cancelled", "cancelled"))
-    elif order == "go":
-        context.executor.clean(lease.run.id)
-        context.queue.retry(lease, "its worker was stopped")
-    else:
-        raise LeaseLost
-
-
 def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
     run = lease.run
     if lease.attempt > run.max_attempts:
@@ -135,8 +130,16 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
         image = find_tested_image(results, conditions.tested)
         if image is not None:
             context.queue.say(lease, "reading the image", None)
-            evidence = _add_content(conclusion.evidence, image, context)
-            conclusion = replace(conclusion, evidence=evidence)
+            content = ImageContent(why="this worker reads no images")
+            if context.read_content is not None:
+                content = context.read_content(image)
+            bound = replace(
+                conclusion.evidence.bound or Binding(),
+                content=content.digest,
+                content_why=content.why,
+                images=content.images,
+            )
+            conclusion = replace(conclusion, evidence=replace(conclusion.evidence, bound=bound))
     if conclusion.sound and conclusion.outcome in ("passed", "inconclusive"):
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
@@ -228,6 +231,7 @@ def _make_conditions(
 ) -> Conditions:
     references = [one.report for one in blocks if one.block and one.block.arm == "A" and one.report]
     envs = [msgspec.convert(report, Report).env for report in references]
+    definition = define_suite({workload.name: workload.digest for workload in workloads})
     return Conditions(
         expected=Expectation(
             parse_stack(lease.run.stack) if lease.run.stack else Stack({}),
@@ -239,32 +243,14 @@ def _make_conditions(
         now=int(time.time()),
         tested=frozenset(w.name for w in workloads if w.tests_image and lease.run.image),
         reference=tuple(env for env in envs if env),
-        bound=_begin_binding(lease, context, workloads, paired=bool(blocks)),
+        bound=Binding(
+            suite=definition.digest,
+            workloads=definition.workloads,
+            host=lease.host,
+            executor=context.executor.kind,
+            judge=PAIRED_JUDGE if blocks else JUDGE,
+        ),
     )
-
-
-def _begin_binding(
-    lease: Lease, context: HostContext, workloads: Sequence[Workload], *, paired: bool
-) -> Binding:
-    definition = define_suite({workload.name: workload.digest for workload in workloads})
-    return Binding(
-        suite=definition.digest,
-        workloads=definition.workloads,
-        host=lease.host,
-        executor=context.executor.kind,
-        judge=PAIRED_JUDGE if paired else JUDGE,
-    )
-
-
-def _add_content(evidence: Evidence, image: str, context: HostContext) -> Evidence:
-    """Return evidence with the GPU content of the image that ran, where it can be read."""
-    if context.read_content is None:
-        result = ImageContent(why="this worker reads no images")
-    else:
-        result = context.read_content(image)
-    bound = evidence.bound or Binding()
-    bound = replace(bound, content=result.digest, content_why=result.why, images=result.images)
-    return replace(evidence, bound=bound)
 
 
 def _end_run(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:

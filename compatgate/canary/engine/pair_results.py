@@ -85,15 +85,12 @@ class BlockRecord:
         """Return the pairs in which every step has both blocks, and all passed."""
         named = [step.name for step in steps]
         numbers = sorted({pair for _, pair, _ in self._found})
-        return [p for p in numbers if all(self._passed(n, p, arm) for n in named for arm in ARMS)]
+        passed = {k for k, block in self._found.items() if block.result.outcome == "passed"}
+        return [p for p in numbers if all((n, p, arm) in passed for n in named for arm in ARMS)]
 
     def arm(self, steps: Iterable[Step], pair: int, arm: Arm) -> list[ExecutedBlock]:
         """Return the blocks of an arm in a complete pair, one for each step."""
         return [self._found[step.name, pair, arm] for step in steps]
-
-    def _passed(self, name: str, pair: int, arm: Arm) -> bool:
-        block = self._found.get((name, pair, arm))
-        return block is not None and block.result.outcome == "passed"
 
 
 def group_steps(steps: Iterable[Step]) -> dict[str, list[Step]]:
@@ -110,24 +107,20 @@ def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
     for name, steps in group_steps(record.steps).items():
         pairs = record.complete(steps)
         for metric, spec in steps[0].workload.metrics.items():
-            made = [_make_pair(record, steps, pair, metric, spec) for pair in pairs]
+            made = []
+            for pair in pairs:
+                arms = (
+                    tuple(
+                        values
+                        for block in record.arm(steps, pair, arm)
+                        if (values := _read_values(block.report, metric, spec))
+                    )
+                    for arm in ARMS
+                )
+                made.append(Pair(pair, *arms))
             whole = tuple(pair for pair in made if pair.complete)
             results[f"{name}.{metric}"] = PairedSamples(f"{name}.{metric}", spec.unit, whole)
     return results
-
-
-def _make_pair(
-    record: BlockRecord, steps: Sequence[Step], pair: int, metric: str, spec: MetricSpec
-) -> Pair:
-    reference, candidate = (
-        tuple(
-            values
-            for block in record.arm(steps, pair, arm)
-            if (values := _read_values(block.report, metric, spec))
-        )
-        for arm in ARMS
-    )
-    return Pair(pair, reference, candidate)
 
 
 def _read_values(report: Report, metric: str, spec: MetricSpec) -> tuple[float, ...]:
@@ -300,7 +293,8 @@ def _compare(
     for kind, outcome in _METRIC_OUTCOMES:
         if result := [m for m in mine if m.outcome == kind]:
             return outcome, "; ".join(_describe(m, reference) for m in result)
-    return "passed", f"no regression against {reference} in {_count_pairs(judged.pairs)}"
+    pairs = "1 pair" if judged.pairs == 1 else f"{judged.pairs} pairs"
+    return "passed", f"no regression against {reference} in {pairs}"
 
 
 _METRIC_OUTCOMES: tuple[tuple[Literal["regression", "inconclusive"], Outcome], ...] = (
@@ -313,10 +307,6 @@ def _describe(metric: PairedMetric, reference: str) -> str:
     missing = f"; needs {metric.missing}" if metric.missing else ""
     reason = metric.reason.replace("the reference", f"the reference {reference}", 1)
     return f"{metric.metric.partition('.')[2]}: {reason}{missing}"
-
-
-def _count_pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 def describe_progress(

@@ -141,7 +141,8 @@ class PairSession:
             for pair, steps in self._list_pairs(record):
                 self._run_pair(executor, record, pair, steps, jobs)
                 self._judged = judge_record(record, known)
-                self._store(record)
+                state = describe_state(record, self._judged, self._images, self._single)
+                self._queue.compare(self._lease, replace(state, outcome=None))
         judged = self._judged or judge_record(record, known)
         against = self._lease.run.against
         reference = (against.entry or against.image or "") if against else ""
@@ -185,7 +186,12 @@ class PairSession:
             if isinstance(executor, PairPlanner) and not any(
                 record.has(step, pair, arm) or record.trouble(arm) for arm in ARMS
             ):
-                executor.expect([_name(jobs[step.name][arm], step, pair, arm) for arm in arms])
+                expected = []
+                for arm in arms:
+                    prepared = jobs[step.name][arm]
+                    job = replace(prepared.job, step=name_block(step, pair, arm))
+                    expected.append(replace(prepared, job=job))
+                executor.expect(expected)
             for arm in (*arms, ARMS[0]):
                 broken = record.trouble("A") or record.trouble("B")
                 if broken and not _is_wanted(record, step, pair, arm):
@@ -206,11 +212,6 @@ class PairSession:
         result = replace(result, name=name, block=position)
         self._queue.record(self._lease, result)
         return result
-
-    def _store(self, record: BlockRecord) -> None:
-        assert self._judged is not None  # noqa: S101 - the caller judged
-        state = describe_state(record, self._judged, self._images, self._single)
-        self._queue.compare(self._lease, replace(state, outcome=None))
 
 
 def _is_wanted(record: BlockRecord, step: Step, pair: int, arm: Arm) -> bool:
@@ -248,10 +249,6 @@ def _restore(
                 if failed or (whole and session):
                     record.add(step, one)
     return record
-
-
-def _name(prepared: PreparedJob, step: Step, pair: int, arm: Arm) -> PreparedJob:
-    return replace(prepared, job=replace(prepared.job, step=name_block(step, pair, arm)))
 
 
 def name_block(step: Step, pair: int, arm: Arm) -> str:

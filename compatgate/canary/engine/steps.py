@@ -93,15 +93,15 @@ class StepRunner:
 
         The callback also stops a long pull when the run must stop.
         """
-        told, before = "", 0.0
+        latest, before = "", 0.0
 
         def tell(doing: str, share: float | None) -> None:
-            nonlocal told, before
+            nonlocal latest, before
             if self._must_stop():
                 raise ExecutionStopped
             now = time.monotonic()
-            if doing != told or now - before >= _PROGRESS_S:
-                told, before = doing, now
+            if doing != latest or now - before >= _PROGRESS_S:
+                latest, before = doing, now
                 self._queue.say(self._lease, doing, share)
 
         return tell
@@ -159,6 +159,10 @@ class StepRunner:
             log.tick()
             return self._must_stop()
 
+        def say_waiting(why: str) -> None:
+            doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
+            self._queue.say(self._lease, doing, None)
+
         try:
             with self._context.watch(job.gpu_slots) as watching:
                 ended = execute(
@@ -167,7 +171,7 @@ class StepRunner:
                     _Tee(lookout, log),
                     must_stop,
                     settings=self._context.settings,
-                    waits=lambda why: self._say_waiting(step, why),
+                    waits=say_waiting,
                     started=lookout.started,
                 )
         finally:
@@ -188,19 +192,15 @@ class StepRunner:
             health=observed.body,
             started_at=began,
             finished_at=datetime.now(UTC),
-            origin=self._origin(workload),
+            origin=Origin(
+                workload.digest,
+                find_sku(self._context.gpu, self._context.gpus),
+                self._executor.kind,
+                self._executor.development,
+            ),
             attributable=verdict.attributable,
         )
         return result, report
-
-    def _origin(self, workload: Workload) -> Origin:
-        executor = self._executor
-        sku = find_sku(self._context.gpu, self._context.gpus)
-        return Origin(workload.digest, sku, executor.kind, executor.development)
-
-    def _say_waiting(self, step: Step, why: str) -> None:
-        doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
-        self._queue.say(self._lease, doing, None)
 
 
 def _needs_ptx(run: Run, context: HostContext) -> bool | None:
@@ -283,7 +283,8 @@ def execute(
 
         for piece in executor.output(handle, time_is_up):
             sink.feed(piece)
-        status = _await_end(executor, handle, time_is_up, settings.poll)
+        while (status := executor.status(handle)).state == "running" and not time_is_up():
+            time.sleep(settings.poll)
     finally:
         executor.kill(handle)
     if must_stop():
@@ -306,14 +307,6 @@ def _await_start(
         time.sleep(poll)
     if waits and reason:
         waits("")
-
-
-def _await_end(
-    executor: Executor, handle: Handle, time_is_up: Callable[[], bool], poll: float
-) -> Status:
-    while (status := executor.status(handle)).state == "running" and not time_is_up():
-        time.sleep(poll)
-    return status
 
 
 def _execution_end(status: Status) -> ExecutionEnd:

@@ -115,9 +115,8 @@ ErrorKey = tuple[object, ...]
 class KernelErrors:
     """Collector of one machine's errors from records in the order in which they were written.
 
-    Args:
-        driver: driver version for codes that depend on it; None for the version in the log.
-        signatures: words about the host to look for, too; None: GPU errors alone.
+    ``driver`` is for codes that depend on its version; None: the version in the log. With
+    ``signatures`` it also looks for words about the host.
     """
 
     def __init__(
@@ -324,8 +323,7 @@ def read_log(
 ) -> tuple[KernelErrors, str | None]:
     """Return the errors in a log, and why an empty result proves nothing; None if it does.
 
-    Args:
-        driver: driver version for codes that depend on it; None for the version in the log.
+    ``driver`` is as for `KernelErrors`.
     """
     reader, counted = RecordReader(), _ByteCounter(stream)
     errors = KernelErrors(table, driver, signatures)

@@ -99,9 +99,8 @@ def observe(
 ) -> Observation:
     """Look at a host at the begin and the end of an interval.
 
-    Args:
-        root: folder with the host's ``/proc``, ``/sys`` and ``/dev``.
-        log: errors of another log; None: the kernel log of the host is read.
+    ``root`` has the host's ``/proc``, ``/sys`` and ``/dev``; without ``log`` the host's kernel log
+    is read.
     """
     this_machine = root.is_here
     first = ask_gpus(program, this_machine)

@@ -46,9 +46,8 @@ def read_kernel_log(
 ) -> tuple[KernelErrors, str]:
     """Return the errors in this machine's stored kernel log, and the source of the log.
 
-    Args:
-        driver: driver version for codes that depend on it; None for the version in the log.
-        programs: ask dmesg and journalctl where the device cannot be read.
+    ``driver`` is as for `KernelErrors`; ``programs``: ask dmesg and journalctl where the device
+    cannot be read.
     """
     errors = KernelErrors(table, driver, signatures)
     records, name = read_kernel_records(kmsg=kmsg, programs=programs)
@@ -57,11 +56,7 @@ def read_kernel_log(
 
 
 def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[list[Record], str]:
-    """Return what this machine's stored kernel log says that may concern a GPU, and its source.
-
-    Args:
-        programs: ask dmesg and journalctl where the device cannot be read.
-    """
+    """Return what this machine's stored kernel log says that may concern a GPU, and its source."""
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
         (kmsg, lambda: _read_stored(kmsg)),
@@ -230,8 +225,7 @@ def read_boot_time(path: str = PROC_STAT) -> datetime | None:
 def list_xids(records: Iterable[Record], boot: datetime | None) -> XidTimes:
     """Return the errors of a log with their times.
 
-    Args:
-        boot: when it booted; None: times since boot cannot be placed.
+    Without ``boot``, the time of the boot, times since boot cannot be placed.
     """
     xids: dict[XidTime, None] = {}
     loaded: datetime | None = None

@@ -257,7 +257,14 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
         return Aspect("tail", "ok", words)
     if tail.chance <= tails.TAIL_ALARM:
         return Aspect("tail", "regression", f"the tail grew: {words}")
-    wanted = _repetitions_for_tail(tail, n, m)
+    wanted = m
+    while wanted < 4 * m:
+        wanted += max(m // 10, 1)
+        if (
+            tails.compute_tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
+            <= tails.TAIL_ALARM
+        ):
+            break
     return Aspect(
         "tail",
         "inconclusive",
@@ -314,18 +321,14 @@ def _undecided_centre(side: Direction, words: str) -> Aspect:
         runs = percent(expm1(side.wander))
         missing = f"a more stable baseline: its runs differ by about {runs}"
         return Aspect("centre", "inconclusive", reason, missing=missing)
-    wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
+    noise = max(scale(side.baseline), scale(side.candidate))
+    variance = EFFICIENCY * (noise * side.widen) ** 2 or 1.0  # without the factor 1/n + 1/m
+    wanted, both = _repetitions_for_centre(error / variance, n, m)
     if both and wanted <= MAX_REPETITIONS:
         missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
     else:
         missing = describe_missing_repetitions(wanted, m)
     return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
-
-
-def _variance(side: Direction) -> float:
-    """Return the estimate's variance per repetition, without the factor ``1/n + 1/m``."""
-    noise = max(scale(side.baseline), scale(side.candidate))
-    return EFFICIENCY * (noise * side.widen) ** 2 or 1.0
 
 
 def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
@@ -339,19 +342,6 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
     if alone <= 4 * max(n, m):
         return max(alone, m + 1), False
     return max(ceil(2 / share), m + 1), True
-
-
-def _repetitions_for_tail(tail: Tail, n: int, m: int) -> int:
-    """Return the repetitions at which the same share of far values would not be chance."""
-    wanted = m
-    while wanted < 4 * m:
-        wanted += max(m // 10, 1)
-        if (
-            tails.compute_tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
-            <= tails.TAIL_ALARM
-        ):
-            break
-    return wanted
 
 
 def _format_interval(side: Direction, shift: Shift) -> str:

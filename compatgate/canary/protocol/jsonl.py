@@ -64,7 +64,9 @@ class LineSplitter:
         start = 0
         while (end := taken.find(b"\n", start)) >= 0:
             yield from self._append(taken[start:end])
-            yield from self._end()
+            if not self._skipping:
+                yield self._line()
+            self._skipping = False
             start = end + 1
         yield from self._append(taken[start:])
 
@@ -82,11 +84,6 @@ class LineSplitter:
             del self._buffer[MAX_LINE:]
             yield self._line(too_long=True)
             self._skipping = True
-
-    def _end(self) -> Iterator[Line]:
-        if not self._skipping:
-            yield self._line()
-        self._skipping = False
 
     def _line(self, *, complete: bool = True, too_long: bool = False) -> Line:
         self.count += 1

@@ -66,17 +66,14 @@ class Library:
 
     def suggest_suite(self, name: str, others: Collection[str] = ()) -> str:
         """Return a hint for a missing suite: the nearest names, of ``others``, too."""
-        hint = self._hint_of_workload(name) or suggest_name(name, {*self.suites, *others})
-        return hint if self.folders else f"{hint}; {ENVIRONMENT} names folders of your own"
-
-    def _hint_of_workload(self, name: str) -> str:
-        """Return a suggestion if the name is that of a workload; "" otherwise."""
-        if name not in self.workloads:
-            return ""
         having = [suite.name for suite in self.suites.values() if name in suite.workloads]
-        if having:
-            return f"that is a workload; suites with it: {', '.join(having)}"
-        return f"that is a workload; add it to a suite in the {SUITES} next to its folder"
+        if name not in self.workloads:
+            hint = suggest_name(name, {*self.suites, *others})
+        elif having:
+            hint = f"that is a workload; suites with it: {', '.join(having)}"
+        else:
+            hint = f"that is a workload; add it to a suite in the {SUITES} next to its folder"
+        return hint if self.folders else f"{hint}; {ENVIRONMENT} names folders of your own"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
         """Return the workloads of a suite, in its order."""
@@ -95,7 +92,13 @@ class Library:
         problems: list[CompatgateError] = []
         for each in folders:
             try:
-                self._add_workload(each)
+                added = read_library_workload(each)
+                name = added.workload.name
+                other = self.workloads.get(name)
+                if other is not None and not added.replaces:
+                    here = str(each / MANIFEST)
+                    raise _conflict_error("workload", name, here, str(other.folder))
+                self.workloads[name] = added.workload
             except ManyProblems as error:
                 problems += error.problems
             except CompatgateError as error:
@@ -109,14 +112,6 @@ class Library:
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
-
-    def _add_workload(self, folder: Path) -> None:
-        result = read_library_workload(folder)
-        name = result.workload.name
-        other = self.workloads.get(name)
-        if other is not None and not result.replaces:
-            raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
-        self.workloads[name] = result.workload
 
     def _check_suites(self) -> None:
         problems = [

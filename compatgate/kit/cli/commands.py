@@ -162,11 +162,7 @@ def _form(option: Option, argument: Argument) -> str:
 
 
 def values_of(args: argparse.Namespace, row: Row) -> Body:
-    """Return the arguments of an operation from the options of its command.
-
-    Raises:
-        BadInput: a time cannot be read.
-    """
+    """Return the arguments of an operation from the options of its command."""
     values = {}
     for option, argument in row.pairs():
         value = getattr(args, _DEST + argument.name)

@@ -82,12 +82,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 
 def reason_of(args: argparse.Namespace, otherwise: str) -> str:
-    """Return the reason of a change.
-
-    Args:
-        args: arguments of the command, with the options of `add_authorship`.
-        otherwise: default reason; cut to the maximum length.
-    """
+    """Return the reason of a change."""
     if args.reason:
         return str(args.reason)
     readable = strip_controls(otherwise).replace("\n", "\ufffd")
@@ -96,22 +91,14 @@ def reason_of(args: argparse.Namespace, otherwise: str) -> str:
 
 
 def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
-    """Read the time that an option names.
-
-    Raises:
-        BadInput: the text is not a time.
-    """
+    """Read the time that an option names."""
     from compatgate.kit.clock import parse_moment
 
     return parse_moment(text, field=option, end_of_day=end_of_day) if text else None
 
 
 def revision_or_time(text: str, option: str) -> int | datetime:
-    """Read an option that names a matrix: a revision's number, or a time.
-
-    Raises:
-        BadInput: the text is neither.
-    """
+    """Read an option that names a matrix: a revision's number, or a time."""
     from compatgate.errors import BadInput
     from compatgate.kit.clock import parse_moment
 
@@ -161,16 +148,7 @@ _LEAST_S = 30
 
 
 def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) -> float:
-    """Read a duration option in seconds.
-
-    Args:
-        text: duration.
-        field: the option.
-        least_s: shortest duration in seconds.
-
-    Raises:
-        BadInput: the text is not a duration, or the duration is too short.
-    """
+    """Read a duration option in seconds."""
     from compatgate.documents.quantities import parse_duration
 
     seconds = parse_duration(text, field=field).total_seconds()
@@ -180,12 +158,7 @@ def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) ->
 
 
 def repeat(act: Callable[[], int], seconds: float) -> int:
-    """Repeat an action until it is stopped; return 0. Print errors and continue.
-
-    Args:
-        act: action to repeat.
-        seconds: pause between two actions.
-    """
+    """Repeat an action until it is stopped; return 0. Print errors and continue."""
     import signal
     import threading
 

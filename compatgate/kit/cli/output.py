@@ -42,12 +42,7 @@ def print_list(
 ) -> int:
     """Print what was found as it came, for ``json``, or as a table; return exit status 0.
 
-    Args:
-        found: the items.
-        form: of ``--format``.
-        head: names of columns.
-        rows: of the table; read only where it is printed.
-        empty: text in place of a table without rows.
+    Read the rows only where the table is printed.
     """
     if form == "json":
         print_json(found)
@@ -81,11 +76,7 @@ def format_json_time(moment: str | None) -> str | None:
 
 
 def write_output(path: str, content: bytes) -> None:
-    """Write a file atomically; ``-`` is standard output.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
+    """Write a file atomically; ``-`` is standard output."""
     if path == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -112,11 +103,7 @@ LARGEST_INPUT = 32 * 1024 * 1024
 
 
 def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
-    """Read a file, or standard input for ``-``, as text; replace bytes that are not UTF-8.
-
-    Raises:
-        BadInput: the file cannot be read, or is too large.
-    """
+    """Read a file, or standard input for ``-``, as text; replace bytes that are not UTF-8."""
     data = read_bytes(path, option, largest)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
         return data.decode("utf-16", "replace")
@@ -138,11 +125,7 @@ def open_input(path: str, option: str) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
-    """Read a file, or standard input for ``-``.
-
-    Raises:
-        BadInput: the file cannot be read, or is too large.
-    """
+    """Read a file, or standard input for ``-``."""
     with open_input(path, option) as file:
         data = file.read(largest + 1)
     if len(data) > largest:

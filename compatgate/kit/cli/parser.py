@@ -154,9 +154,8 @@ class Command(NamedTuple):
 def load_command(code: str) -> Command:
     """Import a command.
 
-    Args:
-        code: ``module``, which has ``add_arguments`` and ``run``, or ``ACTIONS`` and ``EXAMPLES``;
-            or ``module:action``, which has ``add_action_arguments`` and ``run_action``.
+    ``code`` is a module that has ``add_arguments`` and ``run``, or ``ACTIONS`` and ``EXAMPLES``; or
+    ``module:action``, which has ``add_action_arguments`` and ``run_action``.
     """
     module_name, _, action = code.partition(":")
     module = import_module(module_name)
@@ -181,13 +180,7 @@ def _add_actions(parser: argparse.ArgumentParser, actions: Actions, examples: st
 def add_server(
     group: argparse._ActionsContainer, *, what: str = "", timeout_s: float | None = None
 ) -> None:
-    """Add the options that name a gate.
-
-    Args:
-        group: option group of a command.
-        what: subject of the questions to the gate, ``targets``; empty: everything.
-        timeout_s: default of ``--timeout``; None: no such option.
-    """
+    """Add the options that name a gate."""
     url = f"URL of the gate{f', for {what}' if what else ''} (default: $COMPATGATE_SERVER)"
     group.add_argument("--server", metavar="URL", help=url)
     group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
@@ -212,11 +205,7 @@ def add_overlays(group: argparse._ActionsContainer) -> None:
 
 
 def server_of(args: argparse.Namespace) -> str | None:
-    """Return the gate's URL from options or environment; None if an option names another place.
-
-    Raises:
-        BadInput: options name several places.
-    """
+    """Return the gate's URL from options or environment; None if an option names another place."""
     given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
     if len(given) > 1:
         raise BadInput(f"{' and '.join(given)} cannot be used together", hint="choose one")

@@ -46,11 +46,7 @@ _DRIVERS = {
 
 
 def default_path() -> Path:
-    """Return the SQLite file in the user's data folder.
-
-    Raises:
-        BadInput: this user has none.
-    """
+    """Return the SQLite file in the user's data folder."""
     from platformdirs import user_data_path
 
     try:
@@ -63,12 +59,8 @@ def default_path() -> Path:
 def resolve_url(text: str | None = None) -> URL:
     """Resolve the URL of the database to use.
 
-    Args:
-        text: a URL (``sqlite:///file``, ``postgresql://user@host/name``) or the path of an SQLite
-            file; None: ``COMPATGATE_DATABASE``, else a file in the user's data folder.
-
-    Raises:
-        BadInput: not a URL, a kind of database that is not supported, or one kept in memory.
+    Take a URL (``sqlite:///file``, ``postgresql://user@host/name``) or the path of an SQLite file;
+    None: ``COMPATGATE_DATABASE``, else a file in the user's data folder.
     """
     text = text or os.environ.get(ENVIRONMENT) or str(default_path())
     if "://" not in text:
@@ -116,18 +108,14 @@ _REFUSED_SECONDS = 2.0
 class Database:
     """SQLite or PostgreSQL behind one interface.
 
-    Args:
-        url: of `resolve_url`.
-        patience_s: longest wait for a connection or a lock, in seconds.
+    Every method raises `Unavailable` if the database does not answer; ``patience_s`` limits the
+    wait for a connection or a lock.
 
     Attributes:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
         file: of SQLite, and whether it is still there.
         log_is_doubtful: a sync of SQLite's log failed in this process (`wal.LogSync`).
-
-    Raises:
-        Unavailable: the database does not answer (every method).
     """
 
     def __init__(self, url: URL, *, patience_s: int | None = None) -> None:
@@ -154,12 +142,7 @@ class Database:
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
-        """Return the database that a URL or path names; see `resolve_url`.
-
-        Raises:
-            BadInput: not a URL; or the library for such a database is not installed.
-            Unavailable: the folder of an SQLite file cannot be made.
-        """
+        """Return the database that a URL or path names; see `resolve_url`."""
         return cls(resolve_url(url))
 
     def _before_connecting(self, *_: object) -> None:
@@ -194,8 +177,7 @@ class Database:
     def writing(self) -> Iterator[Session]:
         """Give a transaction that no other writer of this database overlaps; commits at the end.
 
-        Raises:
-            Conflict: what was written contradicts what is stored.
+        Raise `Conflict` if a write contradicts what is stored.
         """
         with self._transaction(writing=True) as connection, Session(connection) as session:
             yield session

@@ -27,14 +27,8 @@ COPY_RESERVE = 16 * 2**20
 def open_database(named: str | None, *, make: bool = False) -> Database:
     """Open the database that a command names, with the schema of this program.
 
-    Args:
-        named: as of `resolve_url`.
-        make: the command writes first: create an SQLite file that is missing or empty.
-
-    Raises:
-        NotFound: the SQLite file is missing or empty; it would answer that nothing is blessed.
-        SchemaMismatch: another version of compatgate wrote the database.
-        Unavailable: the database does not answer, or its file was deleted.
+    Refuse an SQLite file that is missing or empty, which would answer that nothing is blessed; with
+    ``make`` create it.
     """
     if not make:
         refuse_missing(named)
@@ -48,15 +42,7 @@ def open_database(named: str | None, *, make: bool = False) -> Database:
 
 
 def refuse_missing(named: str | None) -> None:
-    """Refuse an SQLite file that is missing or empty.
-
-    Args:
-        named: as of `resolve_url`.
-
-    Raises:
-        NotFound: it is.
-        Unavailable: the file was deleted.
-    """
+    """Refuse an SQLite file that is missing or empty."""
     url = resolve_url(named)
     if url.drivername != "sqlite":
         return
@@ -98,10 +84,6 @@ def upgrade_schema(database: Database) -> Upgrade:
 
     Nobody writes between copy and migration. If the migration fails, nothing has changed, and the
     copy is removed.
-
-    Raises:
-        SchemaMismatch: a newer program wrote the database.
-        Unavailable: the disk has no room for the copy, or the database does not answer.
     """
     copy = None
     try:
@@ -125,12 +107,7 @@ def prepare_to_serve(database: Database) -> Upgrade | None:
     An SQLite file belongs to one installation. A PostgreSQL database may serve several replicas; an
     operator decides when its schema changes.
 
-    Returns:
-        The upgrade; None: the schema is that of this program.
-
-    Raises:
-        SchemaMismatch: a newer program wrote the database, or an operator must upgrade it.
-        Unavailable: as of `upgrade_schema`.
+    Return the upgrade; None: the schema is that of this program.
     """
     if database.is_sqlite and tables.current_version(database) != tables.EXPECTED_VERSION:
         return upgrade_schema(database)
@@ -139,11 +116,7 @@ def prepare_to_serve(database: Database) -> Upgrade | None:
 
 
 def _copy_file(database: Database, version: str) -> str:
-    """Copy an SQLite file in use, and return the path; a copy of the same version is replaced.
-
-    Raises:
-        Unavailable: its disk has no room, or the copy cannot be written.
-    """
+    """Copy an SQLite file in use, and return the path; a copy of the same version is replaced."""
     path = str(database.url.database)
     copy, part = f"{path}.schema-{version}", f"{path}.schema-{version}.part"
     try:

@@ -33,9 +33,6 @@ def keep_private(path: str) -> None:
 
     SQLite gives its log the mode of the file. A file that exists is never opened here: closing it
     would drop the locks that SQLite holds on it in this process.
-
-    Args:
-        path: path of the file; SQLite reports what is wrong with it.
     """
     with _creation_lock, suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
@@ -69,11 +66,7 @@ _LEFTOVERS = ("-wal", "-turn")
 
 
 def refuse_lost_file(path: str) -> None:
-    """Refuse to make a database where one was deleted: its log or lock file is still there.
-
-    Raises:
-        Unavailable: names the files that are left.
-    """
+    """Refuse to make a database where one was deleted: its log or lock file is still there."""
     left = [path + end for end in _LEFTOVERS if os.path.exists(path + end)]
     if not left or os.path.exists(path):
         return
@@ -104,8 +97,7 @@ class DatabaseFile:
     Without a look at them, connections go on with deleted files, and new ones make empty ones: what
     was committed to a deleted log is gone with the last process that has it open.
 
-    Args:
-        path: of the file; None: the database has none of ours (PostgreSQL).
+    The path is None for PostgreSQL.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -118,11 +110,7 @@ class DatabaseFile:
     def expect(self, identity: FileIdentity | None = None) -> FileIdentity | None:
         """Refuse to work from now on when the file is deleted or replaced.
 
-        Args:
-            identity: of the file; None: the file that exists now.
-
-        Returns:
-            The identity, for another process.
+        Return the file's identity, for another process.
         """
         if self._path is not None:
             self._identity = identity or _identify(self._path)
@@ -152,12 +140,7 @@ class DatabaseFile:
         self._connections, self._sides = 0, {}
 
     def require(self) -> None:
-        """Check that the file is the one of `expect`, and its log the one that is in use.
-
-        Raises:
-            LostLog: the log was deleted or replaced.
-            Unavailable: the file, or the index of its log, was.
-        """
+        """Check that the file is the one of `expect`, and its log the one that is in use."""
         if self._path is None or self._identity is None:
             return
         found = _identify(self._path)

@@ -156,18 +156,8 @@ def page(
 ) -> Page[T]:
     """Return one page of a query.
 
-    Args:
-        session: to read from.
-        query: a select, filtered, without order; its rows carry the key's columns by their names.
-        key: the unique column (or columns) to order by.
-        make: turns a row into an item; None: the query selects a mapped class, whose objects are
-            the items.
-        cursor: from the page before.
-        limit: 1 to 1000.
-        descending: newest first.
-
-    Raises:
-        BadInput: a limit out of range, or a cursor that no page gave.
+    The query is filtered, without order; its rows carry the columns of ``key`` by name. ``make``
+    turns a row into an item; None: the query selects a mapped class.
     """
     check_limit(limit)
     keys = key if isinstance(key, tuple) else (key,)
@@ -185,12 +175,7 @@ def page(
 
 
 def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
-    """Yield all pages of a list; read each page only when the caller asks for it.
-
-    Args:
-        fetch: takes ``filters``, ``cursor`` and ``limit``.
-        filters: for ``fetch``.
-    """
+    """Yield all pages of a list; read each page only when the caller asks for it."""
     cursor = None
     while True:
         found = fetch(**filters, cursor=cursor, limit=MAX_LIMIT)
@@ -201,11 +186,7 @@ def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a size of a page that is out of range.
-
-    Raises:
-        BadInput: it is not 1 to `MAX_LIMIT`.
-    """
+    """Refuse a size of a page that is out of range."""
     if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MAX_LIMIT}")
 
@@ -216,15 +197,7 @@ def encode_cursor(values: list[Any]) -> str:
 
 
 def decode_cursor(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
-    """Return the values of the key after which a page begins.
-
-    Args:
-        cursor: from the page before.
-        keys: the columns that the list is ordered by.
-
-    Raises:
-        BadInput: no page of this list gave the cursor.
-    """
+    """Return the values of the key after which a page begins."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         values = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=list[Any])
@@ -279,15 +252,7 @@ def version_of(session: Session) -> str | None:
 def migrate_schema(database: Database, to: str = "head") -> str | None:
     """Bring a database to a schema version, all or nothing; another process that tries waits.
 
-    Args:
-        database: empty, or of any older version.
-        to: a version, ``head``, or ``base`` (everything is dropped).
-
-    Returns:
-        The version that it has now.
-
-    Raises:
-        SchemaMismatch: a newer program wrote the database.
+    ``to`` is a version, ``head``, or ``base``, which drops everything. Return the version.
     """
     with database.writing() as session:
         refuse_newer(database.shown, version_of(session))
@@ -311,12 +276,7 @@ def migrate_within(session: Session, to: str = "head") -> str | None:
 def prepare_schema(database: Database, *, make: bool = True) -> None:
     """Check that a database has the schema of this program.
 
-    Args:
-        database: to check.
-        make: create the schema in an SQLite file that has none.
-
-    Raises:
-        SchemaMismatch: names the command that mends it.
+    With ``make`` create the schema in an SQLite file that has none.
     """
     version = current_version(database)
     if version == EXPECTED_VERSION:
@@ -334,11 +294,7 @@ def prepare_schema(database: Database, *, make: bool = True) -> None:
 
 
 def refuse_newer(name: str, version: str | None) -> None:
-    """Refuse the schema version of a newer program.
-
-    Raises:
-        SchemaMismatch: it is newer.
-    """
+    """Refuse the schema version of a newer program."""
     if version is not None and version > EXPECTED_VERSION:
         raise newer_schema(name, version)
 

@@ -104,11 +104,7 @@ def _is_too_large(log: int) -> bool:
 
 
 class LogSync:
-    """The log of one connection to SQLite; does nothing where SQLite keeps no such log.
-
-    Args:
-        database: of the connection.
-    """
+    """The log of one connection to SQLite; does nothing where SQLite keeps no such log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -125,9 +121,7 @@ class LogSync:
     def begin(self, cursor: Any) -> None:
         """Begin a transaction that writes.
 
-        Raises:
-            Unavailable: an earlier sync failed, and readers keep the log from starting anew.
-            OSError: the log cannot be opened.
+        Raise `Unavailable` if an earlier sync failed and readers keep the log from starting anew.
         """
         if self._database.log_is_doubtful:
             self._start_anew(cursor)
@@ -164,11 +158,7 @@ class LogSync:
         self._database.log_is_doubtful = False
 
     def sync(self) -> None:
-        """Wait until the disk has every commit so far, of whatever process.
-
-        Raises:
-            OSError: it may lack some of them.
-        """
+        """Wait until the disk has every commit so far, of whatever process."""
         if self._descriptor is None:
             return
         try:

@@ -56,9 +56,7 @@ class _Look:
 class DatabaseWatch:
     """The thread that looks at the database; any number of threads may ask it.
 
-    Args:
-        look: raises `CompatgateError` if the database does not answer.
-        confirmed_at: when the database last confirmed what is in memory.
+    ``look`` raises `CompatgateError` if the database does not answer.
     """
 
     def __init__(self, look: Look, confirmed_at: datetime) -> None:
@@ -111,8 +109,7 @@ class DatabaseWatch:
     def check_now(self, seconds: float = PATIENCE_SECONDS) -> bool:
         """Wait for a look that begins now, and return whether it ended; not during an outage.
 
-        Args:
-            seconds: longest wait; a silent database ends it after `PATIENCE_SECONDS`.
+        A silent database ends the wait after `PATIENCE_SECONDS`.
         """
         end = time.monotonic() + seconds
         with self._changed:

@@ -23,11 +23,7 @@ class CertificatePair(Struct, frozen=True):
 
 
 def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
-    """Return a context for connections with this certificate: TLS 1.2 and later.
-
-    Raises:
-        BadInput: a file cannot be read, is not PEM, or the key is another certificate's.
-    """
+    """Return a context for connections with this certificate: TLS 1.2 and later."""
     for field, path in (("--tls-cert", pair.certificate), ("--tls-key", pair.key)):
         try:
             with open(path, "rb"):

@@ -63,13 +63,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 
 class Lane:
-    """Threads for requests of one kind; requests of another kind do not wait for them.
-
-    Args:
-        name: of the threads.
-        threads: number of requests answered at once; others wait.
-        short: threads for short calls.
-    """
+    """Threads for requests of one kind; requests of another kind do not wait for them."""
 
     def __init__(self, name: str, threads: int, short: int = SHORT_THREADS) -> None:
         self._name = name
@@ -83,11 +77,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """Call a function in a thread; return the future of its result, on the running loop.
-
-        Raises:
-            TooBusy: too many wait already.
-        """
+        """Call a function in a thread; return the future of its result, on the running loop."""
         if self._running >= self._most + MAX_WAITING:
             what = f"{self._running} requests wait already"
             raise TooBusy(what, hint="retry in a moment; serve --threads allows more")

@@ -47,9 +47,7 @@ def parse_rate(text: str, *, field: str = "rate") -> Rate:
 class RateLimiter:
     """Counts events by key; safe for any number of threads.
 
-    Args:
-        rate: of each key.
-        most_keys: keys that are remembered; the ones that were quiet the longest are forgotten.
+    Beyond ``most_keys`` it forgets the keys that were quiet the longest.
     """
 
     def __init__(self, rate: Rate, most_keys: int = MAX_KEYS) -> None:

@@ -83,12 +83,7 @@ async def send_answer(send: Send, answer: WholeAnswer) -> None:
 class WsgiLane(Lane):
     """A lane whose requests a WSGI application answers.
 
-    Args:
-        app: the application.
-        name: of the threads.
-        threads: number of requests answered at once; others wait.
-        short: threads for short calls.
-        watches: notice that a client leaves before it has its answer (`CLIENT_GONE`).
+    With ``watches`` it notices that a client leaves before its answer (`CLIENT_GONE`).
     """
 
     def __init__(

@@ -66,11 +66,7 @@ def asset_path(name: str) -> str:
 
 
 def send_asset(name: str) -> Response:
-    """Return a file, compressed if the browser accepts that.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
+    """Return a file, compressed if the browser accepts that."""
     found = load_assets()[1].get(name)
     if found is None:
         raise NotFound(f"file {name!r} does not exist")

@@ -47,13 +47,7 @@ class Scale(Struct, frozen=True):
 
 
 def fit_scale(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return the scale that holds all values; equal values get some room around them.
-
-    Args:
-        values: at least one.
-        start: the place of the least.
-        end: the place of the largest.
-    """
+    """Return the scale that holds all values; equal values get some room around them."""
     known = list(values)
     low, high = min(known), max(known)
     if low == high:
@@ -75,14 +69,7 @@ class Marker(Struct, frozen=True):
 
 
 def draw_marker(outcome: str, x: float, y: float, radius: float = _RADIUS) -> Marker:
-    """Return the point of a judged value; an outcome that judges nothing is a ring.
-
-    Args:
-        outcome: of a metric or of a run.
-        x: middle of the point.
-        y: middle of the point.
-        radius: half of its size.
-    """
+    """Return the point of a judged value; an outcome that judges nothing is a ring."""
     shape, tone = _LOOKS.get(outcome, _UNJUDGED)
     r = radius
     outlines = {
@@ -119,10 +106,7 @@ class Sparkline(Struct, frozen=True):
 def draw_sparkline(values: Sequence[tuple[float, str]], what: str, unit: str = "") -> Sparkline:
     """Return the line of some values.
 
-    Args:
-        values: with what the judge said of each, oldest first; at least one.
-        what: the metric and where it was measured, for the label.
-        unit: of the values.
+    ``values`` come with the judge's outcomes, oldest first; at least one.
     """
     numbers = [value for value, _ in values]
     height = fit_scale(numbers, SPARK_HEIGHT - _SPARK_MARGIN, _SPARK_MARGIN)

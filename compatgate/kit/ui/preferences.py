@@ -74,11 +74,7 @@ def _folded_zones() -> Mapping[str, str]:
 
 
 def check_zone(name: str) -> str:
-    """Return the name of a time zone as it is stored.
-
-    Raises:
-        BadInput: the time zone does not exist.
-    """
+    """Return the name of a time zone as it is stored."""
     if name == BROWSER_ZONE:
         return name
     folded = name.strip().casefold().replace(" ", "_")

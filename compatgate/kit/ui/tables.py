@@ -131,17 +131,8 @@ def make_table(
 ) -> Table:
     """Return a table, sorted.
 
-    Args:
-        name: of the exported file.
-        columns: what there is.
-        rows: values, or `Cell`.
-        empty: the text without rows.
-        sort: a column's key, with ``-`` before it for the other direction.
-        following: cursor of the next page; what is sorted is then this page alone.
-        label: of the rows, in the plural.
-
-    Raises:
-        BadInput: the column does not exist.
+    ``sort`` is a column's key, with ``-`` before it for the other direction; with ``following``,
+    the cursor of the next page, it sorts this page alone.
     """
     cells = [[v if isinstance(v, Cell) else Cell(v) for v in row] for row in rows]
     table = Table(name, tuple(columns), cells, empty, following, sort, label)
@@ -163,11 +154,7 @@ def _sorted(table: Table) -> Table:
 
 
 def choose_columns(table: Table) -> Table:
-    """Return a table with the columns that the address names, if it names any.
-
-    Raises:
-        BadInput: the address names a column that the table does not have.
-    """
+    """Return a table with the columns that the address names, if it names any."""
     keys = [column.key for column in table.columns]
     wanted = [key for key in request.args.get("columns", "").split(",") if key]
     for key in wanted:
@@ -258,13 +245,7 @@ def is_export() -> bool:
 
 
 def fetch_rows(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
-    """Return a page of a list; for an export all rows, up to `MAX_EXPORTED_ROWS`.
-
-    Args:
-        fetch: one of the gate's lists.
-        cursor: where the page begins.
-        filters: for ``fetch``.
-    """
+    """Return a page of a list; for an export all rows, up to `MAX_EXPORTED_ROWS`."""
     if not is_export():
         return fetch(cursor=cursor, limit=SHOWN_ROWS, **filters)
     items: list[Any] = []
@@ -278,10 +259,7 @@ def fetch_rows(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: A
 def list_rows(fetch: Callable[..., Part[Any]], query: PagedTableQuery, **instead: Any) -> Part[Any]:
     """Return a page of a list whose filters have the names of the query's parameters.
 
-    Args:
-        fetch: one of the gate's lists.
-        query: of the page.
-        instead: filters that replace the query's values.
+    ``instead`` replaces values of the query.
     """
     shared = PagedTableQuery.__struct_fields__
     own = [name for name in query.__struct_fields__ if name not in shared]
@@ -302,18 +280,7 @@ def make_list_table(
 ) -> Table:
     """Make the table of a page of a list.
 
-    Args:
-        name: of the exported file.
-        columns: what there is.
-        rows: values, or `Cell`; a line for each item of ``found``, or several.
-        found: the part.
-        query: of the page.
-        empty: the text for an empty list.
-        unfit: the text where filters leave no row.
-        label: of the rows, in the plural; as the name where it is left out.
-
-    Raises:
-        BadInput: there is no column to sort by.
+    ``unfit`` is the text where filters leave no row.
     """
     said = unfit if unfit and is_narrowed() else empty
     return make_table(

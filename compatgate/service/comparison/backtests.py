@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from compatgate.core.compare.backtest import run_backtest
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Document, Kind, WaiverDoc, compare_document, key_of
@@ -25,7 +23,6 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.blessing import assess_evidence, targets_of
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import (
-    ChangeBody,
     ImportPreviewBody,
     LetThroughBody,
     NeededEvidenceBody,
@@ -71,9 +68,6 @@ def backtest_edits(
     Only questions about targets that the edits concern are decided: no edit changes others. Of
     these the newest decisions are read, the latest questions are decided, and so many are shown of
     each group.
-
-    Raises:
-        Unavailable: the database does not answer.
     """
     before, now = gate.snapshot(), clock.now()
     since = now - timedelta(days=days)
@@ -92,11 +86,7 @@ def backtest_edits(
         summary=backtest.summary if edits else "nothing would change",
         counts=backtest.counts,
         groups=list(backtest.groups),
-        changes=[
-            msgspec.convert(change.to_json(), ChangeBody)
-            for edit in edits
-            if (change := compare_document(edit.before, edit.after))
-        ],
+        changes=[change for edit in edits if (change := compare_document(edit.before, edit.after))],
         days=days,
         since=since,
         questions=backtest.questions,
@@ -111,13 +101,7 @@ def backtest_edits(
 def plan_edits(
     gate: Gate, sources: Sequence[Source], deleted: Sequence[tuple[Kind, str]] = ()
 ) -> list[Edit]:
-    """Return the edits that files and deletions would make; equal documents make none.
-
-    Raises:
-        ManyProblems: every mistake in the documents, with file, line and path.
-        NotFound: a document to delete does not exist.
-        BadInput: a document is both stored and deleted.
-    """
+    """Return the edits that files and deletions would make; equal documents make none."""
     read: Sequence[Document] = []
     with gate.database.reading() as session:
         reader = gate.matrix.open_reader(session, force=True)

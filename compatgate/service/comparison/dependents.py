@@ -37,12 +37,7 @@ _MAX_NODES = 500
 def find_dependents(
     gate: Gate, name: str, reaches: Callable[[str], bool] = lambda _: True
 ) -> DependentsBody:
-    """Return what depends on an entry, on the targets that the caller reaches.
-
-    Raises:
-        NotFound: the entry does not exist.
-        Unavailable: the database does not answer.
-    """
+    """Return what depends on an entry, on the targets that the caller reaches."""
     snapshot, now = gate.snapshot(), clock.now()
     entry = snapshot.entries.get(name)
     if entry is None:

@@ -65,11 +65,7 @@ class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
         return any((self.driver, self.gpu, self.cuda, self.set))
 
     def body(self) -> dict[str, Any]:
-        """Return the question.
-
-        Raises:
-            BadInput: an item of ``set`` is not ``name=value``.
-        """
+        """Return the question."""
         named = {n: v for n in ("driver", "gpu", "cuda") if (v := getattr(self, n).strip())}
         changes = {**parse_changes_text(self.set), **named}
         return {"target": self.target, "pool": self.pool or None, "set": changes}
@@ -184,11 +180,7 @@ class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pool: _LongText = ""
 
     def body(self) -> dict[str, Any]:
-        """Return the question: ``newest`` and a branch are upgrades, a release is a change.
-
-        Raises:
-            BadInput: an item of ``set`` is not ``name=value``.
-        """
+        """Return the question: ``newest`` and a branch are upgrades, a release is a change."""
         upgrades, changes = [], parse_changes_text(self.set)
         for name in ("driver", "cuda"):
             value = getattr(self, name).strip()

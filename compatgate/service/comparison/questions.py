@@ -50,12 +50,7 @@ def require_keys(body: Mapping[str, Any], keys: Sequence[str]) -> None:
 
 
 def read_place(body: Mapping[str, Any], snapshot: Snapshot) -> Place:
-    """Return the target and the pools that a question names, or those of its node.
-
-    Raises:
-        BadInput: names the field.
-        NotFound: the target or the pool does not exist, or no target fits the node.
-    """
+    """Return the target and the pools that a question names, or those of its node."""
     target, pool = read_name(body, "target"), read_name(body, "pool")
     if body.get("node") is not None:
         place = _find_node_place(_read_node(body["node"]), snapshot, target)
@@ -77,11 +72,7 @@ def select_pool(place: Place, pool: str) -> Place:
 
 
 def read_changes(body: Any) -> dict[str, Any]:
-    """Read ``set`` of a question about a target.
-
-    Raises:
-        BadInput: it states no change, a malformed value or an unknown component.
-    """
+    """Read ``set`` of a question about a target."""
     changes = {canonical_key(name): value for name, value in parse_changes(body).items()}
     if not changes:
         hint = 'like {"driver": "580.95.05"}'

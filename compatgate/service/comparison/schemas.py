@@ -17,6 +17,7 @@ from compatgate.core.compare.waves import UpgradeOrder
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Mode
 from compatgate.core.rule import Outcome
+from compatgate.documents.specs import Change as DocumentChange
 from compatgate.service.gate.schemas import (
     DEGRADED,
     DegradedBody,
@@ -25,7 +26,7 @@ from compatgate.service.gate.schemas import (
     StackValue,
     Text,
 )
-from compatgate.service.matrix.schemas import ENTRY, ChangeBody, DocumentName
+from compatgate.service.matrix.schemas import ENTRY, DocumentName
 
 DAYS = 30
 """Days of decisions that a question considers, unless it says otherwise."""
@@ -263,7 +264,7 @@ class BacktestBody(Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     counts: BacktestCounts
     groups: Annotated[list[BacktestGroup], Meta(description="groups, worst first")]
-    changes: Annotated[list[ChangeBody], Meta(description="tested changes")]
+    changes: Annotated[list[DocumentChange], Meta(description="tested changes")]
     days: int
     since: datetime
     questions: Annotated[

@@ -78,11 +78,6 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
 
     The body is ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool, and
     ``node`` (``{"labels": {...}}``) instead of the target or in addition.
-
-    Raises:
-        BadInput: names the field.
-        NotFound: the target or the pool does not exist, or no target or pool fits the node.
-        Unavailable: the facts do not know a GPU of the target.
     """
     require_keys(body, ("target", "pool", "node", "set"))
     place = read_place(body, snapshot)
@@ -134,11 +129,6 @@ def plan_upgrade(
 
     The body is ``{"set": {...}, "upgrade": ["driver"], "pool": ..., "rack_labels": [...]}``. By
     key, every node is named with its cluster, also where there is one cluster.
-
-    Raises:
-        BadInput: names the field.
-        NotFound: the target or pool does not exist.
-        Unavailable: the facts do not know a GPU of the target.
     """
     snapshot, now = gate.snapshot(), clock.now()
     snapshot.target(target)
@@ -281,9 +271,6 @@ def report_on_packages(
 
     The report about one target is empty if it enforces packages. Without ``since`` it covers 30
     days, of which it checks the newest decisions.
-
-    Raises:
-        NotFound: the target does not exist.
     """
     snapshot, now = gate.snapshot(), clock.now()
     since = since or now - timedelta(days=DAYS)

@@ -25,7 +25,6 @@ from compatgate.documents.specs import TargetDoc
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
-from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.far.schemas import (
     DeliveredBatch,
     DeliveredDecision,
@@ -217,11 +216,10 @@ class DeliveryDesk:
     def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
         """Store batches in one transaction; return writer and sequence of those that are new."""
         writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
-        turn = WriterTurn(self._database)
         writer.new = set()
         try:
-            with turn:
-                writer.write(deliveries, turn)
+            with writer.turn:
+                writer.write(deliveries)
         except ForkedChain as error:
             hint = "the far gate sets this chain aside, and begins another one"
             raise ChainForked(str(error), field="batches", hint=hint) from None
@@ -232,8 +230,6 @@ class DeliveryDesk:
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
-        finally:
-            turn.close()
         return writer.new
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class ForkedChain(Exception):
 
 
 class DecisionWriter:
-    """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
+    """A writer with one connection; one thread at a time may use it, at its ``turn``.
 
     Args:
         commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
@@ -127,6 +127,7 @@ class DecisionWriter:
         is_hasty: wait for a lock for a second only: there is a spool.
 
     Attributes:
+        turn: among the processes that write; hold it while `write` begins.
         in_doubt: the last `write` failed after it had sent its COMMIT: what it wrote may be stored.
     """
 
@@ -136,13 +137,14 @@ class DecisionWriter:
         self._database = database
         self._is_hasty = is_hasty
         self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
+        self.turn = WriterTurn(database)
         self.in_doubt = False
         self._connection: Any = None
         self._process = os.getpid()
         self._checkpointer = Checkpointer(database)
         self._log_sync = LogSync(database)
 
-    def write(self, deliveries: Sequence[Delivery], turn: WriterTurn | None = None) -> None:
+    def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches, in order, in one transaction; batches that are stored stay as they are.
 
         Also those are on disk afterwards: another writer may not have synced them yet. The turn
@@ -159,22 +161,21 @@ class DecisionWriter:
             self._begin(cursor)
             rows = self._store(cursor, deliveries)
             self.in_doubt = True
-            self._commit(cursor, turn)
+            self._commit(cursor)
         except BaseException:
             self._abandon(cursor)
             raise
         self.in_doubt = False
         self._checkpointer.wrote(rows)
 
-    def _commit(self, cursor: Any, turn: WriterTurn | None) -> None:
+    def _commit(self, cursor: Any) -> None:
         """Commit, let the next writer begin, wait for the disk, and see that the log is there."""
         cursor.execute("COMMIT")
-        if turn is not None:
-            turn.end()
+        self.turn.end()
         self._log_sync.sync()
         self._database.file.require()
 
-    def rehearse(self, decision: NewDecision, turn: WriterTurn | None = None) -> None:
+    def rehearse(self, decision: NewDecision) -> None:
         """Store a decision, undo it, and commit: the log does not change.
 
         The database does the same work as for a real decision, down to its disk.
@@ -190,7 +191,7 @@ class DecisionWriter:
             batch = WriterChain().make([decision], {})
             self._store(cursor, [Delivery(batch, {decision.verdict_id: "{}"})])
             cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
-            self._commit(cursor, turn)
+            self._commit(cursor)
         except BaseException:
             self._abandon(cursor)
             raise
@@ -315,6 +316,7 @@ class DecisionWriter:
         """Close the connection; an open transaction is rolled back."""
         self._checkpointer.wait()
         self._let_go()
+        self.turn.close()
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None

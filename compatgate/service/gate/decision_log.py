@@ -35,7 +35,6 @@ from msgspec import Struct
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.database.database import Database, unavailable
-from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
 from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain
@@ -154,18 +153,6 @@ class _RecentIds:
         self._older.clear()
 
 
-class _Route:
-    """A connection to the database, with its turn among processes."""
-
-    def __init__(self, database: Database, commit: CommitMode, *, is_hasty: bool) -> None:
-        self.writer = DecisionWriter(database, commit, is_hasty=is_hasty)
-        self.turn = WriterTurn(database)
-
-    def close(self) -> None:
-        self.writer.close()
-        self.turn.close()
-
-
 class DecisionLog:
     """A log of decisions, written in batches for any number of threads.
 
@@ -189,8 +176,8 @@ class DecisionLog:
             inherited.abandon()
         self._chain = WriterChain()
         self._anchors = Anchors(self._database)
-        self._route = self._make_route()
-        self._practice = self._make_route()
+        self._writer = self._make_writer()
+        self._practice = self._make_writer()
         self._known = _RecentIds(_KNOWN_VERDICTS)
         self._spool = Spool(self._options, self._spool_owner()) if self._options else None
         self._spooled: set[str] = set()
@@ -210,8 +197,8 @@ class DecisionLog:
         if self._spool is not None:
             self._start_spooling(self._spool)
 
-    def _make_route(self) -> _Route:
-        return _Route(self._database, self._commit, is_hasty=self._options is not None)
+    def _make_writer(self) -> DecisionWriter:
+        return DecisionWriter(self._database, self._commit, is_hasty=self._options is not None)
 
     def _start_spooling(self, spool: Spool) -> None:
         try:
@@ -228,7 +215,7 @@ class DecisionLog:
 
     def _make_courier(self, spool: Spool) -> Courier:
         return Courier(
-            lambda: DatabaseDestination(self._database, self._commit),
+            lambda: DatabaseDestination(self._database, self._commit, is_hasty=True),
             lambda error: unavailable(self._database, error).problem,
             spool,
             self._resume,
@@ -333,12 +320,12 @@ class DecisionLog:
                 self._place(batch, why=Unavailable(_SILENT, field="database"))
                 return True
             self._gather(batch)
-            route, attempt = self._route, _Attempt(batch)
+            writer, attempt = self._writer, _Attempt(batch)
             self._attempt = attempt
-            error = self._write(route, attempt)
+            error = self._write(writer, attempt)
             with self._settling:
                 if attempt.is_taken:
-                    route.close()
+                    writer.close()
                     return False
                 self._attempt = None
             self._sizes.append(len(batch.rows))
@@ -346,7 +333,7 @@ class DecisionLog:
                 self._finish(batch, None)
                 self._anchors.stored(self._chain)
                 return True
-            in_doubt = attempt.made if route.writer.in_doubt else None
+            in_doubt = attempt.made if writer.in_doubt else None
             if self._spool is not None:
                 self._place(batch, in_doubt, error)
                 return True
@@ -393,31 +380,31 @@ class DecisionLog:
             if self._open is batch:
                 self._open = None
 
-    def _write(self, route: _Route, attempt: _Attempt) -> BaseException | None:
+    def _write(self, writer: DecisionWriter, attempt: _Attempt) -> BaseException | None:
         """Write a batch to the database; return why that failed."""
         try:
             rows = len(attempt.batch.rows)
             with tracing.span("decisions.write", {"compatgate.decisions": rows}):
-                self._write_known(route, attempt)
+                self._write_known(writer, attempt)
         except BaseException as error:
             if self._spool is not None and not isinstance(error, _Taken):
                 self._database.on_error(refused=False)  # `unavailable` counts the others
             return error
         return None
 
-    def _write_known(self, route: _Route, attempt: _Attempt) -> None:
+    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
         """Write a batch, once more if that fails quickly, and make it part of the chain."""
         began = time.monotonic()
         try:
-            with route.turn:  # before the batch is closed: others join it in the meantime
+            with writer.turn:  # before the batch is closed: others join it in the meantime
                 made, bodies = self._make(attempt, skip=self._known)
-                route.writer.write([Delivery(made, bodies)], route.turn)
+                writer.write([Delivery(made, bodies)])
         except _Taken:
             raise
         except Exception:
             if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
                 raise
-            made = self._write_again(route, attempt)
+            made = self._write_again(writer, attempt)
         with self._settling:
             if attempt.is_taken:
                 return
@@ -425,21 +412,21 @@ class DecisionLog:
             self._chain.take(made)
         self._known.add(made.claims)
 
-    def _write_again(self, route: _Route, attempt: _Attempt) -> DecisionBatch:
+    def _write_again(self, writer: DecisionWriter, attempt: _Attempt) -> DecisionBatch:
         """Write a batch with every verdict, unchanged if the database may have it.
 
         The server restarted, or another program deleted verdicts that this one wrote.
         """
         self._known.clear()
-        in_doubt = route.writer.in_doubt
+        in_doubt = writer.in_doubt
         made = attempt.made if in_doubt else None
         try:
-            with route.turn:
+            with writer.turn:
                 if made is None:
                     made, _ = self._make(attempt, skip=())
-                route.writer.write([Delivery(made, attempt.batch.bodies)], route.turn)
+                writer.write([Delivery(made, attempt.batch.bodies)])
         except BaseException:
-            route.writer.in_doubt |= in_doubt  # the first commit may have stored it
+            writer.in_doubt |= in_doubt  # the first commit may have stored it
             raise
         return made
 
@@ -531,7 +518,7 @@ class DecisionLog:
             if attempt is not None and attempt.began < late:
                 self._take(attempt)
             if rehearsing is not None and rehearsing < late:
-                self._practice.writer.interrupt()
+                self._practice.interrupt()
 
     def _take(self, attempt: _Attempt) -> None:
         """Take a batch from a thread that does not come back, and start another thread."""
@@ -540,8 +527,8 @@ class DecisionLog:
                 return
             attempt.is_taken = True
             self._attempt = None
-            stuck, self._route = self._route, self._make_route()
-        stuck.writer.interrupt()
+            stuck, self._writer = self._writer, self._make_writer()
+        stuck.interrupt()
         what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
         self._place(attempt.batch, attempt.made, Unavailable(what, field="database"))
         with self._joining:
@@ -576,7 +563,7 @@ class DecisionLog:
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
         )
         with self._practice.turn:
-            self._practice.writer.rehearse(decision, self._practice.turn)
+            self._practice.rehearse(decision)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
@@ -590,7 +577,7 @@ class DecisionLog:
         if self._courier is not None:
             self._courier.close(_STOP_SECONDS)
         if leader is None or not leader.is_alive():
-            self._route.close()
+            self._writer.close()
         if self._rehearsing is None:
             self._practice.close()
         if self._away is None:

@@ -16,9 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
+from compatgate.service.gate.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.spool import Spool, SpoolFile
 
 _TOGETHER = 50
@@ -46,25 +44,13 @@ class Destination(Protocol):
         """Close the connection."""
 
 
-class DatabaseDestination:
+class DatabaseDestination(DecisionWriter):
     """The database of a gate."""
-
-    def __init__(self, database: Database, commit: CommitMode) -> None:
-        self._database = database
-        self._writer = DecisionWriter(database, commit, is_hasty=True)
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches in one transaction, at this process's turn."""
-        turn = WriterTurn(self._database)
-        try:
-            with turn:
-                self._writer.write(deliveries, turn)
-        finally:
-            turn.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
+        with self.turn:
+            super().write(deliveries)
 
 
 class Courier:

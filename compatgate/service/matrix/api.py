@@ -48,9 +48,7 @@ class RevisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 )
 def list_revisions(call: Call[RevisionFilters]) -> Reply:
     """List revisions of the matrix, newest first."""
-    return page_reply(
-        call.gate.matrix.list_revisions(**call.query.filters()), lambda r: r.to_json()
-    )
+    return page_reply(call.gate.matrix.list_revisions(**call.query.filters()))
 
 
 @route(
@@ -63,8 +61,7 @@ def list_revisions(call: Call[RevisionFilters]) -> Reply:
 )
 def show_revision(call: Call[NoQuery]) -> Reply:
     """Show a revision and its changes."""
-    row = call.gate.matrix.show_revision(call.args["number"])
-    return Reply({**row.to_json(), "changes": [change.to_json() for change in row.changes]})
+    return Reply(call.gate.matrix.show_revision(call.args["number"]))
 
 
 class DiffFrom(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):
@@ -92,10 +89,8 @@ def diff_revisions(call: Call[DiffFrom]) -> Reply:
     """Compare a revision with an older one."""
     newer: int = call.args["number"]
     older = max(newer - 1, 0) if call.query.older is None else call.query.older
-    changes: list[Any] = [
-        edit.to_change().to_json() for edit in call.gate.matrix.diff(older, newer)
-    ]
-    return Reply({"older": older, "newer": newer, "changes": changes})
+    changes = [edit.to_change() for edit in call.gate.matrix.diff(older, newer)]
+    return Reply(Changes(older, newer, changes))
 
 
 YAML = "application/yaml"
@@ -212,7 +207,7 @@ def sync_matrix(call: Call[SyncQuery]) -> Reply:
     sources = _read_sources(call, asked.file)
     options = SyncOptions(asked.name, asked.prune, asked.take_over)
     found = call.gate.matrix.sync(sources, options, call.by(), dry_run=asked.dry_run)
-    return Reply(found.to_json())
+    return Reply(found)
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):

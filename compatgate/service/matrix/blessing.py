@@ -142,12 +142,7 @@ def _targets_after(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> d
 
 
 def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> None:
-    """Refuse to bless entries directly without the evidence that a policy asks for.
-
-    Raises:
-        EvidenceNeeded: runs are missing or failed, and an entry does not state
-            ``evidenceOverride``; names them.
-    """
+    """Refuse to bless entries directly without the evidence that a policy asks for."""
     state = assess_evidence(edits, snapshot, facts)
     if state.required:
         raise EvidenceNeeded(
@@ -165,13 +160,7 @@ _HINT = "create a token with: compatgate token create --name NAME --scope bless"
 def check_edits(session: Session, edits: Sequence[Edit], author: Principal | None) -> None:
     """Refuse edits that their author may not make; one is enough to refuse all.
 
-    Args:
-        session: reads the targets that edits can take pods from.
-        edits: of one revision.
-        author: None: the installation itself, at its first start.
-
-    Raises:
-        AccessRefused: an edit concerns a target outside the author's limit, or needs ``bless``.
+    ``author`` is None for the installation itself, at its first start.
     """
     if author is None:
         return
@@ -183,11 +172,7 @@ def check_edits(session: Session, edits: Sequence[Edit], author: Principal | Non
 
 
 def require_reach(lookup: DocumentLookup, edits: Iterable[Edit], author: Principal) -> None:
-    """Refuse an author who does not reach every target that the edits concern.
-
-    Raises:
-        AccessRefused: a target that they edit, or can take pods from, is outside the limit.
-    """
+    """Refuse an author who does not reach every target that the edits concern."""
     if author.targets is None:
         return
     for edit in edits:

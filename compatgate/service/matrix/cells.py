@@ -102,14 +102,7 @@ def build_table(
 ) -> CellTable:
     """Return a section of the table.
 
-    Args:
-        snapshot: with facts, matrix, evidence and targets.
-        asked: the section.
-        now: for ends of life, waivers and the age of evidence.
-        seconds: time to answer new cells; the others stay None.
-
-    Raises:
-        BadInput: the filter, the stack or the framework cannot be read.
+    New cells are answered for so many seconds; the others stay None.
     """
     wanted = read_filter(asked.q, _places(snapshot), snapshot.entries)
     rows = list_cell_rows(snapshot, asked, wanted)

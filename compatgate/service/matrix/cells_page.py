@@ -113,11 +113,7 @@ def _section_links(query: CellsQuery, found: CellTable) -> dict[str, str | None]
 
 
 def _export_table(snapshot: Snapshot, asked: CellSection) -> Table:
-    """Return the whole filtered table for export: one line per cell.
-
-    Raises:
-        BadInput: it has too many cells for one request.
-    """
+    """Return the whole filtered table for export: one line per cell."""
     counted = build_table(snapshot, replace(asked, height=0, width=0), clock.now())
     size = counted.rows_total * counted.columns_total
     if size > _MAX_EXPORTED:

@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.cli.commands import add_rows
+from compatgate.kit.cli.commands import Cell, Option, Row, add_rows, print_rows, time_of
 from compatgate.kit.cli.options import (
     add_authorship,
     add_force,
     add_format,
     add_limit,
-    read_moment,
     reason_of,
 )
-from compatgate.kit.cli.output import format_json_time, print_json, print_list, print_table
+from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     RUN_MEMBERS,
@@ -31,6 +30,7 @@ from compatgate.service.gate_client import (
     drop_members,
     drop_storage_members,
     run_action,
+    run_row,
 )
 from compatgate.service.proposals import cli as proposals
 from compatgate.service.proposals.schemas import PROPOSAL_ID
@@ -85,7 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("waive", "waive the rules that denied one stack", waivers.waive_arguments),
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document, or a proposal", _show_arguments),
-        ("log", "list revisions, or show what one changed", _log_arguments),
         (
             "dependents",
             "list the targets, recorded stacks and nodes that depend on an entry",
@@ -102,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=help_text)
         describe(action)
         add_place(action)
-    add_rows(actions, proposals.ROWS)
+    add_rows(actions, (LOG, *proposals.ROWS))
     actions.add_parser("example", help="print an example matrix to start from")
 
 
@@ -164,27 +163,36 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "revision", nargs="?", type=int, metavar="REVISION", help="revision to show in full"
-    )
-    parser.add_argument("--name", help="only revisions of this document")
-    parser.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
-    parser.add_argument(
-        "--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z"
-    )
-    add_limit(parser)
-    add_format(parser)
+def _add_revision(parser: argparse.ArgumentParser) -> None:
+    about = "revision to show in full"
+    parser.add_argument("revision", nargs="?", type=int, metavar="REVISION", help=about)
+
+
+LOG = Row(
+    "log",
+    "list_revisions",
+    "list revisions, or show what one changed",
+    (
+        Option("name", help="only revisions of this document"),
+        Option("since", metavar="TIME", help="first day, for example 2026-11-03"),
+        Option("until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z"),
+    ),
+    {
+        "revision": "number",
+        "made": time_of("made_at"),
+        "author": "author",
+        "action": "action",
+        "documents": "count",
+        "proposal": lambda row: row["proposal"] or "direct",
+        "reason": "reason",
+    },
+    "no revisions",
+    extend=_add_revision,
+)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action.
-
-    Raises:
-        ManyProblems: every mistake in the files; nothing changed.
-        NotFound: the document or revision does not exist.
-        Conflict: other documents name the target to delete.
-    """
+    """Run an action."""
     from compatgate.service.comparison import commands
     from compatgate.service.matrix import cli_diff, cli_export, cli_files, cli_sync
 
@@ -192,6 +200,8 @@ def run(args: argparse.Namespace) -> int:
         return cli_files.print_example()
     if any(row.action == args.action for row in proposals.ROWS):
         return proposals.run_proposal_row(args)
+    if args.action == "log" and args.revision is None:
+        return run_row(args, LOG)
     return run_action(
         args,
         {
@@ -204,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
             "list": show_list,
             "show": show_document,
             "delete": delete_document,
-            "log": show_log,
+            "log": show_revision,
             "dependents": commands.show_dependents,
             "packages-report": commands.run_packages,
             "propose": proposals.propose,
@@ -232,8 +242,7 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json([drop_members(RUN_MEMBERS, body) for body in found])
         return 0
-    head, cells = _COLUMNS[args.kind]
-    print_table(head, map(cells, found), empty=f"no {args.kind}")
+    print_rows(found, _COLUMNS[args.kind], f"no {args.kind}")
     return 0
 
 
@@ -264,41 +273,36 @@ def _document_name(body: Body) -> str:
     return str(body["metadata"]["name"])
 
 
-def _entry_row(entry: Body) -> tuple[object, ...]:
-    spec = entry["spec"]
-    components = " ".join(f"{name} {text}" for name, text in spec["components"].items())
-    return (
-        _document_name(entry),
-        spec["status"],
-        ",".join(spec["targets"]),
-        entry["revision"],
-        components,
-    )
+def _join_targets(body: Body) -> str:
+    return ",".join(body["spec"]["targets"])
 
 
-def _target_row(target: Body) -> tuple[object, ...]:
-    spec = target["spec"]
-    pools = " ".join(f"{pool['gpu']}/{pool['driver']}" for pool in spec["pools"])
-    return (_document_name(target), spec["policy"]["mode"], target["revision"], pools)
-
-
-def _waiver_row(waiver: Body) -> tuple[object, ...]:
-    spec = waiver["spec"]
-    rules, targets = ",".join(spec["rules"]), ",".join(spec["targets"])
-    return (
-        _document_name(waiver),
-        rules,
-        targets,
-        spec["owner"],
-        spec["expires"],
-        waiver["revision"],
-    )
-
-
-_COLUMNS = {
-    "entries": (("entry", "status", "targets", "revision", "components"), _entry_row),
-    "targets": (("target", "mode", "revision", "pools"), _target_row),
-    "waivers": (("waiver", "rules", "targets", "owner", "expires", "revision"), _waiver_row),
+_COLUMNS: dict[str, dict[str, Cell]] = {
+    "entries": {
+        "entry": _document_name,
+        "status": lambda body: body["spec"]["status"],
+        "targets": _join_targets,
+        "revision": "revision",
+        "components": lambda body: " ".join(
+            f"{name} {text}" for name, text in body["spec"]["components"].items()
+        ),
+    },
+    "targets": {
+        "target": _document_name,
+        "mode": lambda body: body["spec"]["policy"]["mode"],
+        "revision": "revision",
+        "pools": lambda body: " ".join(
+            f"{pool['gpu']}/{pool['driver']}" for pool in body["spec"]["pools"]
+        ),
+    },
+    "waivers": {
+        "waiver": _document_name,
+        "rules": lambda body: ",".join(body["spec"]["rules"]),
+        "targets": _join_targets,
+        "owner": lambda body: body["spec"]["owner"],
+        "expires": lambda body: body["spec"]["expires"],
+        "revision": "revision",
+    },
 }
 
 
@@ -364,34 +368,8 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
     return found
 
 
-def show_log(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix log``."""
-    if args.revision is not None:
-        return _show_revision(args, gate)
-    found = ask_all(
-        gate,
-        args.limit,
-        Operations.list_revisions,
-        name=args.name,
-        since=read_moment(args.since, "--since"),
-        until=read_moment(args.until, "--until", end_of_day=True),
-    )
-    keys = ("author", "action", "count")
-    rows = (
-        [
-            row["number"],
-            format_json_time(row["made_at"]),
-            *(row[key] for key in keys),
-            row["proposal"] or "direct",
-            row["reason"],
-        ]
-        for row in found
-    )
-    head = ("revision", "made", "author", "action", "documents", "proposal", "reason")
-    return print_list(found, args.format, head, rows, empty="no revisions")
-
-
-def _show_revision(args: argparse.Namespace, gate: Client) -> int:
+def show_revision(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix log REVISION``."""
     row = ask(gate, Operations.show_revision, args.revision)
     if args.format == "json":
         print_json(row)

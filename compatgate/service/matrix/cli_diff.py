@@ -40,11 +40,6 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
     """Return changes and their backtest as Markdown.
 
     The first line is hidden, and finds the comment of an earlier run.
-
-    Args:
-        changes: of documents, in JSON form.
-        name: of the sync; None: none was named.
-        backtest: of the changes; None: it was not asked for.
     """
     title = f"compatgate matrix{f': {name}' if name else ''}"
     lines = [f"<!-- {title} -->", f"## {markdown_text(_headline(changes))}", ""]
@@ -139,13 +134,7 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
-    """Print the changes.
-
-    Raises:
-        BadInput: neither files nor revisions are named, or both.
-        ManyProblems: every mistake in the files.
-        NotFound: the revision does not exist.
-    """
+    """Print the changes."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
         hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
         raise BadInput("give either files or revisions to compare", hint=hint)
@@ -187,7 +176,8 @@ def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Clien
         by_key = {key_of(document): document for document in stored}
         stored = select_concerned(by_key, wanted, args.sync, prune=args.prune)
         wanted = [set_owner(document, args.sync) for document in wanted]
-    return [change.to_json() for change in compare_documents(stored, wanted)]
+    changes: list[Body] = msgspec.to_builtins(compare_documents(stored, wanted))
+    return changes
 
 
 def _print_markdown(

@@ -69,13 +69,7 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def export_matrix(args: argparse.Namespace, gate: Client) -> int:
-    """Write the matrix.
-
-    Raises:
-        BadInput: options exclude each other, or the folder cannot be written.
-        ManyProblems: the folder has malformed documents; nothing was written.
-        NotFound: the revision does not exist.
-    """
+    """Write the matrix."""
     if args.split and args.format == "json":
         raise BadInput("writes YAML", field="--split", hint="omit --format")
     if args.known_good:

@@ -79,11 +79,7 @@ class JoinedFiles(Struct, frozen=True):
 
 
 def join_files(sources: Sequence[Source]) -> JoinedFiles:
-    """Join several files to one text; each file starts a new document.
-
-    Raises:
-        ManyProblems: syntax errors, which would hide mistakes in later files.
-    """
+    """Join several files to one text; each file starts a new document."""
     _check_syntax(sources)
     parts: list[str] = []
     starts: list[int] = []

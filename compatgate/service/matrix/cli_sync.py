@@ -86,11 +86,6 @@ def sync_files(args: argparse.Namespace, gate: Client) -> int:
 
     Returns:
         0: done, or no difference; 1: ``--check`` found one.
-
-    Raises:
-        BadInput: ``--prune`` without ``--name``.
-        ManyProblems: every mistake in the files; nothing changed.
-        Conflict: documents name a target that the files lack.
     """
     if args.prune and not args.name:
         hint = "a sync deletes only documents that carry its name, like --name fleet"
@@ -132,11 +127,7 @@ def describe_sync(
 ) -> str:
     """Return the reason of a sync's revision: who wants it, and the commit.
 
-    Args:
-        name: of the sync, if it has one.
-        reason: as stated; None: the sync itself.
-        note: commit or link; None: that of the CI job, if there is one.
-        environ: variables of the CI job.
+    Without a note it is the commit of the CI job, if ``environ`` names one.
     """
     commit = next((environ[key] for key in _COMMITS if environ.get(key)), "")
     repository = next((environ[key] for key in _REPOSITORIES if environ.get(key)), "")

@@ -96,15 +96,8 @@ def document_routes(
 ) -> tuple[Route, ...]:
     """Return the routes of a kind of document.
 
-    Args:
-        kind: of the documents.
-        plural: path segment.
-        scope: required for a change.
-        part: enough for a change that needs less; the matrix checks.
-        body: type of a document in a request.
-        shown: type of a document in an answer.
-        example: body of a create request.
-        remarks: returns additional members of a document in an answer.
+    ``part`` is a scope that is enough for a change that needs less, which the matrix checks.
+    ``remarks`` returns additional members of a document in an answer.
     """
     reads = Body(body, examples={kind.lower(): example}, argument=kind.lower())
     of = _DocumentKind(kind, plural, scope, part, reads, shown, remarks)
@@ -157,11 +150,7 @@ def _show_route(of: _DocumentKind) -> Route:
 
 
 def require_readable(principal: Principal, row: StoredDocument) -> None:
-    """Require that a caller reaches one of the targets of a document.
-
-    Raises:
-        AccessRefused: it does not.
-    """
+    """Require that a caller reaches one of the targets of a document."""
     named = [row.name] if row.kind == "Target" else row.document["spec"]["targets"]
     principal.require_any(named, f"the {row.kind.lower()} {row.name}")
 

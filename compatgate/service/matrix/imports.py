@@ -60,7 +60,7 @@ class ImportResult(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "changes": [c.to_json() for c in self.changes],
+            "changes": self.changes,
             "unchanged": self.unchanged,
             "revision": self.revision,
             "warnings": list(self.warnings),
@@ -77,11 +77,7 @@ class ChangeReader:
     Targets must exist, waivers must fit their policies, and something must be able to run the
     suites that policies name. What is stored already stays valid.
 
-    Args:
-        session: to read the stored documents from.
-        gpus: the GPU table, to check names.
-        find_unknown: finds suites that nothing can run.
-        force: accept these suites, with a warning: a worker will bring them.
+    ``force`` accepts suites that nothing can run, with a warning: a worker will bring them.
 
     Attributes:
         warnings: what ``force`` let through, so far.
@@ -98,20 +94,12 @@ class ChangeReader:
         self.warnings: list[str] = []
 
     def read_files(self, sources: Sequence[Source]) -> list[Document]:
-        """Read the documents of files.
-
-        Raises:
-            ManyProblems: every mistake, with file, line and path.
-        """
+        """Read the documents of files."""
         targets = documents.target_names(self._session)
         return read_documents(sources, self._gpus, targets, judge=self._judge)
 
     def read_one(self, kind: Kind, body: Mapping[str, Any], name: str | None = None) -> Document:
-        """Read the document of a request; ``name``: as its path says.
-
-        Raises:
-            ManyProblems: every mistake, with its field path.
-        """
+        """Read the document of a request; ``name``: as its path says."""
         targets = documents.target_names(self._session) if kind != "Target" else ()
         return read_body(body, kind, self._gpus, targets, name=name, judge=self._judge)
 
@@ -162,18 +150,7 @@ def apply_import(
 ) -> ImportResult:
     """Import documents as one revision.
 
-    Args:
-        session: a writing one.
-        imported: the documents.
-        author: of the change.
-        reason: of the author.
-        at: now.
-        permit: called with the edits; raises if the author may not make them alone.
-
-    Raises:
-        Conflict: a target that the documents name was deleted since they were read.
-        ManyProblems: a policy that changed since forbids a waiver.
-        AccessRefused: from ``permit``.
+    ``permit`` is called with the edits; it raises if the author may not make them alone.
     """
     check_import(session, imported)
     with pause_garbage_collection():
@@ -194,12 +171,7 @@ def apply_import(
 
 
 def check_import(session: Session, imported: Sequence[Document]) -> None:
-    """Check documents again in the transaction that writes them; they were read before.
-
-    Raises:
-        Conflict: a target that the documents name was deleted since.
-        ManyProblems: a policy that changed since forbids a waiver.
-    """
+    """Check documents again in the transaction that writes them; they were read before."""
     _check_targets(session, imported)
     waiver_limits.check_waivers(session, imported)
 
@@ -220,10 +192,7 @@ def find_uses_left(
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield each target that edits delete and that documents still name afterwards.
 
-    Args:
-        session: to read the stored documents from.
-        edits: of one revision.
-        most: most stored documents to read of a target.
+    Of each target at most ``most`` stored documents are read; they come first.
 
     Yields:
         Name of the target; kind and name of the documents, stored ones first.

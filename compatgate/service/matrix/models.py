@@ -13,9 +13,8 @@ from msgspec import Struct
 from sqlalchemy import ForeignKey, Index, Integer, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from compatgate.documents.specs import Change
 from compatgate.kit.clock import iso
-from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
+from compatgate.kit.database.tables import Base, BigKey, UtcTime
 
 
 class _Document:
@@ -159,28 +158,3 @@ class StoredDocument(Struct, frozen=True):
             "updated_at": iso(self.updated_at),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
-
-
-class RevisionRow(Struct, frozen=True):
-    """A revision of the matrix.
-
-    Attributes:
-        count: number of changed documents.
-        changes: of each document; empty in lists.
-        proposal: that was merged; None: the revision was made directly.
-    """
-
-    number: int
-    made_at: datetime
-    author: str
-    reason: str
-    action: str
-    count: int
-    changes: tuple[Change, ...] = ()
-    proposal: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; ``changes`` are left out if empty."""
-        body = to_plain(self)
-        del body["changes"]
-        return {**body, "changes": [c.to_json() for c in self.changes]} if self.changes else body

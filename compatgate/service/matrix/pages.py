@@ -10,31 +10,31 @@ from msgspec import Meta
 
 from compatgate.core.components import COMPONENTS, sort_components
 from compatgate.core.entry_stacks import EntryStacks, represent
-from compatgate.core.matrix import EntryStatus
-from compatgate.documents.specs import KINDS, Kind
+from compatgate.documents.specs import KINDS
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.http.replies import Filter, Search
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
     is_export,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.gate.question_links import entry_stack_text, preview_represented
+from compatgate.service.matrix.api import RevisionFilters
 from compatgate.service.matrix.blessing import EvidenceNeeded
-from compatgate.service.matrix.models import RevisionRow, StoredDocument
+from compatgate.service.matrix.document_api import EntryFilters
+from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
+from compatgate.service.matrix.schemas import RevisionBody
 from compatgate.service.matrix.service import STATUS_VERBS
 from compatgate.service.runs.promotion import EntryRemarks
 from compatgate.service.web.page import (
@@ -71,19 +71,11 @@ _NO_ENTRIES = EmptyNotice(
 )
 
 
-class EntryQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of entries."""
-
-    search: Search | None = None
-    status: EntryStatus | None = None
-    target: Filter | None = None
-    component: Filter | None = None
-    label: Filter | None = None
-    owner: Filter | None = None
+EntryQuery = make_page_query(EntryFilters)
 
 
 @page("/entries", nav="entries", query=EntryQuery)
-def show_entries(ask: PageRequest[EntryQuery]) -> HtmlPage:
+def show_entries(ask: PageRequest[Any]) -> HtmlPage:
     """Show entries by name, with the state of their canary runs."""
     query, names = ask.query, ask.gate.snapshot().documents
     found = list_rows(ask.gate.matrix.list_entries, query)
@@ -261,18 +253,11 @@ _NO_REVISIONS = EmptyNotice(
 RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
 
 
-class RevisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of revisions."""
-
-    author: Filter | None = None
-    kind: Kind | None = None
-    name: Filter | None = None
-    since: Since | None = None
-    until: Until | None = None
+RevisionQuery = make_page_query(RevisionFilters)
 
 
 @page("/revisions", nav="revisions", query=RevisionQuery)
-def show_revisions(ask: PageRequest[RevisionQuery]) -> HtmlPage:
+def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
     """Show revisions, newest first, and a form to compare two."""
     query = ask.query
     found = list_rows(ask.gate.matrix.list_revisions, query)
@@ -285,7 +270,7 @@ def show_revisions(ask: PageRequest[RevisionQuery]) -> HtmlPage:
     return HtmlPage("revisions.html", "Revisions", context, table=table)
 
 
-def _revision_row(row: RevisionRow) -> tuple[Any, ...]:
+def _revision_row(row: RevisionBody) -> tuple[Any, ...]:
     place = link("revisions", row.number)
     return (
         Cell(row.number, href=place),

@@ -15,8 +15,9 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.models import Pool, RevisionRow, StoredDocument
+from compatgate.service.matrix.models import Pool, StoredDocument
 from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.schemas import RevisionBody, RevisionDetail
 
 T = TypeVar("T")
 
@@ -29,27 +30,15 @@ class MatrixReader:
         self._facts = facts
 
     def get(self, kind: Kind, name: str) -> StoredDocument:
-        """Return one document.
-
-        Raises:
-            NotFound: no document has that name; suggests similar names.
-        """
+        """Return one document."""
         return self._read(lambda session: require_document(session, kind, name))
 
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
-        """Return every document, now or at a revision: targets, entries, waivers, each by name.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+        """Return every document, now or at a revision: targets, entries, waivers, each by name."""
         return self._read(lambda session: imports.export_documents(session, revision))
 
     def diff(self, older: int, newer: int | None = None) -> list[Edit]:
-        """Return the edits between two revisions; None: the stored matrix.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+        """Return the edits between two revisions; None: the stored matrix."""
         return self._read(lambda session: imports.diff_revisions(session, older, newer))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
@@ -68,20 +57,16 @@ class MatrixReader:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
 
-    def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
+    def list_revisions(self, **filters: Any) -> Page[RevisionBody]:
         """Return revisions, newest first; filters: `revisions.list_revisions`."""
         return self._read(lambda session: revisions.list_revisions(session, **filters))
 
-    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
+    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionDetail]:
         """Return the revisions of one document, newest first, each with only that change."""
         return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
 
-    def show_revision(self, number: int) -> RevisionRow:
-        """Return a revision with all its changes.
-
-        Raises:
-            NotFound: the revision does not exist.
-        """
+    def show_revision(self, number: int) -> RevisionDetail:
+        """Return a revision with all its changes."""
         return self._read(lambda session: revisions.show_revision(session, number))
 
     def revision_at(self, when: datetime) -> int:
@@ -94,11 +79,7 @@ class MatrixReader:
 
 
 def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
-    """Return one document.
-
-    Raises:
-        NotFound: no document has that name; suggests similar names.
-    """
+    """Return one document."""
     stored = lists.get_document(session, kind, name)
     if stored is None:
         hint = lists.suggest_names(session, kind, name)

@@ -285,16 +285,7 @@ def list_targets(
 ) -> Page[StoredDocument]:
     """Return targets.
 
-    Args:
-        session: to read from.
-        label: ``tier=prod``.
-        owner: of the target.
-        gpu: of any pool, as written.
-        driver: of any pool, as written.
-        search: part of the name, case-insensitive.
-        within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: most rows.
+    GPU and driver are as written, of any pool; ``within`` is the limit of the caller.
     """
     has = exists().where(Pool.target == Target.name)
     has = has.where(Pool.gpu == gpu) if gpu else has
@@ -323,17 +314,7 @@ def list_entries(
 ) -> Page[StoredDocument]:
     """Return entries.
 
-    Args:
-        session: to read from.
-        target: of the entry, by name or by ``*``.
-        status: ``candidate``, ``blessed``, ``deprecated`` or ``revoked``.
-        component: canonical name of a constrained component.
-        label: ``team=ml``.
-        owner: of the entry.
-        search: part of the name, case-insensitive.
-        within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: most rows.
+    ``component`` is a canonical name; ``within`` is the limit of the caller to targets.
     """
     wanted = (
         _names_target("Entry", target),
@@ -359,15 +340,7 @@ def list_waivers(
 ) -> Page[StoredDocument]:
     """Return waivers.
 
-    Args:
-        session: to read from.
-        target: of the waiver, by name or by ``*``.
-        owner: of the waiver.
-        active_on: day on which the waiver has not ended.
-        search: part of the name, case-insensitive.
-        within: limit of the caller to targets; None: no limit.
-        cursor: of the page.
-        limit: most rows.
+    ``active_on`` is a day on which the waiver has not ended.
     """
     wanted = (
         _names_target("Waiver", target),

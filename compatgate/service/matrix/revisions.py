@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
@@ -27,7 +28,8 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix import repository as documents
-from compatgate.service.matrix.models import DocumentChange, Revision, RevisionRow
+from compatgate.service.matrix.models import DocumentChange, Revision
+from compatgate.service.matrix.schemas import RevisionBody, RevisionDetail
 
 DocumentVersion = tuple[Kind, str, Document | None, int]
 """Kind, name and content of a document (None: deleted), and the revision of that version."""
@@ -61,7 +63,7 @@ class Edit(Struct, frozen=True):
         """Return the change that it makes, as plain data."""
         before, after = (to_body(side) if side else None for side in (self.before, self.after))
         kind, name = key_of(self.document)
-        return compared.Change(kind, name, self.action, before, after)
+        return compared.make_change(kind, name, self.action, before, after)
 
 
 class Consent(Protocol):
@@ -103,17 +105,9 @@ def make_revision(
 ) -> int:
     """Make one revision: write history, current state and audit record.
 
-    Args:
-        session: in an exclusive write transaction.
-        edits: at least one, each of another document.
-        author: name of the token or user.
-        reason: of the author.
-        action: ``create``, ``change``, ``delete``, ``import``, ``merge`` or ``revert``.
-        at: now; a revision is never older than the previous one.
-        consent: of those who agreed, which a proposal that is merged notes; None: nobody was
-            asked. The audit log says in either case whether there was a proposal.
-        detail: further members of the audit record, such as who merged.
-        write: writes the current state; a migration names its own, as its schema is older.
+    The session is in an exclusive write transaction; a revision is never older than the previous
+    one. The audit record says whether there was a proposal, also where nobody was asked to consent.
+    A migration names its own ``write``, as its schema is older.
 
     Returns:
         The number of the revision.
@@ -259,11 +253,7 @@ def read_documents_at(session: Session, number: int) -> Iterator[tuple[Document,
 
 
 def require_revision(session: Session, number: int) -> Any:
-    """Return the row of a revision.
-
-    Raises:
-        NotFound: the revision does not exist; the hint names the last one.
-    """
+    """Return the row of a revision."""
     last = latest_revision(session)
     row = None
     if 0 < number <= last:
@@ -276,19 +266,15 @@ def require_revision(session: Session, number: int) -> Any:
     return row
 
 
-def show_revision(session: Session, number: int) -> RevisionRow:
-    """Return a revision with all its changes.
-
-    Raises:
-        NotFound: the revision does not exist.
-    """
+def show_revision(session: Session, number: int) -> RevisionDetail:
+    """Return a revision with all its changes."""
     row = require_revision(session, number)
     query = (
         select(DocumentChange.__table__)
         .where(DocumentChange.revision == number)
         .order_by(DocumentChange.id)
     )
-    return _to_row(row, tuple(_to_change(one, one.action) for one in session.execute(query)))
+    return _to_detail(row, [_to_change(one, one.action) for one in session.execute(query)])
 
 
 def read_changes_with(
@@ -296,11 +282,7 @@ def read_changes_with(
 ) -> dict[int, list[compared.Change]]:
     """Return the changes of revisions that may concern a name, by revision, in order.
 
-    Args:
-        session: to read from.
-        numbers: of the revisions.
-        name: of a document.
-        words: JSON strings; changes whose document before or after has one are returned, too.
+    ``words`` are JSON strings: changes whose document before or after has one are returned, too.
     """
     sides = (DocumentChange.before, DocumentChange.after)
     wanted = [side.contains(word, autoescape=True) for side in sides for word in words]
@@ -342,7 +324,7 @@ def list_revisions(
     until: datetime | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[RevisionRow]:
+) -> Page[RevisionBody]:
     """Return revisions, newest first; ``kind`` and ``name`` select by changed document."""
     query = select(Revision.__table__)
     if author:
@@ -356,7 +338,7 @@ def list_revisions(
     if until:
         query = query.where(Revision.made_at <= until)
     return page(
-        session, query, Revision.number, _to_row, cursor=cursor, limit=limit, descending=True
+        session, query, Revision.number, _to_body, cursor=cursor, limit=limit, descending=True
     )
 
 
@@ -367,7 +349,7 @@ def list_changes(
     *,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> Page[RevisionRow]:
+) -> Page[RevisionDetail]:
     """Return the revisions of one document, newest first, each with only that change."""
     of_change = (
         DocumentChange.kind,
@@ -384,26 +366,21 @@ def list_changes(
         session,
         query,
         Revision.number,
-        lambda row: _to_row(row, (_to_change(row, row.did),)),
+        lambda row: _to_detail(row, [_to_change(row, row.did)]),
         cursor=cursor,
         limit=limit,
         descending=True,
     )
 
 
-def _to_row(row: Any, changes: tuple[compared.Change, ...] = ()) -> RevisionRow:
-    return RevisionRow(
-        row.number,
-        row.made_at,
-        row.author,
-        row.reason,
-        row.action,
-        row.count,
-        changes,
-        row.proposal,
-    )
+def _to_body(row: Any) -> RevisionBody:
+    return msgspec.convert(row, RevisionBody, from_attributes=True)
+
+
+def _to_detail(row: Any, changes: list[compared.Change]) -> RevisionDetail:
+    return RevisionDetail(**asdict(_to_body(row)), changes=changes)
 
 
 def _to_change(row: Any, action: compared.Action) -> compared.Change:
     before, after = (msgspec.json.decode(t) if t else None for t in (row.before, row.after))
-    return compared.Change(row.kind, row.name, action, before, after)
+    return compared.make_change(row.kind, row.name, action, before, after)

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import Cpu, Os
 from compatgate.documents.specs import (
+    Change,
     EntryMetadata,
     EntrySpec,
     Kind,
@@ -116,25 +117,6 @@ class Made(Struct, frozen=True, forbid_unknown_fields=True):
     revision: int
 
 
-class FieldChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A value that differs; null: no value."""
-
-    path: str
-    before: Any
-    after: Any
-
-
-class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A document that is created, changed or deleted."""
-
-    kind: Kind
-    name: str
-    action: Literal["create", "change", "delete"]
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    fields: list[FieldChangeBody]
-
-
 class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of the matrix that waits or waited for a second person."""
 
@@ -153,7 +135,7 @@ class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
         int | None, Meta(description="revision made by the approval; null: not approved")
     ]
     open: Annotated[bool, Meta(description="true: the change can still be approved")]
-    changes: list[ChangeBody]
+    changes: list[Change]
 
 
 class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,7 +202,7 @@ class ImportPreviewBody(Struct, frozen=True):
 class ImportBody(Struct, frozen=True):
     """The changes of an import or of a dry run."""
 
-    changes: list[ChangeBody]
+    changes: list[Change]
     unchanged: int
     revision: Annotated[int | None, Meta(description="null: nothing changed")]
     preview: Annotated[
@@ -234,7 +216,7 @@ class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The changes of a sync or of its plan: the stored documents become those of the files."""
 
     name: Annotated[str | None, Meta(description="null: the sync owns nothing")]
-    changes: list[ChangeBody]
+    changes: list[Change]
     adopted: Annotated[
         list[DocumentName],
         Meta(description="documents that belonged to no sync or to another sync"),
@@ -266,7 +248,7 @@ class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A revision with its changes."""
 
-    changes: list[ChangeBody]
+    changes: list[Change]
 
 
 class Changes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,7 +256,7 @@ class Changes(Struct, frozen=True, forbid_unknown_fields=True):
 
     older: int
     newer: int
-    changes: list[ChangeBody]
+    changes: list[Change]
 
 
 class PoolRowBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,8 @@ from compatgate.service.matrix.imports import ChangeReader, ImportResult, Unknow
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
-from compatgate.service.matrix.sync import SyncOptions, SyncResult
+from compatgate.service.matrix.schemas import SyncBody
+from compatgate.service.matrix.sync import SyncOptions
 from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
 
@@ -44,18 +45,7 @@ def set_status(
     replacement: str = "",
     evidence_override: str = "",
 ) -> dict[str, Any]:
-    """Return the document of an entry with another status.
-
-    Args:
-        document: as stored.
-        status: one of `VERBS`.
-        reason: the new reason of the entry.
-        replacement: what to use instead; a blessed entry has none.
-        evidence_override: why a blessed entry goes without the evidence that a policy asks for.
-
-    Raises:
-        BadInput: the status is unknown or unchanged, or the entry would replace itself.
-    """
+    """Return the document of an entry with another status."""
     old = document["spec"]
     name = document["metadata"]["name"]
     if status not in STATUS_VERBS:
@@ -99,11 +89,7 @@ class Authorship(Struct, frozen=True):
         return self.principal.identity if self.principal else f"local:{self.author}"
 
     def check(self) -> Authorship:
-        """Return the authorship if author and reason are valid.
-
-        Raises:
-            BadInput: one is empty, too long, or contains a NUL character.
-        """
+        """Return the authorship if author and reason are valid."""
         for field, text in (("author", self.author), ("reason", self.reason)):
             if not text.strip():
                 raise BadInput(
@@ -116,14 +102,7 @@ class Authorship(Struct, frozen=True):
 def require_storable(text: str, field: str, longest: int, limit: str) -> None:
     """Refuse text that the database cannot hold.
 
-    Args:
-        text: to store.
-        field: where it was stated.
-        longest: most bytes.
-        limit: the same in words, ``8192 bytes``.
-
-    Raises:
-        BadInput: it is too long, contains a NUL character, or is not Unicode.
+    ``longest`` is in bytes; ``limit`` says the same in words.
     """
     try:
         storable = "\0" not in text and len(text.encode()) <= longest
@@ -149,18 +128,7 @@ class MatrixService(MatrixReader):
         return ChangeReader(session, self._facts.gpus, self._find_unknown, force=force)
 
     def create(self, kind: Kind, body: Mapping[str, Any], by: Authorship) -> StoredDocument:
-        """Create a document.
-
-        Args:
-            kind: of the document.
-            body: the document; ``apiVersion`` and ``kind`` are optional.
-            by: author and reason.
-
-        Raises:
-            ManyProblems: every mistake in the body, by field path.
-            Conflict: the name is taken.
-            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
-        """
+        """Create a document."""
         by.check()
 
         def write(session: Session) -> StoredDocument:
@@ -189,18 +157,7 @@ class MatrixService(MatrixReader):
     ) -> StoredDocument:
         """Replace a document; an equal one makes no revision.
 
-        Args:
-            kind: of the document.
-            name: of the document; a name cannot change.
-            body: the whole new document.
-            by: author and reason.
-            expected: revision of the version that the caller changed.
-
-        Raises:
-            NotFound: no document has that name.
-            ManyProblems: every mistake in the body, by field path.
-            Conflict: someone else changed it since ``expected``.
-            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
+        ``expected`` is the revision of the version that the caller changed.
         """
         by.check()
 
@@ -227,19 +184,7 @@ class MatrixService(MatrixReader):
     ) -> StoredDocument:
         """Change the status and the reason of an entry.
 
-        Args:
-            name: of the entry.
-            status: ``blessed``, ``deprecated`` or ``revoked``.
-            by: author and reason; the entry takes the reason.
-            replacement: what to use instead of a deprecated or revoked entry.
-            evidence_override: why it is blessed without the evidence that a policy asks for.
-            expected: revision of the version that the caller saw.
-
-        Raises:
-            NotFound: the entry does not exist.
-            BadInput: the entry cannot change to that status.
-            EvidenceNeeded: a policy asks for canary runs that have not passed.
-            Conflict: someone else changed it since ``expected``.
+        The entry takes the reason of the change; ``expected`` is the revision that the caller saw.
         """
         by.check()
 
@@ -258,11 +203,6 @@ class MatrixService(MatrixReader):
 
         Returns:
             The new revision.
-
-        Raises:
-            NotFound: no document has that name.
-            Conflict: someone else changed it since ``expected``, or entries or waivers name the
-                target.
         """
         by.check()
 
@@ -287,11 +227,6 @@ class MatrixService(MatrixReader):
         """Create and change the documents of files, as one revision or not at all.
 
         Other documents do not change.
-
-        Raises:
-            ManyProblems: every mistake, with file, line and path; nothing changed.
-            Conflict: a target that the files name was deleted meanwhile.
-            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
         read, warnings = self._read_files(sources, by)
@@ -325,20 +260,8 @@ class MatrixService(MatrixReader):
         by: Authorship,
         *,
         dry_run: bool = False,
-    ) -> SyncResult:
-        """Make the stored matrix equal to files, as one revision or not at all.
-
-        Args:
-            sources: the files.
-            options: name of the sync, and what it deletes and takes over.
-            by: author and reason.
-            dry_run: return the plan without changing anything.
-
-        Raises:
-            ManyProblems: every mistake, with file, line and path; or documents of another sync.
-            Conflict: documents name a target that the files lack.
-            EvidenceNeeded: as `import_documents`.
-        """
+    ) -> SyncBody:
+        """Make the stored matrix equal to files, as one revision or not at all."""
         by.check()
         read, warnings = self._read_files(sources, by)
         if dry_run:
@@ -355,11 +278,11 @@ class MatrixService(MatrixReader):
                     self._permit(session, by, "sync"),
                 )
             )
-        return replace(found, warnings=warnings)
+        return replace(found, warnings=[*warnings])
 
     def _plan_sync(
         self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
-    ) -> SyncResult:
+    ) -> SyncBody:
         planned, edits = sync.plan_sync(session, read, options)
         check_edits(session, edits, by.principal)
         return planned

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,6 @@ from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
     NAME_PATTERN,
-    Change,
     Document,
     compare_document,
     key_of,
@@ -29,6 +28,7 @@ from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.matrix import imports
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import Consent, Edit, make_revision
+from compatgate.service.matrix.schemas import DocumentName, SyncBody
 
 SYNC_NAME_PATTERN = NAME_PATTERN
 _MAX_USES = 10_000
@@ -50,52 +50,10 @@ class SyncOptions(Struct, frozen=True):
     take_over: bool = False
 
 
-class SyncResult(Struct, frozen=True):
-    """The result of a sync, or its plan.
-
-    Attributes:
-        adopted: documents that belonged to no sync or to another.
-        left: its documents that the files lack, and that it keeps.
-        unchanged: number of documents that are stored already.
-        revision: made by the sync; None: a plan, or nothing to change.
-    """
-
-    name: str | None
-    changes: tuple[Change, ...]
-    adopted: tuple[Key, ...]
-    left: tuple[Key, ...]
-    unchanged: int
-    revision: int | None = None
-    warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "name": self.name,
-            "changes": [change.to_json() for change in self.changes],
-            "adopted": [{"kind": kind, "name": name} for kind, name in self.adopted],
-            "left": [{"kind": kind, "name": name} for kind, name in self.left],
-            "unchanged": self.unchanged,
-            "revision": self.revision,
-            "warnings": list(self.warnings),
-        }
-
-
 def plan_sync(
     session: Session, read: Sequence[Document], options: SyncOptions
-) -> tuple[SyncResult, list[Edit]]:
-    """Return the expected result of a sync, and its edits.
-
-    Args:
-        session: to read from.
-        read: the documents of the files.
-        options: of the sync.
-
-    Raises:
-        BadInput: it shall delete documents, and has no name.
-        ManyProblems: documents belong to another sync.
-        Conflict: documents name a target that the sync would delete.
-    """
+) -> tuple[SyncBody, list[Edit]]:
+    """Return the expected result of a sync, and its edits."""
     if options.prune and options.name is None:
         hint = "a sync deletes only documents that carry its name"
         raise BadInput("needs the name of the sync", field="prune", value=True, hint=hint)
@@ -114,16 +72,17 @@ def plan_sync(
     if options.prune:
         edits += [Edit(one, None) for one in reversed(lacking)]  # targets go last
         _check_uses(session, edits)
-    result = SyncResult(
+    result = SyncBody(
         options.name,
-        tuple(c for edit in edits if (c := compare_document(edit.before, edit.after))),
-        tuple(
-            key_of(edit.document)
+        [c for edit in edits if (c := compare_document(edit.before, edit.after))],
+        adopted=[
+            DocumentName(*key_of(edit.document))
             for edit in edits
             if edit.before and edit.after and owner_of(edit.before) != owner_of(edit.after)
-        ),
-        () if options.prune else tuple(map(key_of, lacking)),
-        len(read) - sum(edit.after is not None for edit in edits),
+        ],
+        left=[] if options.prune else [DocumentName(*key_of(one)) for one in lacking],
+        unchanged=len(read) - sum(edit.after is not None for edit in edits),
+        revision=None,
     )
     return result, edits
 
@@ -136,22 +95,10 @@ def apply_sync(
     reason: str,
     at: datetime,
     permit: Callable[[Sequence[Edit]], Consent],
-) -> SyncResult:
+) -> SyncBody:
     """Make the stored matrix equal to files, as one revision or not at all.
 
-    Args:
-        session: a writing one.
-        read: the documents of the files.
-        options: of the sync.
-        author: of the change.
-        reason: of the author.
-        at: now.
-        permit: called with the edits; raises if the author may not make them alone.
-
-    Raises:
-        ManyProblems: as `plan_sync`, or a policy that changed since forbids a waiver.
-        Conflict: as `plan_sync`, or a target that the documents name was deleted meanwhile.
-        AccessRefused: from ``permit``.
+    ``permit`` is called with the edits; it raises if the author may not make them alone.
     """
     imports.check_import(session, read)
     with pause_garbage_collection():

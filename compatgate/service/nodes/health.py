@@ -7,12 +7,12 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Boolean, Integer, Text, delete, insert, select
+from sqlalchemy import Boolean, Integer, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.facts import Facts
@@ -22,7 +22,7 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, UtcTime
 from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.repository import NodeKey, NodeRow
 from compatgate.service.nodes.schemas import (
     HealthOfNode,
     HealthReport,
@@ -35,8 +35,6 @@ LONGEST = timedelta(days=1)
 _AHEAD = timedelta(minutes=5)
 _JOIN = timedelta(minutes=1)
 """Periods that are no further apart are stored as one; their seconds stay exact."""
-_PART = 300
-"""Nodes of one query: databases limit the parameters of a statement."""
 
 
 class NodeHealth(Base):
@@ -65,28 +63,6 @@ class NodeXid(Base):
     fatal: Mapped[bool] = mapped_column(Boolean, comment="NVIDIA's table says so")
 
 
-class Observed(Struct, frozen=True):
-    """A stored period."""
-
-    cluster: str
-    name: str
-    since: datetime
-    until: datetime
-    driver: str
-    seconds: int
-
-
-class SeenXid(Struct, frozen=True):
-    """A stored error."""
-
-    cluster: str
-    name: str
-    at: datetime
-    xid: int
-    driver: str
-    fatal: bool
-
-
 class _Period(Struct, frozen=True):
     """A report of one node, checked."""
 
@@ -98,12 +74,7 @@ class _Period(Struct, frozen=True):
 
 
 def store_health(database: Database, report: HealthReport, facts: Facts) -> HealthStored:
-    """Add a report to what is stored; what was reported already counts once.
-
-    Raises:
-        BadInput: a period is malformed, an error is outside of it, a node's driver is not known,
-            or another driver was reported for the same time; names the field.
-    """
+    """Add a report to what is stored; what was reported already counts once."""
     now = clock.now()
     names = [one.name for one in report.nodes]
     if doubled := next((name for name in names if names.count(name) > 1), None):
@@ -112,13 +83,13 @@ def store_health(database: Database, report: HealthReport, facts: Facts) -> Heal
         )
     with database.writing() as session:
         known = nodes.load_nodes(session, report.cluster, names)
-        found = []
+        stored = []
         for number, one in enumerate(report.nodes):
             period = _check(one, f"nodes[{number}]", known.get(one.name), now)
             seconds = _add_period(session, report.cluster, period)
             errors = _add_errors(session, report.cluster, period, one, facts)
-            found.append(StoredHealth(one.name, period.driver, seconds, errors))
-    return HealthStored(found)
+            stored.append(StoredHealth(one.name, period.driver, seconds, errors))
+    return HealthStored(stored)
 
 
 def _check(one: HealthOfNode, field: str, row: NodeRow | None, now: datetime) -> _Period:
@@ -160,46 +131,40 @@ def _check(one: HealthOfNode, field: str, row: NodeRow | None, now: datetime) ->
 
 def _add_period(session: Session, cluster: str, period: _Period) -> int:
     """Store a period, joined with those that it meets; return its new seconds."""
-    near = (
+    query = select(NodeHealth).where(
         NodeHealth.cluster == cluster,
         NodeHealth.name == period.name,
         NodeHealth.since <= period.until + _JOIN,
         NodeHealth.until >= period.since - _JOIN,
     )
-    query = select(NodeHealth.__table__).where(*near).order_by(NodeHealth.since)
-    found = [Observed(*row) for row in session.execute(query)]
-    for one in found:
+    near = session.scalars(query.order_by(NodeHealth.since)).all()
+    for one in near:
         if one.driver != period.driver and one.since < period.until and period.since < one.until:
             raise BadInput(
                 f"overlaps a period with driver {one.driver}", field=f"{period.field}.since",
                 value=iso(period.since), hint=f"other period: {iso(one.since)} to {iso(one.until)}",
             )  # fmt: skip
-    same = [one for one in found if one.driver == period.driver]
-    new = _uncovered(period, same)
-    if new <= 0:
-        return 0
-    values = {
-        "cluster": cluster,
-        "name": period.name,
-        "since": min([period.since, *(one.since for one in same)]),
-        "until": max([period.until, *(one.until for one in same)]),
-        "driver": period.driver,
-        "seconds": new + sum(one.seconds for one in same),
-    }
-    for one in same:
-        key = (NodeHealth.cluster == cluster, NodeHealth.name == one.name)
-        session.execute(delete(NodeHealth).where(*key, NodeHealth.since == one.since))
-    session.execute(insert(NodeHealth), [values])
-    return new
-
-
-def _uncovered(period: _Period, same: Sequence[Observed]) -> int:
-    """Return the seconds of a period that no stored one covers; stored ones do not overlap."""
+    same = [one for one in near if one.driver == period.driver]
     covered = timedelta()
-    for one in same:
+    for one in same:  # stored periods do not overlap
         meets = min(one.until, period.until) - max(one.since, period.since)
         covered += max(meets, timedelta())
-    return round((period.until - period.since - covered).total_seconds())
+    new = round((period.until - period.since - covered).total_seconds())
+    if new <= 0:
+        return 0
+    joined = NodeHealth(
+        cluster=cluster,
+        name=period.name,
+        since=min([period.since, *(one.since for one in same)]),
+        until=max([period.until, *(one.until for one in same)]),
+        driver=period.driver,
+        seconds=new + sum(one.seconds for one in same),
+    )
+    for one in same:
+        session.delete(one)
+    session.flush()
+    session.add(joined)
+    return new
 
 
 def _add_errors(
@@ -217,8 +182,8 @@ def _add_errors(
     known = {(at, xid) for at, xid in session.execute(query)}
     rows = [
         {
-            "cluster": cluster, "name": one.name, "at": at, "xid": xid,
-            "driver": period.driver, "fatal": _is_fatal(xid, facts),
+            "cluster": cluster, "name": one.name, "at": at, "xid": xid, "driver": period.driver,
+            "fatal": xid in facts.xid.by_xid and facts.xid.by_xid[xid].severity == "fatal",
         }
         for at, xid in seen if (at, xid) not in known
     ]  # fmt: skip
@@ -227,29 +192,16 @@ def _add_errors(
     return len(rows)
 
 
-def _is_fatal(xid: int, facts: Facts) -> bool:
-    known = facts.xid.by_xid.get(xid)
-    return known is not None and known.severity == "fatal"
-
-
 def load_health(
-    session: Session, keys: Iterable[tuple[str, str]], since: datetime
-) -> tuple[list[Observed], list[SeenXid]]:
-    """Return the observed periods and the errors of some nodes since a moment."""
-    periods: list[Observed] = []
-    errors: list[SeenXid] = []
-    by_cluster: dict[str, list[str]] = {}
-    for cluster, name in keys:
-        by_cluster.setdefault(cluster, []).append(name)
-    for cluster, names in by_cluster.items():
-        for part in (names[at : at + _PART] for at in range(0, len(names), _PART)):
-            periods += _load(session, NodeHealth, cluster, part, NodeHealth.until > since, Observed)
-            errors += _load(session, NodeXid, cluster, part, NodeXid.at >= since, SeenXid)
+    session: Session, keys: Iterable[NodeKey], since: datetime
+) -> tuple[list[Any], list[Any]]:
+    """Return rows of the observed periods and of the errors of some nodes since a moment."""
+    periods: list[Any] = []
+    errors: list[Any] = []
+    for cluster, names in nodes.group_keys(keys):
+        health = select(NodeHealth.__table__).where(NodeHealth.cluster == cluster)
+        health = health.where(NodeHealth.name.in_(names), NodeHealth.until > since)
+        periods += session.execute(health)
+        xids = select(NodeXid.__table__).where(NodeXid.cluster == cluster)
+        errors += session.execute(xids.where(NodeXid.name.in_(names), NodeXid.at >= since))
     return periods, errors
-
-
-def _load(
-    session: Session, table: Any, cluster: str, names: Collection[str], when: Any, kind: Any
-) -> list[Any]:
-    where = (table.cluster == cluster, table.name.in_(names), when)
-    return [kind(*row) for row in session.execute(select(table.__table__).where(*where))]

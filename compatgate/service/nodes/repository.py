@@ -11,10 +11,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import (
     Boolean,
-    ColumnElement,
     Index,
     Text,
-    and_,
     delete,
     func,
     insert,
@@ -105,20 +103,19 @@ _CHANGED_AT = Node.__table__.c.changed_at
 def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
     """Return known nodes of a cluster by name."""
     query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
-    return {row.name: row for row in map(_row, session.execute(query))}
+    return {row.name: NodeRow(*row) for row in session.execute(query)}
 
 
-def load_nodes_of(session: Session, keys: Sequence[NodeKey]) -> dict[NodeKey, NodeRow]:
+def load_nodes_of(session: Session, keys: Iterable[NodeKey]) -> dict[NodeKey, NodeRow]:
     """Return known nodes by cluster and name, of any clusters."""
-    found: dict[NodeKey, NodeRow] = {}
-    for condition in _conditions_of(keys):
-        for row in map(_row, session.execute(select(*_COLUMNS).where(condition))):
-            found[row.cluster, row.name] = row
-    return found
+    rows: dict[NodeKey, NodeRow] = {}
+    for cluster, names in group_keys(keys):
+        rows |= {(cluster, name): row for name, row in load_nodes(session, cluster, names).items()}
+    return rows
 
 
-def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
-    """Yield conditions on parts of some nodes, each of one cluster.
+def group_keys(keys: Iterable[NodeKey]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield clusters with names of their nodes, as many at once as one statement takes.
 
     SQLite reads the whole table for pairs of cluster and name.
     """
@@ -127,8 +124,7 @@ def _conditions_of(keys: Iterable[NodeKey]) -> Iterator[ColumnElement[bool]]:
         by_cluster.setdefault(cluster, []).append(name)
     for cluster, names in by_cluster.items():
         for start in range(0, len(names), _KEYS_PER_QUERY):
-            part = names[start : start + _KEYS_PER_QUERY]
-            yield and_(Node.cluster == cluster, Node.name.in_(part))
+            yield cluster, names[start : start + _KEYS_PER_QUERY]
 
 
 class NodeTraits(Struct, frozen=True):
@@ -163,8 +159,9 @@ def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[Nod
 def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
     """Return the traits of some nodes; those that are not stored are left out."""
     found: list[NodeTraits] = []
-    for condition in _conditions_of(keys):
-        found += map(_traits, session.execute(select(*_TRAITS).where(condition)))
+    for cluster, names in group_keys(keys):
+        query = select(*_TRAITS).where(Node.cluster == cluster, Node.name.in_(names))
+        found += map(_traits, session.execute(query))
     return found
 
 
@@ -196,15 +193,16 @@ def list_unseen_keys(
     if among is None:
         return {tuple(row) for row in session.execute(query)}
     found: set[NodeKey] = set()
-    for condition in _conditions_of(among):
-        found |= {tuple(row) for row in session.execute(query.where(condition))}
+    for cluster, names in group_keys(among):
+        part = query.where(Node.cluster == cluster, Node.name.in_(names))
+        found |= {tuple(row) for row in session.execute(part)}
     return found
 
 
 def find_by_name(session: Session, name: str) -> list[NodeRow]:
     """Return the nodes of a name in all clusters, by cluster."""
     query = select(*_COLUMNS).where(Node.name == name).order_by(Node.cluster)
-    return [_row(found) for found in session.execute(query)]
+    return [NodeRow(*row) for row in session.execute(query)]
 
 
 def save_nodes(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
@@ -257,7 +255,10 @@ def list_nodes(
         query = query.where(Node.seen_at < seen_before)
     if seen_after:
         query = query.where(Node.seen_at >= seen_after)
-    return page(session, query, (Node.cluster, Node.name), _row, cursor=cursor, limit=limit)
+    return page(
+        session, query, (Node.cluster, Node.name), lambda row: NodeRow(*row),
+        cursor=cursor, limit=limit,
+    )  # fmt: skip
 
 
 def changes_since(session: Session, since: datetime | None) -> dict[NodeKey, datetime | None]:
@@ -302,8 +303,3 @@ def list_clusters(session: Session) -> set[str]:
 def node_keys(session: Session) -> set[NodeKey]:
     """Return cluster and name of every node."""
     return {tuple(row) for row in session.execute(select(*_KEY_COLUMNS))}
-
-
-def _row(values: Any) -> NodeRow:
-    """Make a row from values in the order of `_COLUMNS`."""
-    return NodeRow(*values)

@@ -1,9 +1,8 @@
-"""Find conditions that need attention in the matrix and the facts, without the database."""
+"""Find conditions that need attention in the matrix, the facts and their releases."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate
+from compatgate.core.facts import Facts
 from compatgate.core.incidents import (
     MAX_MEMBERS,
     Condition,
@@ -20,14 +20,17 @@ from compatgate.core.incidents import (
     Subject,
 )
 from compatgate.core.matrix import Entry
-from compatgate.core.request import CanaryPolicy, Pool, Target
+from compatgate.core.request import Pool, Target
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.pairs import FitCache, pool_kind
-from compatgate.service.runs.evidence import Freshness, assess_freshness
+from compatgate.service.runs.evidence import assess_freshness
 from compatgate.service.waivers.service import list_countdowns
 
+NEWS = timedelta(days=14)
+"""A release is news for so long."""
+_MAX_NAMED = 4
 _ENDING = timedelta(days=7)
 """Evidence that ends within so long needs attention, or within a quarter of its validity."""
 
@@ -80,16 +83,17 @@ class Conditions:
 
     def list(self) -> list[Condition]:
         """Return the conditions, each with the first members by name."""
-        return [self._close(kind, cause, one) for (kind, cause), one in self._groups.items()]
-
-    def _close(self, kind: IncidentKind, cause: str, group: _Group) -> Condition:
-        members = sorted(group.members.values(), key=lambda one: one.name)
-        message = group.message
-        if group.noun:
-            message = f"{count_of(len(members), *group.noun)} {message}"
-        more = sum(one.count for one in members[MAX_MEMBERS:])
-        kept = tuple(members[:MAX_MEMBERS])
-        return Condition(kind, cause, group.level, message, kept, more, group.since)
+        conditions = []
+        for (kind, cause), group in self._groups.items():
+            members = sorted(group.members.values(), key=lambda one: one.name)
+            message = group.message
+            if group.noun:
+                message = f"{count_of(len(members), *group.noun)} {message}"
+            more = sum(one.count for one in members[MAX_MEMBERS:])
+            first = tuple(members[:MAX_MEMBERS])
+            condition = Condition(kind, cause, group.level, message, first, more, group.since)
+            conditions.append(condition)
+        return conditions
 
 
 def target_member(
@@ -122,7 +126,11 @@ def find_evidence(snapshot: Snapshot, now: datetime) -> list[Condition]:
         if not policy.require:
             continue
         for one in assess_freshness(target, snapshot.matrix.evidence, now.timestamp()):
-            days = _days_left(one, policy, now)
+            days = None
+            if one.expires is not None:
+                validity = timedelta(seconds=one.expires - now.timestamp())
+                soon = min(_ENDING, timedelta(seconds=policy.max_age_s / 4))
+                days = validity.days if validity <= soon else None
             if not one.required or (one.state == "passed" and days is None):
                 continue
             kind: IncidentKind = "evidence"
@@ -137,21 +145,12 @@ def find_evidence(snapshot: Snapshot, now: datetime) -> list[Condition]:
     return conditions.list()
 
 
-def _days_left(one: Freshness, policy: CanaryPolicy, now: datetime) -> int | None:
-    """Return the days until evidence ends, if that is soon."""
-    if one.expires is None:
-        return None
-    validity = timedelta(seconds=one.expires - now.timestamp())
-    soon = min(_ENDING, timedelta(seconds=policy.max_age_s / 4))
-    return validity.days if validity <= soon else None
-
-
 def _in_days(days: int) -> str:
     return "today" if days <= 0 else f"in {days} day{'' if days == 1 else 's'}"
 
 
-class ImpossibleEntries(NamedTuple):
-    """The blessed entries that the vendors' facts fail; ``complete``: all were evaluated."""
+class Partial(NamedTuple):
+    """Conditions that were found within a time; ``complete``: everything was evaluated."""
 
     conditions: list[Condition]
     complete: bool
@@ -159,7 +158,7 @@ class ImpossibleEntries(NamedTuple):
 
 def find_impossible_entries(
     snapshot: Snapshot, fits: FitCache, now: datetime, seconds: float
-) -> ImpossibleEntries:
+) -> Partial:
     """Find blessed entries that the vendors' facts fail, grouped by what fails.
 
     Entries that are not in the cache are evaluated for at most ``seconds``.
@@ -182,7 +181,7 @@ def find_impossible_entries(
                     noun = ("blessed entry", "blessed entries")
                     conditions.add("entry-impossible", fit.why, "fail", message, member, noun=noun)
                     break
-    return ImpossibleEntries(conditions.list(), complete)
+    return Partial(conditions.list(), complete)
 
 
 def _is_on(entry: Entry, pool: Pool) -> bool:
@@ -207,22 +206,78 @@ def find_ending_waivers(snapshot: Snapshot, today: date) -> list[Condition]:
 def find_old_branches(snapshot: Snapshot, now: datetime) -> list[Condition]:
     """Return driver branches at or near their end of life, with the targets that have them."""
     conditions = Conditions()
-    warnings: dict[tuple[str, str], list[str]] = {}
+    warnings: dict[tuple[str, str], str | None] = {}
     for target in snapshot.targets.values():
         for pool in target.pools:
             key = (pool.driver.text if pool.driver else "", pool.os)
             if key not in warnings:
-                warnings[key] = [*_find_branch_warnings(snapshot, pool, now)]
-            for message in warnings[key]:
+                where = Target("", (pool,))
+                verdict = evaluate(
+                    Stack({}), where, facts=snapshot.facts, now=now, with_fixes=False
+                )
+                old = (one for one in verdict.findings if one.rule == driver_branch_eol.id)
+                warnings[key] = next((one.message for one in old if one.outcome == "warn"), None)
+            if message := warnings[key]:
                 member = target_member(snapshot, target.name, f"has an old driver: {message}")
                 conditions.add("driver-branch", message, "warn", message, member)
     return conditions.list()
 
 
-def _find_branch_warnings(snapshot: Snapshot, pool: Pool, now: datetime) -> Iterator[str]:
-    where = Target("", (pool,))
-    verdict = evaluate(Stack({}), where, facts=snapshot.facts, now=now, with_fixes=False)
-    for finding in verdict.findings:
-        if finding.rule == driver_branch_eol.id and finding.outcome == "warn":
-            yield finding.message
-            return
+class LearnedReleases(Struct, frozen=True):
+    """Releases of one component that are new in the facts."""
+
+    component: str
+    versions: tuple[str, ...]
+    at: datetime
+
+
+class KnownReleases(Struct, frozen=True):
+    """Releases that the service has seen in facts of a digest, and those learned lately."""
+
+    digest: str = ""
+    versions: dict[str, tuple[str, ...]] = {}
+    learned: tuple[LearnedReleases, ...] = ()
+
+
+def _list_releases(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Return the releases that facts know, by component, ascending."""
+    branches = facts.driver_branches.branches.values()
+    releases = {
+        "cuda": tuple(one.version.text for one in facts.cuda_driver.toolkits),
+        "cudnn": tuple(one.version.text for one in facts.cudnn.releases),
+        "nccl": tuple(one.version.text for one in facts.nccl.releases),
+        "driver": tuple(branch.last.text for branch in branches if branch.last),
+    }
+    for name in facts.framework_names:
+        if (framework := facts.framework(name)) is not None:
+            releases[name] = tuple(one.version.text for one in framework.releases)
+    return releases
+
+
+def learn_releases(known: KnownReleases, facts: Facts, now: datetime) -> KnownReleases:
+    """Return what is known with the facts; the first look at a component learns nothing new."""
+    recent = [one for one in known.learned if now - one.at < NEWS]
+    if known.digest == facts.digest:
+        return KnownReleases(known.digest, known.versions, tuple(recent))
+    versions = dict(known.versions)
+    for component, releases in _list_releases(facts).items():
+        before = versions.get(component, ())
+        new = tuple(one for one in releases if one not in set(before))
+        if new and component in versions:
+            recent.append(LearnedReleases(component, new, now))
+        versions[component] = (*before, *new)
+    return KnownReleases(facts.digest, versions, tuple(recent))
+
+
+def find_new_releases(known: KnownReleases) -> list[Condition]:
+    """Return releases that are news."""
+    conditions = Conditions()
+    for one in known.learned:
+        versions = one.versions[-_MAX_NAMED:]
+        more = len(one.versions) - len(versions)
+        text = f"the facts know {one.component} {', '.join(reversed(versions))}"
+        text += f" and {more} more now" if more else " now"
+        member = Member("release", one.component, text)
+        cause = f"{one.component}\n{one.at.isoformat()}"
+        conditions.add("release", cause, "info", text, member, since=one.at)
+    return conditions.list()

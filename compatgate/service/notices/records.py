@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate.decision_counts import AskedStack
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes.drift import DriftGroup
-from compatgate.service.notices.conditions import Conditions, count_of, target_member
+from compatgate.service.notices.conditions import Conditions, Partial, count_of, target_member
 from compatgate.service.runs.evidence import WarningRow
 from compatgate.service.runs.models import RunRow
 from compatgate.service.upgrades.service import UpgradeView
@@ -235,20 +235,13 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> list
     return conditions.list()
 
 
-class Flips(NamedTuple):
-    """Verdicts that flipped; ``complete``: all questions were re-evaluated."""
-
-    conditions: list[Condition]
-    complete: bool
-
-
 def find_flips(
     asked: Sequence[AskedStack],
     snapshot: Snapshot,
     now: datetime,
     seconds: float,
     verdicts: dict[str, Verdict | None],
-) -> Flips:
+) -> Partial:
     """Re-evaluate recorded questions; group those whose answer flipped by target and rule.
 
     ``verdicts`` are today's by id of the recorded one, and are filled within ``seconds``. None: the
@@ -258,7 +251,7 @@ def find_flips(
     conditions = Conditions()
     for number, one in enumerate(asked):
         if number % _OFTEN == 0 and time.monotonic() > deadline:
-            return Flips(conditions.list(), complete=False)
+            return Partial(conditions.list(), complete=False)
         if one.target not in snapshot.targets:
             continue
         if one.verdict_id not in verdicts:
@@ -266,17 +259,17 @@ def find_flips(
                 verdicts[one.verdict_id] = evaluate_again(one.body, snapshot, now)
             except (CompatgateError, KeyError):  # the facts know a GPU or component no longer
                 verdicts[one.verdict_id] = None
-        verdict = verdicts[one.verdict_id]
-        if verdict is not None:
+        if (verdict := verdicts[one.verdict_id]) is not None:
             _add_flip(conditions, one, verdict, snapshot)
-    return Flips(conditions.list(), complete=True)
+    return Partial(conditions.list(), complete=True)
 
 
 def _add_flip(
     conditions: Conditions, one: AskedStack, verdict: Verdict, snapshot: Snapshot
 ) -> None:
-    good = _is_good(verdict.verdict, verdict.allowed)
-    if good == _is_good(one.body["verdict"], one.body["allowed"]):
+    # A good answer lets a stack run for more than a lenient mode's sake.
+    good = verdict.allowed and verdict.verdict in _GOOD
+    if good == (one.body["allowed"] and one.body["verdict"] in _GOOD):
         return
     rule, answer = "", f"{one.body['verdict']}, now {verdict.verdict}"
     if verdict.failing and not good:
@@ -290,11 +283,6 @@ def _add_flip(
     cause = "\n".join((one.target, "pass" if good else "fail", rule))
     message, noun = f"asked about on {one.target} {would}", ("stack", "stacks")
     conditions.add("verdict-flipped", cause, level, message, member, noun=noun)
-
-
-def _is_good(verdict: str, allowed: bool) -> bool:
-    """Return whether an answer lets a stack run for more than a lenient mode's sake."""
-    return allowed and verdict in _GOOD
 
 
 def name_stack(stack: dict[str, Any]) -> str:

@@ -131,11 +131,7 @@ def prune_incidents(session: Session, now: datetime) -> None:
 
 
 def find_incident(session: Session, number: int) -> IncidentBody:
-    """Return an incident with all its members.
-
-    Raises:
-        NotFound: there is none of that number.
-    """
+    """Return an incident with all its members."""
     row = session.get(Incident, number)
     if row is None or row.kind not in KINDS:
         hint = "compatgate notices incidents lists them"

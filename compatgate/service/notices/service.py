@@ -27,8 +27,8 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices import repository as incidents
+from compatgate.service.notices.conditions import KnownReleases
 from compatgate.service.notices.models import Incident
-from compatgate.service.notices.releases import KnownReleases
 from compatgate.service.notices.schemas import IncidentBody, IncidentMember
 from compatgate.service.notices.survey import Surveyor
 
@@ -226,22 +226,12 @@ class IncidentService:
             )
 
     def show(self, number: int) -> IncidentBody:
-        """Return an incident with all its members.
-
-        Raises:
-            NotFound: there is none of that number.
-        """
+        """Return an incident with all its members."""
         with self._database.reading() as session:
             return incidents.find_incident(session, number)
 
     def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
-        """Hide an open incident until a time; metrics and webhook leave it out before that.
-
-        Raises:
-            BadInput: the time is past, or more than 90 days ahead.
-            Conflict: it is not open.
-            NotFound: there is none of that number.
-        """
+        """Hide an open incident until a time; metrics and webhook leave it out before that."""
         now = clock.now()
         if not now < until <= now + LONGEST_SNOOZE:
             hint = f"a time in the next {LONGEST_SNOOZE.days} days"
@@ -250,13 +240,7 @@ class IncidentService:
         return self._act(number, "snooze", by, values)
 
     def resolve(self, number: int, by: Authorship) -> IncidentBody:
-        """Resolve an open incident; it reopens if it happens again.
-
-        Raises:
-            BadInput: no reason was given.
-            Conflict: it is not open.
-            NotFound: there is none of that number.
-        """
+        """Resolve an open incident; it reopens if it happens again."""
         by.check()
         values = {
             "state": "resolved",
@@ -268,12 +252,7 @@ class IncidentService:
         return self._act(number, "resolve", by, values)
 
     def reopen(self, number: int, by: Authorship) -> IncidentBody:
-        """Show a snoozed or resolved incident again.
-
-        Raises:
-            Conflict: its condition has ended, or it is shown already.
-            NotFound: there is none of that number.
-        """
+        """Show a snoozed or resolved incident again."""
         return self._act(number, "reopen", by, {"state": "open", **incidents.UNTOUCHED})
 
     def _act(

@@ -18,7 +18,7 @@ from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.pairs import shared_fit_cache
 from compatgate.service.notices import conditions, records
-from compatgate.service.notices.releases import KnownReleases, find_new_releases, learn_releases
+from compatgate.service.notices.conditions import KnownReleases, find_new_releases, learn_releases
 
 if TYPE_CHECKING:
     from compatgate.service.baselines.service import BaselineService
@@ -60,7 +60,7 @@ class Surveyor:
         self._nodes = nodes
         self._upgrades = upgrades
         self._verdicts: tuple[Any, dict[str, Verdict | None]] = (None, {})
-        self._impossible: tuple[Snapshot, date, conditions.ImpossibleEntries] | None = None
+        self._impossible: tuple[Snapshot, date, conditions.Partial] | None = None
 
     def survey(
         self,
@@ -113,7 +113,7 @@ class Surveyor:
 
     def _find_impossible(
         self, snapshot: Snapshot, now: datetime, seconds: float
-    ) -> conditions.ImpossibleEntries:
+    ) -> conditions.Partial:
         """Find the impossible entries; once all were evaluated, matrix, facts and day decide."""
         known = self._impossible
         if known is not None and known[0] is snapshot and known[1] == now.date():

@@ -56,9 +56,6 @@ def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
         url: with ``http`` or ``https``.
         key: a file with the key, or ``env:VARIABLE``.
         public_url: of this service, for links; empty: there are none.
-
-    Raises:
-        BadInput: not a URL, or no key of sufficient length.
     """
     hint = "https://HOST/PATH, without user and password"
     try:

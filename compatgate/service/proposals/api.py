@@ -255,7 +255,7 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
     body = {
         "revision": revision,
         "proposal": proposal.id if proposal else None,
-        "changes": [edit.to_change().to_json() for edit in edits],
+        "changes": [edit.to_change() for edit in edits],
     }
     return Reply(body, status=201)
 
@@ -284,7 +284,7 @@ def _body(row: Proposal) -> ApprovalBody:
         "expires_at": row.expires_at or row.made_at,
         "targets": row.asking,
         "open": row.is_open,
-        "changes": [change.to_json() for change in row.changes],
+        "changes": row.changes,
     }
     return convert(body, ApprovalBody)
 

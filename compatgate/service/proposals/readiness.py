@@ -127,7 +127,7 @@ def describe(view: ProposalView) -> dict[str, Any]:
         **asdict(summarize(view)),
         "summary": [line for change in row.changes for line in describe_change(change)],
         "diff": "\n".join(diff_yaml(change) for change in row.changes),
-        "changes": [change.to_json() for change in row.changes],
+        "changes": row.changes,
         "demands": [
             {**asdict(one), "approvals": one.count(row.approvals)} for one in readiness.demands
         ],

@@ -62,17 +62,8 @@ def draft_proposal(
 ) -> dict[str, Any]:
     """Return the columns of a new proposal.
 
-    Args:
-        session: reads the targets that the edits concern.
-        edits: that it would make.
-        author: who proposes.
-        identity: of the author.
-        reason: of the author.
-        action: of the revision that it becomes.
-        asking: targets whose policies ask for a proposal.
-        base: revision that the author saw.
-        automatic: the last approval merges it.
-        lifetime: None: it stays open until somebody ends it.
+    ``base`` is the revision that the author saw. Without ``lifetime`` it stays open until somebody
+    ends it.
     """
     at = clock.now()
     return {
@@ -182,14 +173,7 @@ def list_proposals(
 ) -> Page[Proposal]:
     """Return proposals, the newest first.
 
-    Args:
-        session: to read from.
-        is_open: may still be merged; None: all.
-        state: as stored; one that has ended by itself counts as closed.
-        author: who proposed.
-        asked: the gate made it of a change that it refused; None: all.
-        cursor: of the page.
-        limit: most rows.
+    ``asked``: the gate made it of a change that it refused. One that has ended by itself is closed.
     """
     lasts = Proposal.expires_at.is_(None) | (Proposal.expires_at > clock.now())
     may = (Proposal.state == "open") & lasts

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.documents.specs import Kind, Name
+from compatgate.documents.specs import Change, Kind, Name
 from compatgate.service.comparison.schemas import DAYS, MAX_DAYS, BacktestBody
 from compatgate.service.matrix.schemas import (
     ENTRY,
-    ChangeBody,
     ForcedSuites,
     NeededEvidenceBody,
 )
@@ -246,7 +245,7 @@ class ProposalBody(ProposalSummary, frozen=True, forbid_unknown_fields=True, kw_
 
     summary: Annotated[list[str], Meta(description="differences, in words")]
     diff: Annotated[str, Meta(description="unified diff of the documents as YAML")]
-    changes: list[ChangeBody]
+    changes: list[Change]
     demands: list[DemandBody]
     conflicts: list[ConflictBody]
     evidence: EvidenceOfProposal
@@ -265,7 +264,7 @@ class RevertBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     revision: int | None
     proposal: str | None
-    changes: list[ChangeBody]
+    changes: list[Change]
 
 
 PROPOSAL_EXAMPLE: dict[str, Any] = {

@@ -59,15 +59,7 @@ class Backtester(Protocol):
 
 
 class ProposalService:
-    """The proposals of one database.
-
-    Args:
-        database: open, with its schema.
-        facts: the catalog.
-        snapshots: of the gate.
-        backtest: decides recorded questions again with edits made.
-        open_reader: `MatrixService.open_reader`, which checks the documents of a change.
-    """
+    """The proposals of one database."""
 
     def __init__(
         self,
@@ -99,12 +91,7 @@ class ProposalService:
     ) -> Page[ProposalView]:
         """Return proposals, the newest first; of their readiness what decides the state.
 
-        Args:
-            state: only these; None: all.
-            target: that they concern.
-            within: a caller who sees only proposals for its targets.
-            cursor: of the page.
-            filters: others of `repository.list_proposals`.
+        ``within`` is a caller who sees only proposals for its targets.
         """
         limited = within if within is not None and within.targets is not None else None
         stored = _STORED[state] if state else None

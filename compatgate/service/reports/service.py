@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 from sqlalchemy.orm import Session
 
-from compatgate.core.rule import OUTCOME_RANK, Verdict
+from compatgate.core.rule import OUTCOME_RANK, Outcome, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import Page
 from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.schemas import DecisionBody
@@ -58,12 +56,7 @@ Body = dict[str, Any]
 def make_report(
     gate: Gate, target: str, since: datetime | None = None, until: datetime | None = None
 ) -> TargetReportBody:
-    """Report what happened on a target, which may have been deleted since.
-
-    Raises:
-        BadInput: the period ends before it begins.
-        NotFound: the target does not exist, and never did.
-    """
+    """Report what happened on a target, which may have been deleted since."""
     now, snapshot = clock.now(), gate.snapshot()
     until = until or now
     since = since or until - timedelta(days=DAYS)
@@ -75,14 +68,18 @@ def make_report(
     if len(nodes) > MAX_NODES:
         left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
-        _require_target(session, target, snapshot)
+        if target not in snapshot.documents:
+            _require_history(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changes = read_changes(period)
         rows: list[DecisionBody] = period.read(
             decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
         )
         groups, bodies = _group_answers(period, rows)
-        of_runs = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
+        of_runs: list[RunRow] = period.read(
+            lambda session, **filters: runs.list_runs(session, RunFilters(**filters)),
+            MAX_RUNS, "canary runs", target=target,
+        )  # fmt: skip
         links = [*link_events(period, set(nodes[:MAX_NODES]))]
     asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
@@ -94,19 +91,30 @@ def make_report(
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     timeline.sort(key=lambda event: (event.at, event.kind, event.ref))
+    allowed = sum(row.allowed for row in rows)
+    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
     counts = ReportCountsBody(
         changes=len(changes),
-        **_count_answers(rows),
+        decisions=len(rows),
+        allowed=allowed,
+        denied=len(rows) - allowed - undecided,
+        undecided=undecided,
         different=sum(one.decisions for one in asked if one.differs),
         runs=len(of_runs),
         node_events=sum(event.kind == "nodes" for event in links),
+    )
+    summary = (
+        f"{counts.decisions} decisions ({allowed} allowed, {counts.denied} denied,"
+        f" {undecided} undecided); {counts.different} of them would get another answer today;"
+        f" {counts.changes} changes of the matrix; {counts.runs} canary runs;"
+        f" {counts.node_events} events of nodes"
     )
     return TargetReportBody(
         target=target,
         since=since,
         until=until,
         made_at=now,
-        summary=_summarise(counts),
+        summary=summary,
         counts=counts,
         timeline=timeline,
         asked=asked,
@@ -117,39 +125,11 @@ def make_report(
     )
 
 
-def _require_target(session: Session, target: str, snapshot: Snapshot) -> None:
-    """Refuse the name of a target that neither exists nor existed."""
-    if target in snapshot.documents:
-        return
+def _require_history(session: Session, target: str, snapshot: Snapshot) -> None:
+    """Refuse the name of a target that never existed."""
     if not revisions.list_changes(session, "Target", target, limit=1).items:
         hint = suggest_name(target, snapshot.documents)
         raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
-
-
-def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
-    return runs.list_runs(session, RunFilters(**filters))
-
-
-def _count_answers(rows: Sequence[DecisionBody]) -> dict[str, int]:
-    allowed = sum(row.allowed for row in rows)
-    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
-    denied = len(rows) - allowed - undecided
-    return {
-        "decisions": len(rows),
-        "allowed": allowed,
-        "denied": denied,
-        "undecided": undecided,
-    }
-
-
-def _summarise(counts: ReportCountsBody) -> str:
-    return (
-        f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied,"
-        f" {counts.undecided} undecided);"
-        f" {counts.different} of them would get another answer today;"
-        f" {counts.changes} changes of the matrix; {counts.runs} canary runs;"
-        f" {counts.node_events} events of nodes"
-    )
 
 
 def _group_answers(
@@ -195,47 +175,39 @@ def _ask_again(
         today = evaluate_again(body, snapshot, now)
     except CompatgateError as error:
         why = f"it cannot be re-evaluated: {error.detail}"
-    then: list[Body] = body.get("findings", [])
-    after = [finding.to_json() for finding in today.findings] if today else []
-    answer = {
-        "verdict_id": newest.verdict_id,
-        "stack": body["stack"],
-        "image": body.get("image"),
-        "asked_by": [*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],
-        "sources": [*dict.fromkeys(row.source for row in group)][:_MAX_NAMES],
-        "decisions": len(group),
-        "first": oldest.decided_at,
-        "last": newest.decided_at,
-        "matrix_revision": oldest.matrix_revision,
-        "outcome": newest.outcome,
-        "allowed": newest.allowed,
-        "reasons": _list_reasons(then),
-        "today": today and today.verdict,
-        "allowed_today": today and today.allowed,
-        "differs": today is not None
+    then = [one for one in body.get("findings", []) if OUTCOME_RANK.get(one["outcome"], 0)]
+    findings = [finding.to_json() for finding in today.findings] if today else []
+    after = [one for one in findings if OUTCOME_RANK.get(one["outcome"], 0)]
+    worst = max((OUTCOME_RANK[one["outcome"]] for one in then), default=0)
+    reasons = [one for one in then if OUTCOME_RANK[one["outcome"]] == worst][:_MAX_REASONS]
+    return AskedQuestionBody(
+        verdict_id=newest.verdict_id,
+        stack=body["stack"],
+        image=body.get("image"),
+        asked_by=[*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],
+        sources=[*dict.fromkeys(row.source for row in group)][:_MAX_NAMES],
+        decisions=len(group),
+        first=oldest.decided_at,
+        last=newest.decided_at,
+        matrix_revision=oldest.matrix_revision,
+        outcome=cast(Outcome, newest.outcome),
+        allowed=newest.allowed,
+        reasons=[f"{one['rule']} {one['message']}" for one in reasons],
+        today=today.verdict if today else None,
+        allowed_today=today.allowed if today else None,
+        differs=today is not None
         and (today.verdict, today.allowed) != (newest.outcome, newest.allowed),
-        "new": _compare(after, then) if today else [],
-        "gone": _compare(then, after) if today else [],
-        "why": why,
-    }
-    return msgspec.convert(answer, AskedQuestionBody)
+        new=_list_new(after, then) if today else [],
+        gone=_list_new(then, after) if today else [],
+        why=why,
+    )
 
 
-def _list_reasons(findings: Iterable[Body]) -> list[str]:
-    weighing = [f for f in findings if OUTCOME_RANK.get(f["outcome"], 0)]
-    worst = max((OUTCOME_RANK[f["outcome"]] for f in weighing), default=0)
-    return [f"{f['rule']} {f['message']}" for f in weighing if OUTCOME_RANK[f["outcome"]] == worst][
-        :_MAX_REASONS
-    ]
-
-
-def _compare(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:
-    """Return the findings with weight of one answer that the other does not have."""
-    known = {(f["rule"], f["component"], f["outcome"]) for f in there}
+def _list_new(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:
+    """Return the findings of one answer that the other does not have."""
+    known = {(one["rule"], one["component"], one["outcome"]) for one in there}
     return [
-        DifferentFindingBody(f["rule"], BY_ID[f["rule"]].cause, f["outcome"], f["message"])
-        for f in here
-        if OUTCOME_RANK.get(f["outcome"], 0)
-        and (f["rule"], f["component"], f["outcome"]) not in known
-        and f["rule"] in BY_ID
+        DifferentFindingBody(one["rule"], BY_ID[one["rule"]].cause, one["outcome"], one["message"])
+        for one in here
+        if (one["rule"], one["component"], one["outcome"]) not in known and one["rule"] in BY_ID
     ]

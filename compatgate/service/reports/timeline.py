@@ -67,16 +67,13 @@ def read_changes(period: Period) -> list[ReportedChangeBody]:
     bodies = []
     for row in rows:
         for change in changes.get(row.number, ()):
-            if _concerns(change, period.target):
-                fields = msgspec.convert(
-                    change.fields, list[ChangedValueBody], from_attributes=True
-                )
-                bodies.append(
-                    ReportedChangeBody(
-                        row.number, row.made_at, row.author, row.reason, change.kind, change.name,
-                        change.action, fields,
-                    )
-                )  # fmt: skip
+            if not _concerns(change, period.target):
+                continue
+            fields = msgspec.convert(change.fields, list[ChangedValueBody], from_attributes=True)
+            about = (change.kind, change.name, change.action, fields)
+            bodies.append(
+                ReportedChangeBody(row.number, row.made_at, row.author, row.reason, *about)
+            )
     return bodies[::-1]
 
 
@@ -84,21 +81,17 @@ def _concerns(change: Change, target: str) -> bool:
     if change.kind == "Target":
         return change.name == target
     sides = [side for side in (change.before, change.after) if side]
-    named = {name for side in sides for name in side.get("spec", {}).get("targets", ())}
-    return target in named or ANY_TARGET in named
+    names = {name for side in sides for name in side.get("spec", {}).get("targets", ())}
+    return target in names or ANY_TARGET in names
 
 
 def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEventBody]:
     """Yield an event for each change."""
     for one in changes:
         details = [f"reason: {one.reason}"] if one.reason else []
-        details += [f"{f.path}: {_text(f.before)} -> {_text(f.after)}" for f in one.fields]
+        details += [f"{f.path}: {_move((f.before, f.after))}" for f in one.fields]
         what, ref = f"{one.action} {one.kind} {one.name}", f"revision {one.revision}"
         yield ReportEventBody(one.at, "change", one.author, what, ref, details[:_MAX_NAMED])
-
-
-def _text(value: Any) -> str:
-    return "nothing" if value is None else str(value)
 
 
 def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventBody]:
@@ -132,15 +125,14 @@ def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[
             audit.list_records, MAX_LINKS, f"events {action}", action=action
         )
         for row in rows:
+            kind: EventKind = "approval"
+            texts = ["proposed a change"] if period.target in row.detail.get("targets", ()) else []
             if action == "nodes.report":
-                for text, names in _group_nodes(row, nodes).items():
-                    yield _of_link(row, "nodes", f"{shorten(names, _MAX_NAMED)}: {text}")
-            elif period.target in row.detail.get("targets", ()):
-                yield _of_link(row, "approval", "proposed a change")
-
-
-def _of_link(row: AuditBody, kind: EventKind, what: str) -> ReportEventBody:
-    return ReportEventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
+                kind, groups = "nodes", _group_nodes(row, nodes)
+                texts = [f"{shorten(names, _MAX_NAMED)}: {text}" for text, names in groups.items()]
+            for text in texts:
+                at, ref = parse_moment(row.at), f"link {row.seq}"
+                yield ReportEventBody(at, kind, row.actor, text, ref)
 
 
 def _group_nodes(row: AuditBody, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
@@ -171,7 +163,8 @@ def _describe(change: Mapping[str, Any]) -> str:
 
 
 def _move(value: Any) -> str:
-    return " -> ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+    sides = value if isinstance(value, list | tuple) else (value,)
+    return " -> ".join("nothing" if one is None else str(one) for one in sides)
 
 
 def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[ReportEventBody]:

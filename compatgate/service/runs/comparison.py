@@ -48,7 +48,10 @@ def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
 
 def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
     """Compare every requested or measured part; GPU and driver come first."""
-    asked = {name: value for name, value in _requested(run).items() if value}
+    stack = {n: value for n, value in run.stack.items() if isinstance(value, str)}
+    versions = {canonical_name(n): value for n, value in stack.items()}
+    asked = {n: value for n, value in versions.items() if value and n in COMPONENTS}
+    asked |= {n: value for n, value in (("gpu", run.gpu), ("driver", run.driver)) if value}
     results: dict[str, dict[str, None]] = {}
     for env in envs:
         for name, text in env.versions.items():
@@ -65,16 +68,6 @@ def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[Measured
         _compare_part(name, asked.get(name), tuple(results.get(name, ())))
         for name in (*(["gpu"] if "gpu" in names else []), *order, *rest)
     ]
-
-
-def _requested(run: RunRow) -> dict[str, str | None]:
-    stack = {name: value for name, value in run.stack.items() if isinstance(value, str)}
-    versions = {canonical_name(name): value for name, value in stack.items()}
-    return {
-        **{name: value for name, value in versions.items() if name in COMPONENTS},
-        "gpu": run.gpu,
-        "driver": run.driver,
-    }
 
 
 def _compare_part(name: str, asked: str | None, measured: tuple[str, ...]) -> MeasuredPart:
@@ -155,7 +148,7 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
     Args:
         a: the first run, used as the baseline.
     """
-    left, right = _by_name(a.steps), _by_name(b.steps)
+    left, right = ({step.name: step for step in run.steps} for run in (a, b))
     both = [name for name in left if name in right]
     return Comparison(
         asked=_pair_by_name(_request_lines(a.run), _request_lines(b.run)),
@@ -163,10 +156,6 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
         steps=_pair_by_name(_outcomes(left), _outcomes(right)),
         metrics=[one for name in both for one in _metrics(left[name], right[name], specs)],
     )
-
-
-def _by_name(steps: Iterable[StepRow]) -> dict[str, StepRow]:
-    return {step.name: step for step in steps}
 
 
 def _pair_by_name(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> list[ComparedValue]:
@@ -218,27 +207,16 @@ def _metrics(a: StepRow, b: StepRow, specs: Specs) -> list[MetricChange]:
 def _compare_metric(step: str, spec: MetricSpec, a: Metric, b: Metric) -> MetricChange:
     samples = [Samples(metric.name, metric.unit, (metric.values,)) for metric in (a, b)]
     judged = judge_metric(a.name, spec, *samples)
-    medians = _medians(a, b)
-    change = judged.numbers.ratio - 1 if judged.numbers else _change(*medians)
-    worse = {
-        "lower": lambda by: by,
-        "higher": lambda by: -by,
-        "either": abs,
-    }[spec.better]
-    beyond = change is not None and worse(change) > spec.tolerance
     factor = find_conversion(b.unit, a.unit)
+    before, after = median(a.values), None if factor is None else median(b.values) * factor
+    change = None if after is None or before == 0 else after / before - 1
+    if judged.numbers:
+        change = judged.numbers.ratio - 1
+    worse = {"lower": lambda by: by, "higher": lambda by: -by, "either": abs}[spec.better]
+    beyond = change is not None and worse(change) > spec.tolerance
     values = (a.values, () if factor is None else tuple(value * factor for value in b.values))
     counted = len(a.values), len(b.values)
-    return MetricChange(step, judged, *counted, a.unit, medians, change, beyond, values)
-
-
-def _medians(a: Metric, b: Metric) -> tuple[float, float | None]:
-    factor = find_conversion(b.unit, a.unit)
-    return median(a.values), None if factor is None else median(b.values) * factor
-
-
-def _change(before: float, after: float | None) -> float | None:
-    return None if after is None or before == 0 else after / before - 1
+    return MetricChange(step, judged, *counted, a.unit, (before, after), change, beyond, values)
 
 
 def _reported_metrics(body: dict[str, Any]) -> dict[str, Metric]:

@@ -21,6 +21,7 @@ from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
     Base,
     BigKey,
+    JsonText,
     Page,
     UtcTime,
     page,
@@ -52,7 +53,9 @@ class EvidenceRecord(Base):
     suite: Mapped[str] = mapped_column(Text)
     sku: Mapped[str] = mapped_column(Text)
     driver: Mapped[str] = mapped_column(Text, comment="Measured")
-    components: Mapped[str] = mapped_column(Text, comment="JSON: component to version measured")
+    components: Mapped[dict[str, str]] = mapped_column(
+        JsonText, comment="JSON: component to version measured"
+    )
     outcome: Mapped[str] = mapped_column(Text)
     finished: Mapped[int] = mapped_column(BigInteger, comment="Seconds since the epoch")
     development: Mapped[bool] = mapped_column(Boolean, comment="Ran outside a container")
@@ -62,8 +65,8 @@ class EvidenceRecord(Base):
     content: Mapped[str | None] = mapped_column(
         Text, comment="Digest of the GPU content; null: unknown"
     )
-    bound: Mapped[str | None] = mapped_column(
-        Text, comment="JSON: what the run was bound to; null: before 0012"
+    bound: Mapped[dict[str, Any] | None] = mapped_column(
+        JsonText, comment="JSON: what the run was bound to; null: before 0012"
     )
 
 
@@ -104,8 +107,6 @@ class WarningRow(WarningBody, frozen=True):
 
 
 _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
-_decode_binding = msgspec.json.Decoder(Binding).decode
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def latest_number(session: Session) -> int:
@@ -135,31 +136,30 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
     last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
-    components = {name: version.text for name, version in run.components.items()}
-    values = {
+    values: dict[str, Any] = {
         "seq": last.seq + 1 if last else 1,
         "run": run.id,
         "suite": run.suite,
         "sku": run.sku,
         "driver": run.driver.text,
-        "components": _encode(components).decode(),
+        "components": {name: version.text for name, version in run.components.items()},
         "outcome": run.outcome,
         "finished": run.finished,
         "development": run.development,
         "known_at": max(at, last.known_at) if last else at,
         "content": run.content,
-        "bound": _encode(run.bound).decode() if run.bound else None,
+        "bound": run.bound.to_json() if run.bound else None,
     }
     session.execute(insert(EvidenceRecord), [values])
-    return _read_row(values)
+    return EvidenceRow(**values)
 
 
 def find_comparisons(session: Session, run_ids: Collection[str]) -> dict[str, Comparison]:
     """Return what pairs found, of those runs that were judged in pairs."""
     query = select(EvidenceRecord.run, EvidenceRecord.bound).where(EvidenceRecord.run.in_(run_ids))
     results = {}
-    for run_id, text in session.execute(query):
-        if text and (compared := _decode_binding(text).compared):
+    for run_id, bound in session.execute(query):
+        if bound and (compared := msgspec.convert(bound, Binding).compared):
             results[run_id] = compared
     return results
 
@@ -232,13 +232,7 @@ def iter_rows(session: Session) -> Iterator[EvidenceRow]:
 
 
 def _row(found: Any) -> EvidenceRow:
-    return _read_row(dict(found._mapping))
-
-
-def _read_row(values: dict[str, Any]) -> EvidenceRow:
-    for name in ("components", "bound"):
-        values[name] = msgspec.json.decode(values[name]) if values[name] is not None else None
-    return EvidenceRow(**values)
+    return EvidenceRow(**found._mapping)
 
 
 _WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
@@ -312,22 +306,17 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
         suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
         for suite in suites
     }
+    groups: dict[tuple[str, str], list[Pool]] = {}  # the same runs count for a SKU and driver
+    for pool in target.pools:
+        if pool.gpu and pool.driver:
+            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
     return [
         _suite_freshness(
             target, suite, pools, [r for r in known if r.suite in counting[suite]], now
         )
         for suite in suites
-        for pools in _groups_of_pools(target.pools)
+        for pools in groups.values()
     ]
-
-
-def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
-    """Group pools by SKU and driver, because the same runs count for them."""
-    groups: dict[tuple[str, str], list[Pool]] = {}
-    for pool in pools:
-        if pool.gpu and pool.driver:
-            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
-    yield from groups.values()
 
 
 def _suite_freshness(

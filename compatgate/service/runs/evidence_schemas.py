@@ -7,50 +7,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.binding import Binding, Comparison
 
-class ComparisonBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+
+class ComparisonBody(Comparison, frozen=True, forbid_unknown_fields=True):
     """The result of a run in pairs, by its worst metric; unknown values are omitted."""
 
-    reference: Annotated[str | None, Meta(description="digest of the reference image")] = None
-    entry: Annotated[str, Meta(description="entry that the reference image represents")] = ""
-    pairs: Annotated[int, Meta(description="number of complete pairs")] = 0
-    metrics: Annotated[int, Meta(description="compared metrics")] = 0
-    metric: Annotated[str, Meta(description="worst metric, as WORKLOAD.METRIC")] = ""
-    outcome: Literal["", "regression", "inconclusive", "improvement", "ok"] = ""
-    effect: Annotated[
-        float | None,
-        Meta(description="relative change of the worst metric, candidate against reference"),
-    ] = None
-    low: Annotated[
-        float | None, Meta(description="interval of the change: lower and upper end")
-    ] = None
-    high: float | None = None
-    confidence: Annotated[float | None, Meta(description="confidence of the interval")] = None
-    tolerance: float = 0.0
-    judgement: Annotated[
-        str, Meta(description="digest of the run's `pairs.judgement` as JSON with sorted keys")
-    ] = ""
 
-
-class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class BindingBody(Binding, frozen=True, forbid_unknown_fields=True):
     """The content that a judged run is bound to; unknown values are omitted."""
 
-    image: Annotated[str | None, Meta(description="digest of the image under test")] = None
-    images: Annotated[list[str], Meta(description="other digests of the image under test")] = []
-    content: Annotated[str | None, Meta(description="digest of the image's GPU content")] = None
-    content_why: Annotated[str, Meta(description="reason why the content is unknown")] = ""
-    suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
-    workloads: Annotated[dict[str, str], Meta(description="digest of each workload")] = {}
-    arch: Annotated[str, Meta(description="architecture of the GPUs, for example sm_80")] = ""
-    gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs")] = []
-    mig: Annotated[list[str], Meta(description="MIG profiles")] = []
-    host: str = ""
-    executor: str = ""
-    judge: Annotated[str, Meta(description="version of the judge")] = ""
-    assurance: Annotated[
-        Literal["", "self-reported", "challenged", "witnessed"],
-        Meta(description="weakest assurance of the run's steps on GPUs; empty: unknown"),
-    ] = ""
     compared: Annotated[
         ComparisonBody | None, Meta(description="omitted if the candidate was judged alone")
     ] = None

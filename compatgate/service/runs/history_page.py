@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
 from typing import Annotated
@@ -67,6 +66,7 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         if (shown := find_range(one, ask.query.since, ask.query.until))
     ]
     drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
+    points = [one.points[0].at for one in every if one.points]
     context = {
         "workload": workload,
         "views": [view_history(one, shown) for one, shown in drawn],
@@ -80,7 +80,9 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
             ("since", "Since", *_time_field(ask.query.since, time())),
             ("until", "Until", *_time_field(ask.query.until, time.max)),
         ],
-        "zooms": _zooms(every, ask.query),
+        "zooms": (
+            offer_zoom(min(points), ask.query.since, ask.query.until, clock.now()) if points else []
+        ),
         "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
@@ -93,11 +95,6 @@ def _time_field(at: datetime | None, whole: time) -> tuple[datetime | str | None
     if at is None or at.astimezone(UTC).time() == whole:
         return at, "date"
     return clock.iso(at), None
-
-
-def _zooms(every: Sequence[MetricHistory], query: HistoryQuery) -> list[Zoom]:
-    points = [one.points[0].at for one in every if one.points]
-    return offer_zoom(min(points), query.since, query.until, clock.now()) if points else []
 
 
 class Zoom(Struct, frozen=True):
@@ -169,18 +166,13 @@ def view_history(history: MetricHistory, shown: range | None = None) -> HistoryV
     ]
     points = history.points
     marks = mark_runs([point.outcome for point in points], [point.parts for point in points])
-    rows = [
-        HistoryRow(point, level, _add_number(mark, edges, place))
-        for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True))
-    ]
+    rows = []
+    for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True)):
+        if place in edges[1:-1]:  # a change begins here; the list below explains its number
+            number = edges.index(place, 1)
+            mark = replace(mark, letters=f"{number} {mark.letters}".strip())
+        rows.append(HistoryRow(point, level, mark))
     first = history.changes[0].before if history.changes else median(values)
     reach = history.tolerance * abs(first)
     drawn = rows[shown.start : shown.stop] if shown else rows
     return HistoryView(history, tuple(drawn), (first - reach, first + reach))
-
-
-def _add_number(mark: RunMark, edges: Sequence[int], place: int) -> RunMark:
-    """Add the number of the change that begins at a place, which the list below explains."""
-    if place not in edges[1:-1]:
-        return mark
-    return replace(mark, letters=f"{edges.index(place, 1)} {mark.letters}".strip())

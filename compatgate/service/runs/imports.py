@@ -216,7 +216,11 @@ def _store(
     at: datetime,
 ) -> str:
     about, match = settled.attribution, settled.observation
-    run_id = _id(settled, number)
+    # The same report, with the same statements, has the same id again.
+    key = (about.format, about.source, about.sha256, str(number), settled.sku, settled.driver)
+    more = (*sorted(f"{k}={v}" for k, v in settled.components.items()), settled.host or "")
+    text = "\0".join((*key, about.measured_at.isoformat(), *more))
+    run_id = f"run_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if runs.find_runs(session, [run_id]):
         raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
     row = _row(run_id, asked, settled, by=by, at=at)
@@ -247,15 +251,6 @@ def _store(
         detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
     note_run(session, at, by, "imported", run_id, detail)
     return run_id
-
-
-def _id(settled: _Settled, number: int) -> str:
-    """Return an id that the same report, with the same statements, has again."""
-    about = settled.attribution
-    key = (about.format, about.source, about.sha256, str(number), settled.sku, settled.driver)
-    more = (*sorted(f"{k}={v}" for k, v in settled.components.items()), settled.host or "")
-    text = "\0".join((*key, about.measured_at.isoformat(), *more))
-    return f"run_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _evidence(run_id: str, settled: _Settled) -> Evidence:

@@ -43,7 +43,8 @@ def explain_judgement(metric: MetricJudgement) -> list[str]:
     lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
     if metric.numbers is not None:
         lines += [_change(metric, metric.numbers), _confidence_text(metric, metric.numbers)]
-        lines += [_noise_text(metric.numbers)]
+        before, after = (_percent(share) for share in metric.numbers.noise)
+        lines += [f"One repetition varies by {after}; in the baseline by {before}."]
         if metric.numbers.dropped:
             lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
@@ -100,11 +101,6 @@ def _is_beyond_tolerance(
     reaches_up = up and (high is None or high >= worst_up)
     reaches_down = down and (low is None or low <= worst_down)
     return None if reaches_up or reaches_down else False
-
-
-def _noise_text(found: Numbers) -> str:
-    before, after = (_percent(share) for share in found.noise)
-    return f"One repetition varies by {after}; in the baseline by {before}."
 
 
 def _percent(share: float) -> str:

@@ -19,10 +19,8 @@ from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.filters import HostFilters
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
-from compatgate.service.runs.schemas import QuietBody
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
-_LISTS = ("quiet", "suites")
 
 
 def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
@@ -32,8 +30,7 @@ def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: dat
         declared: ``name`` and what `HostRow` has of a host.
     """
     for host in declared:
-        lists = {name: msgspec.json.encode(host[name]).decode() for name in _LISTS}
-        values = {**host, **lists, "seen_at": at}
+        values = {**host, "seen_at": at}
         changed = update(Host).where(Host.name == host["name"]).values(**values)
         if session.execute(changed).rowcount == 0:  # type: ignore[attr-defined]
             session.execute(insert(Host), [{**values, "registered_at": at}])
@@ -79,9 +76,7 @@ def _query() -> Any:
 
 
 def _row(found: Any) -> HostRow:
-    values = dict(found._mapping)
-    quiet = msgspec.json.decode(values["quiet"], type=list[QuietBody])
-    return HostRow(**{**values, "quiet": quiet, "suites": msgspec.json.decode(values["suites"])})
+    return msgspec.convert(dict(found._mapping), HostRow)
 
 
 def find_unknown_suites(
@@ -92,7 +87,7 @@ def find_unknown_suites(
         return {}
     known = catalogue()
     stored = session.execute(select(Host.suites).distinct()).scalars()
-    registered = {suite for suites in stored for suite in msgspec.json.decode(suites)}
+    registered = {suite for suites in stored for suite in suites}
     return {
         name: known.suggest_suite(name, registered)
         for name in names

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.canary.run import ENDED
 from compatgate.kit.clock import readable
-from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
+from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, to_plain
 from compatgate.service.runs.schemas import HostBody, RunBody
 
 
@@ -28,9 +28,11 @@ class Host(Base):
     driver: Mapped[str | None] = mapped_column(Text, comment="Null: whatever a run measures")
     slots: Mapped[int] = mapped_column(Integer, comment="GPUs; without GPUs, runs at once")
     health: Mapped[str] = mapped_column(Text, comment="Where GPU health is read: local or none")
-    quiet: Mapped[str] = mapped_column(Text, comment="JSON: when it takes no new run")
-    suites: Mapped[str] = mapped_column(
-        Text, server_default="[]", comment="JSON: names of suites that its worker has"
+    quiet: Mapped[list[dict[str, Any]]] = mapped_column(
+        JsonText, comment="JSON: when it takes no new run"
+    )
+    suites: Mapped[list[str]] = mapped_column(
+        JsonText, server_default="[]", comment="JSON: names of suites that its worker has"
     )
     registered_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime)
@@ -55,7 +57,9 @@ class Run(Base):
     id: Mapped[str] = mapped_column(Text, unique=True, comment="run_...")
     suite: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(Text, comment="queued to judging, then the outcome")
-    stack: Mapped[str] = mapped_column(Text, comment="JSON, as in a question to the gate")
+    stack: Mapped[dict[str, Any]] = mapped_column(
+        JsonText, comment="JSON, as in a question to the gate"
+    )
     target: Mapped[str | None] = mapped_column(Text)
     pool: Mapped[str | None] = mapped_column(Text)
     entry: Mapped[str | None] = mapped_column(Text, comment="Of the matrix, that it is about")
@@ -81,10 +85,12 @@ class Run(Base):
     not_before: Mapped[datetime | None] = mapped_column(UtcTime, comment="Pause before a retry")
     lease_until: Mapped[datetime | None] = mapped_column(UtcTime)
     cancel_by: Mapped[str | None] = mapped_column(Text, comment="Who asked for its end")
-    against: Mapped[str | None] = mapped_column(
-        Text, comment="JSON: asked, image, entry, reason; null: judged alone"
+    against: Mapped[dict[str, Any] | None] = mapped_column(
+        JsonText, comment="JSON: asked, image, entry, reason; null: judged alone"
     )
-    pairs: Mapped[str | None] = mapped_column(Text, comment="JSON: pairs so far, and the judgement")
+    pairs: Mapped[dict[str, Any] | None] = mapped_column(
+        JsonText, comment="JSON: pairs so far, and the judgement"
+    )
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -173,7 +173,15 @@ def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Queue the runs."""
     values = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
     try:
-        made = ask.gate.runs.submit(_read_form(values), by=ask.principal.name)
+        if not values["suite"]:
+            raise BadInput("choose a suite", field="suite")
+        asked: dict[str, Any] = {name: text for name, text in values.items() if text}
+        if values["stack"]:
+            asked["stack"] = parse_stack_text(values["stack"])
+        made = ask.gate.runs.submit(
+            RunRequest(**{**asked, "priority": _priority(values["priority"])}),
+            by=ask.principal.name,
+        )
     except CompatgateError as error:
         if error.status >= 500:
             raise
@@ -181,15 +189,6 @@ def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
-
-
-def _read_form(given: dict[str, str]) -> RunRequest:
-    if not given["suite"]:
-        raise BadInput("choose a suite", field="suite")
-    asked: dict[str, Any] = {name: text for name, text in given.items() if text}
-    if given["stack"]:
-        asked["stack"] = parse_stack_text(given["stack"])
-    return RunRequest(**{**asked, "priority": _priority(given["priority"])})
 
 
 def _priority(text: str) -> int:
@@ -212,13 +211,16 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
     steps = [step.to_json() for step in detail.steps]
     evidence = runs.evidence(run=run_id).items
     warned = ask.gate.runs.remarks([run.entry]).get(run.entry) if run.entry else None
+    result = (step.body.get("imported") for step in detail.steps)
     context = {
         "run": run,
         "about": run_note(run),
         "took": run_seconds(run),
         "stack": _stated_stack(run.stack),
         "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
-        "attribution": _attribution(detail),
+        "attribution": msgspec.convert(
+            next((one for one in result if one), None), Attribution | None
+        ),
         "long": long,
         "pairs": view_pairs(detail),
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
@@ -232,12 +234,6 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "fill": _repeat_link(run),
     }
     return HtmlPage("run.html", run_id, context)
-
-
-def _attribution(detail: RunDetail) -> Attribution | None:
-    """Return the source of an imported run."""
-    result = (step.body.get("imported") for step in detail.steps)
-    return msgspec.convert(next((one for one in result if one), None), Attribution | None)
 
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:

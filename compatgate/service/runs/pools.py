@@ -116,19 +116,13 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
     result = evidence.list_evidence(session, same)
     for one in result.items[:MAX_POOLED]:
-        if _is_pooled(one, row):
+        if (
+            one.bound is not None
+            and one.bound.get("suite") == row.bound.get("suite")
+            and (one.driver, one.development) == (row.driver, row.development)
+            and (row.content is not None or one.components == row.components)
+        ):
             yield one
-
-
-def _is_pooled(one: EvidenceRow, row: EvidenceRow) -> bool:
-    """Return whether two rows of one suite, SKU and content are of one pool."""
-    assert row.bound is not None  # noqa: S101 - the caller checked
-    return (
-        one.bound is not None
-        and one.bound.get("suite") == row.bound.get("suite")
-        and (one.driver, one.development) == (row.driver, row.development)
-        and (row.content is not None or one.components == row.components)
-    )
 
 
 def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: datetime) -> None:

@@ -7,6 +7,7 @@ contradicts gets a warning. `Remarks` show both with an entry.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -74,7 +75,10 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     Returns:
         Names of the entries concerned, by what was done to them.
     """
-    matrix = _Matrix(session, facts, _definitions(run))
+    suites = {}  # The definition of the suite that has just run; earlier ones are stale.
+    if run.bound is not None and run.bound.suite:
+        suites[run.suite] = SuiteDefinition(run.bound.suite, run.bound.workloads)
+    matrix = _Matrix(session, facts, suites)
     edits: list[Edit] = []
     done: dict[str, list[str]] = {}
     if run.outcome == "passed":
@@ -86,7 +90,10 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         if run.outcome == "passed" and entry.status == "candidate":
             progress = _blessing(matrix, run, entry, targets, at)
             if progress is not None:
-                status, why = "blessed", f"{_run_text(run)} passed, the last of {_list(progress)}"
+                status, why = (
+                    "blessed",
+                    f"{_run_text(run)} passed, the last of {', '.join(progress.runs)}",
+                )
         elif run.outcome == "failed" and entry.status != "candidate":
             against = find_contradiction(run, entry, targets)
             if against is None:
@@ -111,13 +118,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     return {what: names for what, names in done.items() if names}
 
 
-def _definitions(run: Evidence) -> dict[str, SuiteDefinition]:
-    """Return the definition of the suite that has just run; earlier ones are stale."""
-    if run.bound is None or not run.bound.suite:
-        return {}
-    return {run.suite: SuiteDefinition(run.bound.suite, run.bound.workloads)}
-
-
 def _blessing(
     matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
 ) -> CandidateProgress | None:
@@ -126,10 +126,6 @@ def _blessing(
         return None
     result = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
     return result if result.state == "ready" and result.automatic else None
-
-
-def _list(progress: CandidateProgress) -> str:
-    return ", ".join(progress.runs)
 
 
 def _run_text(run: Evidence) -> str:
@@ -237,13 +233,12 @@ class _Matrix:
     def _spellings(self, sku: str) -> list[str]:
         """Return the spellings of a SKU in the documents of pools."""
         written = self.session.execute(select(Pool.gpu).distinct()).scalars()
-        return [name for name in written if self._sku(name) == sku]
-
-    def _sku(self, name: str) -> str | None:
-        try:
-            return resolve_gpu(name, self._facts.gpus).sku
-        except BadInput:
-            return None
+        names = []
+        for name in written:
+            with suppress(BadInput):
+                if resolve_gpu(name, self._facts.gpus).sku == sku:
+                    names.append(name)
+        return names
 
 
 class EntryRemarks(Struct, frozen=True):

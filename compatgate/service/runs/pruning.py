@@ -7,7 +7,7 @@ The newest report of each host stays, because drift is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -61,21 +61,14 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
         Run.id.not_in(closed),
         RunStep.body.not_like(f'%"{PRUNED_MEMBER}":%'),
     )
-    learnt = _baseline_runs(session)
-    found = session.execute(query.group_by(Run.seq, Run.id).order_by(Run.seq))
-    return {run: int(size or 0) for run, size in found if run not in learnt}
-
-
-def _baseline_runs(session: Session) -> set[str]:
-    """Return the runs that any version of a baseline used or discarded."""
-    found: set[str] = set()
-    for known in session.execute(select(BaselineRow.body)).scalars():
-        found.update(
-            str(each["run"]).partition(":")[0]
-            for name in ("runs", "discarded")
-            for each in known.get(name, ())
-        )
-    return found
+    learnt = {
+        str(one["run"]).partition(":")[0]
+        for body in session.execute(select(BaselineRow.body)).scalars()
+        for name in ("runs", "discarded")
+        for one in body.get(name, ())
+    }
+    rows = session.execute(query.group_by(Run.seq, Run.id).order_by(Run.seq))
+    return {run: int(size or 0) for run, size in rows if run not in learnt}
 
 
 def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
@@ -217,7 +210,9 @@ class _Pruner:
         if self._dry_run:
             return PrunedRuns(before, len(sizes), sum(sizes.values()))
         freed = 0
-        for some in _parts(list(sizes)):
+        runs = list(sizes)
+        for start in range(0, len(runs), _RUNS_PER_TRANSACTION):
+            some = runs[start : start + _RUNS_PER_TRANSACTION]
             with self._database.writing() as session:
                 freed += drop(session, before, {run: sizes[run] for run in some})
         return PrunedRuns(before, len(sizes), freed)
@@ -256,8 +251,3 @@ class _Pruner:
             subject=f"older than {clock.iso(before)}",
             detail=detail,
         )
-
-
-def _parts(runs: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(runs), _RUNS_PER_TRANSACTION):
-        yield runs[start : start + _RUNS_PER_TRANSACTION]

@@ -141,7 +141,6 @@ def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
 _LONGEST = 2000
 _MAX_SESSIONS = 30
 """Sessions from which the noise of metrics is learned."""
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class DatabaseQueue:
@@ -293,9 +292,8 @@ class DatabaseQueue:
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
-        text = _encode(pairs.to_json()).decode()
         with self._database.working() as session:
-            if not leases.update_run(session, _lease_claim(lease), pairs=text):
+            if not leases.update_run(session, _lease_claim(lease), pairs=pairs.to_json()):
                 raise LeaseLost(lease.run.id)
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:

@@ -73,10 +73,6 @@ def find_against(
         return AgainstBody(AUTO, result.image, entry.name, result.reason)
     if asked in snapshot.entries:
         return _find_of_entry(session, run, snapshot.entries[asked], snapshot, now)
-    return AgainstBody(asked, _check_image(asked, snapshot), None, "")
-
-
-def _check_image(asked: str, snapshot: Snapshot) -> str:
     if not set(asked) & set("/:@"):
         hint = suggest_name(asked, snapshot.entries) or "an image has a tag or digest"
         what = f"entry {asked!r} does not exist"
@@ -86,7 +82,7 @@ def _check_image(asked: str, snapshot: Snapshot) -> str:
     except BadInput as error:
         error.field = "against"
         raise
-    return asked
+    return AgainstBody(asked, asked, None, "")
 
 
 def _find_of_entry(
@@ -172,8 +168,7 @@ def _images_of_evidence(session: Session, entry: Entry, pools: Sequence[Pool]) -
             .order_by(EvidenceRecord.seq.desc())
             .limit(_MAX_EVIDENCE)
         )
-        for run_id, image, text in session.execute(query):
-            measured = msgspec.json.decode(text, type=dict[str, str])
+        for run_id, image, measured in session.execute(query):
             components = {name: parse_version(name, version) for name, version in measured.items()}
             if entry.matches(Stack(components), pool):
                 yield Found(_pin(session, run_id, image), f"run {run_id} passed with it")

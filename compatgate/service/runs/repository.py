@@ -29,7 +29,6 @@ from compatgate.service.runs.models import (
     RunStep,
     StepRow,
 )
-from compatgate.service.runs.schemas import AgainstBody
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 _DERIVED = ("cancelling", "source")
@@ -47,7 +46,6 @@ _CHUNK = 500
 NO_STEP = ""
 """Step name of the note that replaces a removed log."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode_against = msgspec.json.Decoder(AgainstBody).decode
 
 
 def select_runs() -> Any:
@@ -59,31 +57,20 @@ def to_row(found: Any) -> RunRow:
     """Return a row of `select_runs`."""
     values = dict(found._mapping)
     open_ = values["state"] == "queued" or values["state"] in ACTIVE
-    return RunRow(
-        **{
-            **values,
-            "stack": msgspec.json.decode(values["stack"]),
-            "against": _decode_against(values["against"]) if values["against"] else None,
-            "cancelling": values["cancel_by"] is not None and open_,
-            "source": values["suite"] if values["purpose"] == "import" else None,
-        }
-    )
+    values["cancelling"] = values["cancel_by"] is not None and open_
+    values["source"] = values["suite"] if values["purpose"] == "import" else None
+    return msgspec.convert(values, RunRow)
 
 
 def add_runs(session: Session, rows: Sequence[RunRow]) -> None:
     """Store new runs, in this order; the database numbers them."""
-    session.execute(insert(Run), [_to_columns(row) for row in rows])
-
-
-def _to_columns(row: RunRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(row)
-    for name in ("seq", *_DERIVED):
-        del values[name]
-    encoded = {
-        "stack": _encode(row.stack).decode(),
-        "against": _encode(row.against).decode() if row.against else None,
-    }
-    return {**values, **encoded, "driver_key": driver_key(row.driver)}
+    left_out = ("seq", *_DERIVED)
+    names = [name for name in RunRow.__struct_fields__ if name not in left_out]
+    columns = [
+        {**{name: getattr(row, name) for name in names}, "driver_key": driver_key(row.driver)}
+        for row in rows
+    ]
+    session.execute(insert(Run), columns)
 
 
 def driver_key(driver: str | None) -> str | None:
@@ -98,8 +85,7 @@ def driver_key(driver: str | None) -> str | None:
 
 def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
     """Return how the pairs of a run stand, as plain data; None if none were begun."""
-    text = session.execute(select(Run.pairs).where(Run.id == run_id)).scalar()
-    return msgspec.json.decode(text) if text else None
+    return session.execute(select(Run.pairs).where(Run.id == run_id)).scalar()
 
 
 def list_earlier_pairs(
@@ -113,7 +99,7 @@ def list_earlier_pairs(
         .order_by(Run.seq.desc())
         .limit(limit)
     )
-    return [msgspec.json.decode(text) for text in session.execute(query).scalars() if text]
+    return [pairs for pairs in session.execute(query).scalars() if pairs]
 
 
 def find_run(session: Session, run_id: str) -> RunRow:

@@ -109,7 +109,11 @@ def peak_shares(
     Neither workloads nor facts are read where no step saw a GPU. If workloads
     cannot be read, the run is shown without shares.
     """
-    reports = {step.name: step for step in steps if _saw_a_gpu(step)}
+    reports = {}
+    for step in steps:
+        env = (step.body.get("report") or {}).get("env")
+        if env and env.get("gpus"):
+            reports[step.name] = step
     if not reports:
         return {}
     try:
@@ -123,11 +127,6 @@ def peak_shares(
         if workload is not None:
             results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
     return {name: some for name, some in results.items() if some}
-
-
-def _saw_a_gpu(step: StepRow) -> bool:
-    env = (step.body.get("report") or {}).get("env")
-    return bool(env and env.get("gpus"))
 
 
 _log = logging.getLogger(__name__)

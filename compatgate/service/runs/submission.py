@@ -60,7 +60,11 @@ def find_destinations(
         pool: of the target; None: all.
         host: to run on; None: any.
     """
-    named = _host(host, hosts)
+    named = next((one for one in hosts if one.name == host), None)
+    if host is not None and named is None:
+        hint = suggest_name(host, [one.name for one in hosts]) if hosts else NO_HOSTS_HINT
+        what = f"no worker has registered the host {host!r}"
+        raise NotFound(what, field="host", value=host, hint=hint)
     if target is None:
         if pool is not None:
             raise BadInput("a pool needs a target", field="pool", hint="name the target")
@@ -79,17 +83,6 @@ def find_destinations(
         driver = one.driver.text if one.driver else None
         distinct.setdefault((gpu, driver_key(driver)), Destination(one.name, gpu, driver))
     return list(distinct.values())
-
-
-def _host(name: str | None, hosts: Sequence[HostRow]) -> HostRow | None:
-    if name is None:
-        return None
-    results = {host.name: host for host in hosts}
-    if name not in results:
-        hint = suggest_name(name, results) if results else NO_HOSTS_HINT
-        what = f"no worker has registered the host {name!r}"
-        raise NotFound(what, field="host", value=name, hint=hint)
-    return results[name]
 
 
 def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
@@ -140,44 +133,26 @@ def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     wants += [run.gpu or "no GPU"]
     wants += [f"{run.gpus} slots"] if run.gpus > 1 else []
     wants += [f"the host {run.host}"] if run.host else []
-    have = "; ".join(_describe_host(host) for host in hosts[:_NAMED])
+    have = []
+    for host in hosts[:_NAMED]:
+        driver = f", driver {host.driver}" if host.driver else ""
+        slots = f", {host.slots} slots" if host.slots > 1 else ""
+        have.append(f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots}, {host.executor})")
+    hint = f"known hosts: {'; '.join(have)}" if hosts else NO_HOSTS_HINT
+    if hosts and run.nodes > 1 and not any(make_offer(host).spans for host in hosts):
+        hint += f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
     return BadInput(
         f"no staging host can run it: it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
-        hint=f"known hosts: {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
+        hint=hint,
     )
-
-
-def _multi_node_hint(run: RunRow, hosts: Sequence[HostRow]) -> str:
-    """Return the hint to add a cluster host for runs on several nodes, or empty text."""
-    if run.nodes == 1 or any(make_offer(host).spans for host in hosts):
-        return ""
-    return f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
-
-
-def _describe_host(host: HostRow) -> str:
-    driver = f", driver {host.driver}" if host.driver else ""
-    slots = f", {host.slots} slots" if host.slots > 1 else ""
-    return f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots}, {host.executor})"
 
 
 PRIORITIES = 1000
 PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
 MAX_ATTEMPTS = 3
 _LONGEST_STACK = 64
-
-
-class SuiteNeeds(Struct, frozen=True):
-    """The requirements of a suite on one run.
-
-    Attributes:
-        imageless: workloads that bring no image of their own.
-    """
-
-    gpus: int
-    nodes: int
-    imageless: tuple[str, ...]
 
 
 def plan_runs(
@@ -192,11 +167,12 @@ def plan_runs(
     purpose: str = "request",
 ) -> list[RunRow]:
     """Plan the runs of a submission, each of which a host could run."""
-    needs = _needs(asked.suite, catalogue)
+    gpus, nodes = catalogue.gpus_of(asked.suite), catalogue.nodes_of(asked.suite)
+    imageless = [one.name for one in catalogue.of_suite(asked.suite) if not has_own_image(one)]
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
-    result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(gpus))
     _refuse_unfit(result, _needs_of_gpus(asked, catalogue, snapshot), facts)
     made = [
         new_run(
@@ -210,8 +186,8 @@ def plan_runs(
             image=asked.image,
             gpu=place.gpu,
             driver=place.driver,
-            gpus=max(1, needs.gpus),
-            nodes=needs.nodes,
+            gpus=max(1, gpus),
+            nodes=nodes,
             host=asked.host,
             priority=asked.priority,
             purpose=purpose,
@@ -221,12 +197,7 @@ def plan_runs(
         )
         for place in result
     ]
-    return [check_run(run, hosts, needs.imageless) for run in made]
-
-
-def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
-    imageless = [w.name for w in catalogue.of_suite(suite) if not has_own_image(w)]
-    return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
+    return [check_run(run, hosts, imageless) for run in made]
 
 
 def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:

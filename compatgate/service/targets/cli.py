@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, InconclusiveInput
-from compatgate.kit.cli.options import (
-    add_authorship,
-    add_format,
-    add_limit,
-    reason_of,
-)
-from compatgate.kit.cli.output import print_json, print_list
+from compatgate.kit.cli.commands import Option, Row, add_rows, print_answer
+from compatgate.kit.cli.options import add_authorship, add_format, reason_of
+from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     Body,
-    Operations,
     add_place,
-    ask,
-    ask_all,
+    ask_row,
+    drop_storage_members,
     run_action,
+    run_row,
 )
 
 if TYPE_CHECKING:
@@ -44,23 +41,64 @@ Create and change targets with compatgate matrix import.
 """
 
 
+def _list_pools(targets: Iterable[Body]) -> list[Body]:
+    """Return a line of the list for each pool."""
+    return [
+        {
+            **pool,
+            "target": target["metadata"]["name"],
+            "mode": target["spec"]["policy"]["mode"],
+            "revision": target["revision"],
+        }
+        for target in targets
+        for pool in target["spec"]["pools"]
+    ]
+
+
+def _format_document(target: Body) -> str:
+    from compatgate.documents.text import to_yaml
+
+    return to_yaml([drop_storage_members(target)]).rstrip("\n")
+
+
+LIST = Row(
+    "list",
+    "list_targets",
+    "list targets",
+    (
+        Option("label", help="only targets with this label", metavar="KEY=VALUE"),
+        Option("owner", help="only targets of this owner"),
+        Option("gpu", help="GPU, exactly as the target spells it", metavar="GPU"),
+        Option("driver", help="driver, exactly as the target states it", metavar="VERSION"),
+        Option("search", help="part of the name", metavar="TEXT"),
+    ),
+    {
+        "target": "target",
+        "mode": "mode",
+        "pool": "name",
+        "gpu": "gpu",
+        "driver": "driver",
+        "nodes": "count",
+        "revision": "revision",
+    },
+    "no targets",
+)
+SHOW = Row(
+    "show",
+    "show_target",
+    "print a target as a document",
+    (Option("name", metavar="NAME", help="name of the target"),),
+    text=_format_document,
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     from compatgate.service.comparison.commands import what_if_arguments
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    shown = actions.add_parser("list", help="list targets")
-    shown.add_argument("--label", metavar="KEY=VALUE", help="only targets with this label")
-    shown.add_argument("--owner", help="only targets of this owner")
-    shown.add_argument("--gpu", metavar="GPU", help="GPU, exactly as the target spells it")
-    shown.add_argument(
-        "--driver", metavar="VERSION", help="driver, exactly as the target states it"
-    )
-    shown.add_argument("--search", metavar="TEXT", help="part of the name")
-    add_limit(shown)
-    show = actions.add_parser("show", help="print a target as a document")
-    show.add_argument("name", metavar="NAME", help="name of the target")
+    add_rows(actions, (LIST, SHOW))
     what_if = actions.add_parser(
         "what-if", help="show what another driver, GPU or CUDA would break or fix"
     )
@@ -68,8 +106,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = actions.add_parser("delete", help="delete a target without entries or waivers")
     delete.add_argument("name", metavar="NAME", help="name of the target")
     add_authorship(delete)
-    add_place(shown, show, delete)
-    add_format(shown, show, delete)
+    add_place(delete)
+    add_format(delete)
     add_from_arguments(actions.add_parser("from", help=FROM_HELP))
 
 
@@ -81,51 +119,13 @@ def run(args: argparse.Namespace) -> int:
         return run_what_if(args)
     if args.action == "from":
         return run_from(args)
-    return run_action(args, {"list": _list, "show": _show, "delete": _delete})
-
-
-def _list(args: argparse.Namespace, gate: Client) -> int:
-    found = ask_all(
-        gate,
-        args.limit,
-        Operations.list_targets,
-        label=args.label,
-        owner=args.owner,
-        gpu=args.gpu,
-        driver=args.driver,
-        search=args.search,
-    )
-    rows = (row for target in found for row in _target_rows(target))
-    head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
-    return print_list(found, args.format, head, rows, empty="no targets")
-
-
-def _target_rows(target: Body) -> list[tuple[object, ...]]:
-    spec = target["spec"]
-    return [
-        (
-            target["metadata"]["name"],
-            spec["policy"]["mode"],
-            pool["name"],
-            pool["gpu"],
-            pool["driver"],
-            pool["count"],
-            target["revision"],
-        )
-        for pool in spec["pools"]
-    ]
-
-
-def _show(args: argparse.Namespace, gate: Client) -> int:
-    from compatgate.documents.text import to_yaml
-    from compatgate.service.gate_client import drop_storage_members
-
-    target = ask(gate, Operations.show_target, args.name)
-    if args.format == "json":
-        print_json(target)
-    else:
-        print(to_yaml([drop_storage_members(target)]), end="")
-    return 0
+    if args.action == "list":
+        targets = ask_row(args, LIST)
+        rows = targets if args.format == "json" else _list_pools(targets)
+        return print_answer(args.format, LIST, rows)
+    if args.action == "show":
+        return run_row(args, SHOW)
+    return run_action(args, {"delete": _delete})
 
 
 def _delete(args: argparse.Namespace, gate: Client) -> int:

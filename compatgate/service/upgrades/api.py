@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from flask import request
@@ -26,7 +27,7 @@ from compatgate.service.upgrades.schemas import (
 from compatgate.service.upgrades.service import UpgradeView
 from compatgate.service.upgrades.views import describe, describe_answer
 from compatgate.service.web.call import Call
-from compatgate.service.web.route import Body, NoQuery, Returns, route
+from compatgate.service.web.route import Body, NoQuery, Returns, Route, Scope, route
 
 
 class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -138,92 +139,57 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
     return Reply(describe_answer(view), headers=headers, secret=True)
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/approve",
-    scope="approve",
-    tag="upgrades",
-    targets="checked",
-    returns=Returns(UpgradeBody, "The upgrade"),
-    errors=(404, 409),
-)
+def _change(
+    action: str, returns: str, *, scope: Scope = "upgrade", **others: Any
+) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
+    """Declare the route of a change of an upgrade, which returns the upgrade."""
+    return route(
+        "POST",
+        f"/upgrades/{{name}}/{action}",
+        scope=scope,
+        tag="upgrades",
+        targets="checked",
+        returns=Returns(UpgradeBody, returns),
+        errors=(404, 409),
+        **others,
+    )
+
+
+@_change("approve", "The upgrade", scope="approve")
 def approve_upgrade(call: Call[NoQuery]) -> Reply:
     """Approve another person's upgrade. The target's policy says how many people must agree."""
     return _reply(call.gate.upgrades.approve(call.args["name"], call.principal))
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/retract",
-    scope="approve",
-    tag="upgrades",
-    targets="checked",
-    returns=Returns(UpgradeBody, "The upgrade without your approval"),
-    errors=(404, 409),
-)
+@_change("retract", "The upgrade without your approval", scope="approve")
 def retract_upgrade(call: Call[NoQuery]) -> Reply:
     """Withdraw your approval of an upgrade. A wave that has started waits, too."""
     return _reply(call.gate.upgrades.retract(call.args["name"], call.principal))
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/stop",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
-    query=ReasonQuery,
-    reason="query",
-    returns=Returns(UpgradeBody, "The stopped upgrade"),
-    errors=(404, 409),
-)
+@_change("stop", "The stopped upgrade", query=ReasonQuery, reason="query")
 def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
     """Stop an upgrade: every wave waits until someone resumes it."""
     return _reply(call.gate.upgrades.stop(call.args["name"], call.by()))
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/resume",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
-    query=ReasonQuery,
-    reason="query",
-    returns=Returns(UpgradeBody, "The upgrade"),
-    errors=(404, 409),
-)
+@_change("resume", "The upgrade", query=ReasonQuery, reason="query")
 def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
     """Resume a stopped upgrade. A rolled-back upgrade cannot be resumed (409)."""
     return _reply(call.gate.upgrades.resume(call.args["name"], call.by()))
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/roll-back",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
-    query=ReasonQuery,
-    reason="query",
-    returns=Returns(UpgradeBody, "The upgrade, which has ended"),
-    errors=(404, 409),
-)
+@_change("roll-back", "The upgrade, which has ended", query=ReasonQuery, reason="query")
 def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
     """Roll an upgrade back: `may-start` then answers `roll back` for every wave."""
     return _reply(call.gate.upgrades.roll_back(call.args["name"], call.by()))
 
 
-@route(
-    "POST",
-    "/upgrades/{name}/leave-out",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
+@_change(
+    "leave-out",
+    "The upgrade without these nodes",
     body=Body(LeaveOutRequest, examples={"node": {"nodes": ["gpu-17"], "reason": "in repair"}}),
     reason="body",
-    returns=Returns(UpgradeBody, "The upgrade without these nodes"),
-    errors=(404, 409),
 )
 def leave_out_nodes(call: Call[NoQuery]) -> Reply:
     """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET, convert
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from compatgate.errors import CompatgateError
 from compatgate.service.gate.decision_counts import find_first_since
 from compatgate.service.gate.repository import Decision
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.nodes.health import Observed, SeenXid, load_health
+from compatgate.service.nodes.health import load_health
 from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.nodes.repository import Node
 from compatgate.service.nodes.service import STALE_AFTER
@@ -133,8 +134,8 @@ def _read_health(
 def _compare_errors(
     driver: str,
     changed: Mapping[str, datetime],
-    periods: Iterable[Observed],
-    errors: Iterable[SeenXid],
+    periods: Iterable[Any],
+    errors: Iterable[Any],
 ) -> Comparison:
     before = after = 0
     hours = {False: 0.0, True: 0.0}

@@ -14,6 +14,7 @@ from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.audit import repository as audit
+from compatgate.service.nodes import repository as nodes_table
 from compatgate.service.nodes.reports import is_same_driver
 from compatgate.service.upgrades.models import (
     OPEN_STATES,
@@ -30,8 +31,6 @@ from compatgate.service.upgrades.schemas import UpgradeSummary
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
 """Maximum time that a rolled-back upgrade needs attention."""
-_PART = 300
-"""Names of one query: databases limit the parameters of a statement."""
 _ROWS = 500
 _SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
 _LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
@@ -50,12 +49,7 @@ def split_key(key: str) -> tuple[str, str]:
 
 def group_keys(keys: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
     """Yield clusters with names of their nodes, as many at once as one statement takes."""
-    by_cluster: dict[str, list[str]] = {}
-    for cluster, name in map(split_key, keys):
-        by_cluster.setdefault(cluster, []).append(name)
-    for cluster, names in by_cluster.items():
-        for at in range(0, len(names), _PART):
-            yield cluster, names[at : at + _PART]
+    return nodes_table.group_keys(map(split_key, keys))
 
 
 def store_upgrade(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.upgrade_state import Knowledge, State, Upgrade
-from compatgate.core.upgrades import Decision, decide
+from compatgate.core.upgrades import Decision, apply, decide, notice, take_wave
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
@@ -26,14 +27,17 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship, require_storable
 from compatgate.service.tokens.principal import AccessRefused, Principal
 from compatgate.service.upgrades import repository as upgrades
-from compatgate.service.upgrades.freezes import find_known_good
-from compatgate.service.upgrades.knowledge import load_node_reports
+from compatgate.service.upgrades.freezes import find_known_good, mark_known_good
+from compatgate.service.upgrades.knowledge import BEFORE, count_stacks, gather, load_node_reports
 from compatgate.service.upgrades.models import EventAction, UpgradeRow
-from compatgate.service.upgrades.progress import UpgradeProgress, note_action
 from compatgate.service.upgrades.schemas import KnownGoodBody, UpgradeRequest, UpgradeSummary
 from compatgate.service.upgrades.waves import list_nodes, make_question, make_upgrade
 
 _MAX_NAME = 128
+_MAX_TEXT = 16_000
+_ACTIONS: Mapping[str, EventAction] = {
+    "finish": "finish", "trigger": "roll back", "complete": "complete",
+}  # fmt: skip
 MakePlan = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Plans a driver on a target; nodes are named by key."""
 
@@ -54,7 +58,6 @@ class Upgrades:
         self._database = database
         self._snapshots = snapshots
         self._plan = plan
-        self._progress = UpgradeProgress(snapshots)
 
     def propose(self, request: UpgradeRequest, by: Authorship) -> UpgradeView:
         """Store an upgrade with the waves that the plan gives it; nothing starts by that."""
@@ -90,7 +93,7 @@ class Upgrades:
                 [*list_nodes(plan, {key: report[0] for key, report in reports.items()})],
             )
             row = upgrades.find_upgrade(session, request.name)
-            note_action(session, row, "propose", by.author, by.identity, text=by.reason)
+            _note(session, row, "propose", by.author, by.identity, text=by.reason)
             return self._view(session, upgrades.find_upgrade(session, request.name))
 
     def list(
@@ -156,10 +159,10 @@ class Upgrades:
         with opened as session:
             row = self._find(session, name, by)
             _require_wave(row, wave)
-            row, known = self._progress.look(session, row, record=not dry_run)
+            row, known = self._look(session, row, record=not dry_run)
             answer = decide(row, known, wave, asker)
             if answer.answer == "start" and answer.wave is not None and not dry_run:
-                row = self._progress.take(session, row, answer.wave, asker, by, known.now)
+                row = self._take(session, row, answer.wave, asker, by, known.now)
             return UpgradeView(row, known, answer, find_known_good(session, row.target))
 
     def approve(self, name: str, by: Principal) -> UpgradeView:
@@ -169,16 +172,16 @@ class Upgrades:
                 what = f"{by.name} proposed {name}: another person approves it"
                 raise AccessRefused(what, principal=by, field="name", value=name)
             if by.identity not in {one.identity for one in row.approvals}:
-                note_action(session, row, "approve", by.name, by.identity)
-            return self._reload(session, row)
+                _note(session, row, "approve", by.name, by.identity)
+            return self._view(session, upgrades.find_upgrade(session, name))
 
     def retract(self, name: str, by: Principal) -> UpgradeView:
         """Withdraw your approval; a wave that has started waits, too."""
         with self._changing(name, by) as (session, row):
             if by.identity not in {one.identity for one in row.approvals}:
                 raise Conflict(f"{by.name} has not approved {name}", field="name", value=name)
-            note_action(session, row, "retract", by.name, by.identity)
-            return self._reload(session, row)
+            _note(session, row, "retract", by.name, by.identity)
+            return self._view(session, upgrades.find_upgrade(session, name))
 
     def stop(self, name: str, by: Authorship) -> UpgradeView:
         """Hold every wave until somebody resumes it."""
@@ -213,8 +216,8 @@ class Upgrades:
                 raise Conflict(what, field="nodes", value=len(keys), hint=hint)
             upgrades.leave_out(session, name, keys, by.reason)
             text = f"{', '.join(keys)}: {by.reason}"
-            note_action(session, row, "leave out", by.author, by.identity, text=text)
-            return self._reload(session, row)
+            _note(session, row, "leave out", by.author, by.identity, text=text)
+            return self._view(session, upgrades.find_upgrade(session, name))
 
     @contextmanager
     def _changing(self, name: str, by: Principal | None) -> Iterator[tuple[Session, UpgradeRow]]:
@@ -238,8 +241,61 @@ class Upgrades:
     ) -> UpgradeView:
         """Store another state of an upgrade, and who wanted it."""
         upgrades.save_state(session, row, replace(row, state=state, why=why), clock.now())
-        note_action(session, row, action, by.author, by.identity, text=by.reason)
-        return self._reload(session, row)
+        _note(session, row, action, by.author, by.identity, text=by.reason)
+        return self._view(session, upgrades.find_upgrade(session, row.name))
+
+    def _look(
+        self, session: Session, row: UpgradeRow, *, record: bool
+    ) -> tuple[UpgradeRow, Knowledge]:
+        """Return an upgrade after everything that the gate notices about it now."""
+        known = gather(session, row, self._snapshots.current(), clock.now())
+        while events := notice(row, known):
+            after = apply(row, events)
+            if record:
+                upgrades.save_state(session, row, after, known.now)
+                for one in events:
+                    action, text = _ACTIONS[one.action], one.text
+                    upgrades.add_event(session, row, action, at=one.at, wave=one.wave, text=text)
+                    if action == "complete":
+                        self._mark_good(session, row, known.now, done=True)
+            row = after
+        return row, known
+
+    def _take(
+        self,
+        session: Session,
+        row: UpgradeRow,
+        number: int,
+        asker: str,
+        by: Principal,
+        now: datetime,
+    ) -> UpgradeRow:
+        """Let an asker start a wave, or go on with it; the first one marks what is known good."""
+        wave, after = row.waves[number - 1], take_wave(row, number, asker, now)
+        upgrades.save_state(session, row, after, now)
+        if wave.started is None:
+            text = "" if asker == by.name else f"for {asker}"
+            _note(session, row, "start", by.name, by.identity, wave=number, text=text)
+        elif wave.holder != asker:
+            text = f"{asker} continues for {wave.holder}"
+            _note(session, row, "take over", by.name, by.identity, wave=number, text=text)
+        if row.began is None:
+            counts = count_stacks(session, row.target, now - BEFORE)
+            upgrades.note_before(session, row.name, counts)
+            self._mark_good(session, row, now, done=False)
+        return after
+
+    def _mark_good(self, session: Session, row: UpgradeRow, now: datetime, *, done: bool) -> None:
+        """Store the state of the target that a rollback returns to."""
+        snapshot = self._snapshots.current()
+        target = snapshot.targets.get(row.target)
+        if target is None:
+            return
+        drivers = {pool.name: pool.driver.text for pool in target.pools if pool.driver}
+        if done:
+            drivers |= dict.fromkeys(row.pools, row.driver)
+        good = KnownGoodBody(target.name, snapshot.revision, drivers, row.name, now)
+        mark_known_good(session, good)
 
     def _find(self, session: Session, name: str, by: Principal | None) -> UpgradeRow:
         row = upgrades.find_upgrade(session, name)
@@ -247,12 +303,26 @@ class Upgrades:
             by.require_any([row.target], f"the upgrade {name}")
         return row
 
-    def _reload(self, session: Session, row: UpgradeRow) -> UpgradeView:
-        return self._view(session, upgrades.find_upgrade(session, row.name))
-
     def _view(self, session: Session, row: UpgradeRow) -> UpgradeView:
-        row, known = self._progress.look(session, row, record=False)
+        row, known = self._look(session, row, record=False)
         return UpgradeView(row, known, decide(row, known), find_known_good(session, row.target))
+
+
+def _note(
+    session: Session,
+    row: UpgradeRow,
+    action: EventAction,
+    actor: str,
+    identity: str,
+    *,
+    wave: int | None = None,
+    text: str = "",
+) -> None:
+    """Store what a person did with an upgrade, and audit it."""
+    require_storable(text, "reason", _MAX_TEXT, f"{_MAX_TEXT} bytes")
+    upgrades.add_event(
+        session, row, action, at=clock.now(), actor=actor, identity=identity, wave=wave, text=text
+    )
 
 
 def _require_wave(upgrade: Upgrade, number: int | None) -> None:
@@ -265,15 +335,14 @@ def _require_wave(upgrade: Upgrade, number: int | None) -> None:
 
 def _pick_keys(upgrade: Upgrade, nodes: Collection[str]) -> list[str]:
     """Return the keys of nodes that are named by key, or by a name that one cluster has."""
-    known = {key for wave in upgrade.waves for key in wave.nodes}
+    known = {key: [key] for wave in upgrade.waves for key in wave.nodes}
     by_name: dict[str, list[str]] = {}
-    for wave in upgrade.waves:
-        for key in wave.nodes:
-            by_name.setdefault(upgrades.split_key(key)[1], []).append(key)
+    for key in known:
+        by_name.setdefault(upgrades.split_key(key)[1], []).append(key)
     keys = []
     for place, node in enumerate(nodes):
         field = f"nodes[{place}]"
-        same = [node] if node in known else by_name.get(node, [])
+        same = known.get(node) or by_name.get(node, [])
         if not same:
             hint = suggest_name(node, [*known, *by_name])
             what = f"{upgrade.name} has no node {node!r}"

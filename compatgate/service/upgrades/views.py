@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -83,7 +83,7 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
         "pools": wave.pools,
         "domains": [{"name": name, "nodes": count} for name, count in domains.items()],
         "nodes": len(wave.nodes),
-        "upgraded": sum(_is_upgraded(view, key) for key in wave.expected),
+        "upgraded": _count_upgraded(view, wave.expected),
         "left_out": len(wave.left_out),
         "started_at": wave.started,
         "finished_at": wave.finished,
@@ -94,8 +94,9 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
     }
 
 
-def _is_upgraded(view: UpgradeView, key: str) -> bool:
-    return key in view.known.nodes and view.known.nodes[key].upgraded
+def _count_upgraded(view: UpgradeView, keys: Iterable[str]) -> int:
+    nodes = view.known.nodes
+    return sum(key in nodes and nodes[key].upgraded for key in keys)
 
 
 def _soak_end(view: UpgradeView, wave: Wave) -> datetime | None:
@@ -159,34 +160,31 @@ class WaveView(Struct, frozen=True):
 
 
 def arrange(view: UpgradeView, asker: str) -> dict[str, Any]:
-    """Return what the page of an upgrade shows, and refreshes, for whoever looks."""
-    waves = [_arrange_wave(view, asker, wave) for wave in view.row.waves]
-    watched = view.row.watched_until
+    """Return what the page of an upgrade shows, and refreshes, for whoever looks.
+
+    The stamp changes with what is shown, and each minute: the page names the time.
+    """
+    row, known = view.row, view.known
+    waves = [_arrange_wave(view, asker, wave) for wave in row.waves]
+    content = [
+        int(known.now.timestamp()) // 60, view.decision, known.problems, known.approvals,
+        known.needs, known.freezes, [rate.words for rate in known.rates], view.good,
+        [one.identity for one in row.approvals],
+        [(one.state, one.domains, one.owed, one.act, one.decision, one.lacking) for one in waves],
+    ]  # fmt: skip
     return {
         "view": view,
         "tone": TONES[view.decision.phase],
         "waves": waves,
         "needs": [
-            (need, [wave.number for wave in view.row.waves if need.concerns(wave.pools)])
-            for need in view.known.needs
+            (need, [wave.number for wave in row.waves if need.concerns(wave.pools)])
+            for need in known.needs
         ],
         "most": MAX_NODES,
-        "causes": arrange_causes(view.row.plan),
-        "live": view.row.is_open or (watched is not None and watched > view.known.now),
-        "stamp": _stamp(view, waves),
+        "causes": arrange_causes(row.plan),
+        "live": row.is_open or (row.watched_until is not None and row.watched_until > known.now),
+        "stamp": hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16],
     }
-
-
-def _stamp(view: UpgradeView, waves: Sequence[WaveView]) -> str:
-    """Return a text that changes with what is shown, and each minute: the page names the time."""
-    known = view.known
-    shown = [
-        int(known.now.timestamp()) // 60, view.decision, known.problems, known.approvals,
-        known.needs, known.freezes, [rate.words for rate in known.rates], view.good,
-        [one.identity for one in view.row.approvals],
-        [(one.state, one.domains, one.owed, one.act, one.decision, one.lacking) for one in waves],
-    ]  # fmt: skip
-    return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:16]
 
 
 def _arrange_wave(view: UpgradeView, asker: str, wave: Wave) -> WaveView:
@@ -233,10 +231,10 @@ def _count_domains(view: UpgradeView, wave: Wave) -> tuple[DomainView, ...]:
     members: dict[str, list[str]] = {}
     for key in wave.expected:
         members.setdefault(view.row.domain_of.get(key, key), []).append(key)
-    domains = []
-    for name, keys in members.items():
-        upgraded = sum(_is_upgraded(view, key) for key in keys)
-        domains.append(DomainView(name.removeprefix("node "), len(keys), upgraded))
+    domains = [
+        DomainView(name.removeprefix("node "), len(keys), _count_upgraded(view, keys))
+        for name, keys in members.items()
+    ]
     if len(domains) > _MAX_SINGLE and all(one.nodes == 1 for one in domains):
         upgraded = sum(one.upgraded for one in domains)
         return (DomainView("single nodes", len(domains), upgraded),)

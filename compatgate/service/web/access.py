@@ -36,9 +36,7 @@ _REFUSED = Rate(20, 10.0)
 class AccessLog:
     """The lines of ended requests; safe for any number of threads.
 
-    Args:
-        shows: which requests have a line; ``errors``: those that are refused or fail.
-        metrics: counts refused tokens.
+    ``errors`` shows requests that are refused or fail.
 
     Attributes:
         lowest_status: of the requests that have a line.

@@ -52,11 +52,7 @@ _RAW_JSON = JSON.encode()
 class Front:
     """The ASGI application of one gate.
 
-    Args:
-        app: the Flask application.
-        service: shared objects of its requests.
-        threads: number of threads of each lane.
-        parent: process id without which this process ends; None: its present parent.
+    The process ends without its parent; None: its present parent.
 
     Attributes:
         listeners: descriptors of the sockets that the server accepts connections from.

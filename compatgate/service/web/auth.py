@@ -29,46 +29,21 @@ _HINT = "create a token with: compatgate token create --name NAME --scope {scope
 
 
 def authenticate(header: str | None, service: Service, peer: str) -> Principal:
-    """Return the sender of a request.
-
-    Args:
-        header: ``Authorization``, None when there is none.
-        service: has the tokens, and the scopes of anonymous callers.
-        peer: address that the request came from.
-
-    Raises:
-        Unauthorized: not a bearer token, or not a valid one.
-        TooManyRequests: the peer has sent too many of those.
-    """
+    """Return the sender of a request."""
     if header is None:
         return service.nobody
     return verify_secret(_secret(header), service, peer)
 
 
 def verify_secret(secret: str, service: Service, peer: str) -> Principal:
-    """Return the holder of a token, of a person's session or of a job token.
-
-    Args:
-        secret: as it was sent.
-        service: has the tokens, and the issuers that are trusted.
-        peer: address that the request came from.
-
-    Raises:
-        Unauthorized: it is not valid.
-        Forbidden: no rule matches the job.
-        TooManyRequests: the peer has sent too many of those.
-    """
+    """Return the holder of a token, of a person's session or of a job token."""
     known = service.identity.knows(secret)
     holders: Holders = service.identity if known else service.gate.tokens
     return service.limits.verify(secret, holders, peer)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
-    """Return the sender from memory; None: `authenticate` must look it up.
-
-    Raises:
-        Unauthorized: as `authenticate`.
-    """
+    """Return the sender from memory; None: `authenticate` must look it up."""
     if header is None:
         return service.nobody
     secret = _secret(header)
@@ -112,16 +87,8 @@ def admit(
 ) -> None:
     """Require a scope of the sender, and a limit to targets that the route knows.
 
-    Args:
-        principal: the sender.
-        scope: None: none is needed.
-        part: is enough, too.
-        targets: what the route makes of a limit; ``checked``: its handler checks.
-        what: the route, for the message.
-
-    Raises:
-        Unauthorized: as `authorize`.
-        AccessRefused: as `authorize`, or the sender is limited to targets, and the route is not.
+    ``part`` is a scope that is enough, too. ``targets``: what the route makes of a limit;
+    ``checked``: its handler checks.
     """
     if part is None or not principal.may(part):
         authorize(principal, scope)
@@ -137,12 +104,7 @@ def note_refusal(error: Exception, place: str, service: Service) -> None:
 
 
 def authorize(principal: Principal, scope: str | None) -> None:
-    """Require a scope of the sender.
-
-    Raises:
-        Unauthorized: the request has no token, and anonymous callers lack the scope.
-        AccessRefused: the token lacks it.
-    """
+    """Require a scope of the sender."""
     if scope is None or principal.may(scope):
         return
     hint = _HINT.format(scope=scope)
@@ -171,12 +133,7 @@ class Holders(Protocol):
     """Those whom secrets belong to: tokens, or people and jobs that an issuer vouches for."""
 
     def verify(self, secret: str) -> Principal:
-        """Return the holder of a secret.
-
-        Raises:
-            Unauthorized: it is not valid.
-            Forbidden: its holder may do nothing here.
-        """
+        """Return the holder of a secret."""
 
     def was_valid(self, secret: str) -> bool:
         """Return whether this process has found the secret valid before."""
@@ -185,10 +142,8 @@ class Holders(Protocol):
 class RequestLimits:
     """The limits of one application.
 
-    Args:
-        failed: failed authentications of a peer; None: no limit.
-        requests: requests of a caller; anonymous callers count by address; None: no limit.
-        questions: logged questions of an anonymous caller's address; None: no limit.
+    Failed authentications count by peer, requests by caller, questions by an anonymous caller's
+    address; None: no limit.
     """
 
     def __init__(
@@ -206,10 +161,6 @@ class RequestLimits:
 
         A peer that has failed too often is refused without a look at the database, unless its
         secret was valid before: somebody behind the same address must not lock others out.
-
-        Raises:
-            Unauthorized: as `Holders.verify`; so is Forbidden.
-            TooManyRequests: the peer has failed too often.
         """
         if not holders.was_valid(secret):
             self.check_failures(peer)
@@ -220,11 +171,7 @@ class RequestLimits:
             raise
 
     def check_failures(self, peer: str) -> None:
-        """Refuse a peer that has failed to authenticate too often.
-
-        Raises:
-            TooManyRequests: says when to try again.
-        """
+        """Refuse a peer that has failed to authenticate too often."""
         if self._failed is not None and (wait := self._failed.wait(peer_key(peer))):
             hint = "check the token; a token that was valid before is still accepted"
             raise refuse_for(wait, "too many failed authentications from this address", hint)
@@ -235,11 +182,7 @@ class RequestLimits:
             self._failed.take(peer_key(peer))
 
     def take(self, caller: Principal, peer: str) -> None:
-        """Count a request.
-
-        Raises:
-            TooManyRequests: the caller has sent too many; says when to try again.
-        """
+        """Count a request."""
         if self._requests is None or caller.kind == "local":
             return
         key = f"peer:{peer_key(peer)}" if caller.is_anonymous else caller.identity
@@ -248,11 +191,7 @@ class RequestLimits:
             raise refuse_for(wait, f"{caller.name} sends too many requests", hint)
 
     def take_question(self, caller: Principal, peer: str) -> None:
-        """Count a question whose verdict is stored.
-
-        Raises:
-            TooManyRequests: the anonymous caller has sent too many; says when to try again.
-        """
+        """Count a question whose verdict is stored."""
         if self._questions is None or not caller.is_anonymous:
             return
         if wait := self._questions.take(peer_key(peer)):

@@ -44,11 +44,7 @@ def _binding() -> str:
 
 
 def page_viewer(service: Service) -> Principal:
-    """Return the caller of a page.
-
-    Raises:
-        Unauthorized: a bearer token that opens nothing.
-    """
+    """Return the caller of a page."""
     if header := request.environ.get("HTTP_AUTHORIZATION"):
         return authenticate(header, service, peer_address())
     if given := session_cookie():
@@ -66,12 +62,7 @@ def json_reader(service: Service, *, changes: bool = False) -> Principal:
 
     A browser session counts only for reading, and only from this site or a typed address.
 
-    Args:
-        service: of the application.
-        changes: the route changes what is stored, also by a GET.
-
-    Raises:
-        Unauthorized: a bearer token that opens nothing.
+    ``changes``: the route changes what is stored, also by a GET.
     """
     reads = request.method in ("GET", "HEAD") and not changes
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
@@ -80,24 +71,14 @@ def json_reader(service: Service, *, changes: bool = False) -> Principal:
 
 
 def check_sign_in(secret: str, service: Service) -> None:
-    """Check a token that somebody signs in with.
-
-    Raises:
-        Unauthorized: it is not valid.
-        TooManyRequests: the peer has failed too often.
-        AccessRefused: it is limited to targets; pages show all of them.
-    """
+    """Check a token that somebody signs in with."""
     principal = service.limits.verify(secret, service.gate.tokens, peer_address())
     principal.require_no_limit("signing in to the pages, which show all targets,")
 
 
 @contextmanager
 def counted_failures(service: Service) -> Iterator[None]:
-    """Count a sign-in that fails, and refuse a peer that has failed too often.
-
-    Raises:
-        TooManyRequests: says when to try again.
-    """
+    """Count a sign-in that fails, and refuse a peer that has failed too often."""
     service.limits.check_failures(peer_address())
     try:
         yield
@@ -136,12 +117,7 @@ class StaleForm(Forbidden):
 
 
 def check_form() -> dict[str, str]:
-    """Return a posted form of this site.
-
-    Raises:
-        Forbidden: the form is of another site, or of another session (`StaleForm`).
-        BadInput: the body is not a form.
-    """
+    """Return a posted form of this site."""
     if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
         raise Forbidden("another site submitted this form", hint="open the page and try again")
     try:

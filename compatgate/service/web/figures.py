@@ -45,11 +45,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """The latest result of a function that may never return; one thread at a time calls it.
-
-    Args:
-        read: the function.
-    """
+    """The latest result of a function that may never return; one thread at a time calls it."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
@@ -114,13 +110,7 @@ class GateState(Struct, frozen=True):
 
 
 class StateCollector:
-    """The gate's state, read at each scrape.
-
-    Args:
-        gate: whose.
-        settings: of the server.
-        targets: returns the names of targets that have figures of their own.
-    """
+    """The gate's state, read at each scrape."""
 
     def __init__(
         self, gate: Gate, settings: Settings, targets: Callable[[], frozenset[str]]

@@ -33,13 +33,7 @@ _MAX_BYTES = 64 * 1024
 
 
 class HookApp:
-    """Answers AdmissionReviews on the event loop.
-
-    Args:
-        desk: decides.
-        lane: threads for reviews that may wait.
-        waiters: for the log of decisions.
-    """
+    """Answers AdmissionReviews on the event loop."""
 
     def __init__(
         self, desk: AdmissionDesk, metrics: Metrics, lane: Lane, waiters: LogWaiters

@@ -24,13 +24,7 @@ _LARGEST = 1_000_000
 
 
 def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlPage | None:
-    """Return the page that keeps a refused form; None: the error is shown as any other.
-
-    Args:
-        error: why the form was refused.
-        page: the page that the form was sent to.
-        principal: the caller.
-    """
+    """Return the page that keeps a refused form; None: the error is shown as any other."""
     over = isinstance(error, Unauthorized | browser.StaleForm)
     if not over or page.method != "POST" or page.scope is None or not _is_own_form():
         return None

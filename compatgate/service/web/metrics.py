@@ -55,12 +55,7 @@ def _warn(error: OSError) -> None:
 
 
 class TargetNames:
-    """The targets with figures of their own: the first by name.
-
-    Args:
-        latest: returns the current snapshot, without waiting; None: there is none yet.
-        most: number of targets.
-    """
+    """The targets with figures of their own: the first by name."""
 
     def __init__(
         self, latest: Callable[[], Snapshot | None] = lambda: None, most: int = METRIC_TARGETS
@@ -86,11 +81,7 @@ class TargetNames:
 
 
 class Metrics:
-    """The counters of an application; an event that cannot be counted is logged, and no error.
-
-    Args:
-        targets: those with figures of their own.
-    """
+    """The counters of an application; an event that cannot be counted is logged, and no error."""
 
     def __init__(self, targets: TargetNames | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]

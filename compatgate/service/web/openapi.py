@@ -29,12 +29,7 @@ Every change needs a reason.
 
 
 def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return the OpenAPI document of routes.
-
-    Args:
-        routes: every route of the API.
-        tags: description of each tag.
-    """
+    """Return the OpenAPI document of routes."""
     schemas = Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

@@ -66,11 +66,7 @@ class PageRequest(Struct, Generic[Q], frozen=True):
         return self.service.gate
 
     def by(self) -> Authorship:
-        """Return the author of a change, and the form's ``reason`` and ``force``.
-
-        Raises:
-            BadInput: no reason was given.
-        """
+        """Return the author of a change, and the form's ``reason`` and ``force``."""
         reason = read_reason(None, self.form.get("reason"))
         return Authorship(self.principal.name, reason, self.principal, "force" in self.form)
 
@@ -135,11 +131,7 @@ _DIGITS = 9
 
 
 def expected_revision(form: Mapping[str, str]) -> int:
-    """Return the revision of the document that the form shows.
-
-    Raises:
-        BadInput: it is missing, or not a number.
-    """
+    """Return the revision of the document that the form shows."""
     text = form.get("revision", "")
     if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
         raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
@@ -248,15 +240,7 @@ _INVISIBLE_CHARACTERS = re.compile(
 
 
 def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, done: str) -> str:
-    """Return a page as HTML.
-
-    Args:
-        shown: the handler's answer.
-        page: the requested page.
-        principal: the caller.
-        service: knows the revision.
-        done: what the form before did, if it did something.
-    """
+    """Return a page as HTML."""
     context: dict[str, Any] = {
         "title": shown.title,
         "table": choose_columns(shown.table) if shown.table else None,

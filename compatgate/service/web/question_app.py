@@ -47,11 +47,7 @@ SOURCE = "rest"
 
 
 def evaluate(question: bytes, sender: Principal, peer: str, service: Service) -> AnswerRecord:
-    """Decide a question whose sender may ask; may wait. The answer must not leave unlogged.
-
-    Raises:
-        CompatgateError: as `compatgate.service.gate.answers.AnsweringGate.evaluate`.
-    """
+    """Decide a question whose sender may ask; may wait. The answer must not leave unlogged."""
     check_depth(question, service.settings.max_depth)
     if sender.targets is not None:
         sender.require_question(decode_question(question))
@@ -74,8 +70,7 @@ def conclude(record: AnswerRecord, began: float, service: Service) -> bytes:
 def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     """Answer a question in this thread.
 
-    Raises:
-        CompatgateError: as `evaluate`; or the decision cannot be logged.
+    Raise if the decision cannot be logged.
     """
     began = perf_counter()
     record = evaluate(question, sender, peer_address(), service)
@@ -91,11 +86,7 @@ class LogWaiters:
         self._batches: dict[Future[None], asyncio.Future[BaseException | None]] = {}
 
     async def wait_for(self, batch: Future[None], seconds: float | None = None) -> None:
-        """Wait until a batch is committed; at most some seconds, or as long as a batch may take.
-
-        Raises:
-            Unavailable: it cannot be, or takes too long.
-        """
+        """Wait until a batch is committed; at most some seconds, or as long as a batch may take."""
         committed = self._batches.get(batch) or self._follow(batch)
         if seconds is not None:
             await asyncio.wait((committed,), timeout=seconds)
@@ -123,13 +114,7 @@ class LogWaiters:
 
 
 class QuestionApp:
-    """Answers questions on the event loop.
-
-    Args:
-        service: of the application.
-        lane: threads for questions that memory does not know.
-        waiters: for the log of decisions.
-    """
+    """Answers questions on the event loop."""
 
     def __init__(self, service: Service, lane: Lane, waiters: LogWaiters) -> None:
         self._service = service

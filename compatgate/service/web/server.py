@@ -48,11 +48,7 @@ _HEAPS = 2
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        BadInput: no such host, or the port is in use or not allowed.
-    """
+    """Return a listening socket."""
     if not host:
         raise BadInput("no host is given", field="--host", hint="use 0.0.0.0 for every address")
     try:
@@ -124,11 +120,8 @@ def serve(
 ) -> int:
     """Serve until a signal ends it; return 0, or another status when the workers cannot start.
 
-    Args:
-        options: how.
-        make_gate: called in each worker process.
-        make_app: called in each worker process; the application closes the gate at the end.
-        announce: called once, when the first worker accepts connections.
+    Each worker process calls ``make_gate`` and ``make_app``, whose application closes the gate.
+    ``announce`` is called once, when the first worker accepts connections.
     """
     server = _Server(options, make_gate, make_app, announce)
     _allow_many_files()

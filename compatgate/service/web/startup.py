@@ -96,15 +96,7 @@ class Prepared(Struct, frozen=True):
         wheels: WheelSettings | None = None,
         spool_size: int = SPOOL_BYTES,
     ) -> Gate:
-        """Open a gate on the same facts, for one process.
-
-        Args:
-            images: what is read of images that questions name.
-            under_test: images that submitted canary runs may name.
-            commit: whether an answer waits until PostgreSQL's disk has its decision.
-            wheels: indexes whose wheels are measured.
-            spool_size: bytes for decisions that wait for the database.
-        """
+        """Open a gate on the same facts, for one process."""
         database = Database.open(self.options.database)
         if self.outages.file is not None:
             database.file.expect(self.outages.file)
@@ -129,8 +121,7 @@ def prepare(options: StartOptions) -> Prepared:
 
     Without the database, the last-known-good snapshot of this replica takes its place.
 
-    Raises:
-        CompatgateError: whatever is wrong with any of them; nothing was imported then.
+    Import nothing if any of them fails.
     """
     from compatgate.catalog import load_facts
 

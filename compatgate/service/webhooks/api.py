@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -57,7 +57,17 @@ from compatgate.service.webhooks.schemas import (
     FlaggerQuery,
 )
 
+ALLOWED, DENIED, OPEN = 200, 409, 424
+_STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
+"""Status by decision; other decisions have `OPEN`."""
 _SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
+_MAX_LENGTH = 1500
+"""Maximum length of a reason."""
+_NO_ACCESS = (401, 403, 429)
+_CHARSET = "text/plain; charset=utf-8"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+Q = TypeVar("Q", bound=Struct)
+RefusalForm = Callable[[CompatgateError], Reply]
 
 
 def caller(raw: bytes, service: Service) -> Principal:
@@ -110,17 +120,6 @@ def _token_of_password(encoded: str) -> str:
         what = "the password is not a token"
         raise Unauthorized(what, field="Authorization", hint=hint, reason="malformed")
     return password
-
-
-ALLOWED, DENIED, OPEN = 200, 409, 424
-STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
-"""Status by decision; other decisions have `OPEN`."""
-Q = TypeVar("Q", bound=Struct)
-RefusalForm = Callable[[CompatgateError], Reply]
-_MAX_LENGTH = 1500
-"""Maximum length of a reason."""
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_NO_ACCESS = (401, 403, 429)
 
 
 class Hook(Struct, frozen=True):
@@ -241,24 +240,27 @@ def refusal_of(error: CompatgateError) -> Refusal:
     return Refusal("error", f"error: {detail}", error.status)
 
 
-def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
-    """Return a verdict as a flat object."""
-    return {
-        "decision": questions.decision_of(decided),
-        "allowed": decided["allowed"],
-        "reason": questions.reason_of(decided, link),
-        "target": decided["target"],
-        "mode": decided["mode"],
-        "verdict": decided["verdict"],
-        "id": decided["id"],
+def _answer(call: Call[Any], fields: Mapping[str, Any], tool: str, wanted: str) -> Reply:
+    """Decide, and answer with a flat object; the query may want 200 whatever is decided."""
+    verdict, link = decide_hook(call, question_of(fields), tool, call.query.timeout)
+    decision = questions.decision_of(verdict)
+    body = {
+        "decision": decision,
+        "allowed": verdict["allowed"],
+        "reason": questions.reason_of(verdict, link),
+        "target": verdict["target"],
+        "mode": verdict["mode"],
+        "verdict": verdict["verdict"],
+        "id": verdict["id"],
         "url": link,
-        **({"degraded": decided["degraded"]} if "degraded" in decided else {}),
+        **({"degraded": verdict["degraded"]} if "degraded" in verdict else {}),
     }
+    return Reply(body, status=status_for(decision, wanted))
 
 
 def status_for(decision: str, wanted: str) -> int:
     """Return the status of a decision, or 200 if the query asks for it."""
-    return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
+    return ALLOWED if wanted == "200" else _STATUSES.get(decision, OPEN)
 
 
 def refusal_reply(error: CompatgateError) -> Reply:
@@ -292,9 +294,7 @@ def ask_generic(call: Call[DeployQuery]) -> Reply:
     again). A wrong request gives the usual statuses. With `?status=200`, every answer except a
     refusal of access has status 200, and `decision` has the result.
     """
-    query = call.query
-    found = answer_reply(*decide_hook(call, question_of(call.document()), "generic", query.timeout))
-    return Reply(found, status=status_for(found["decision"], query.status))
+    return _answer(call, call.document(), "generic", call.query.status)
 
 
 @hook(
@@ -310,10 +310,8 @@ def poll_generic(call: Call[DeployPoll]) -> Reply:
 
     Each poll is a separate decision in the log. Statuses are those of the POST.
     """
-    query = call.query
-    fields = {key: getattr(query, key) for key in KEYS}
-    found = answer_reply(*decide_hook(call, question_of(fields), "generic", query.timeout))
-    return Reply(found, status=status_for(found["decision"], query.status), secret=True)
+    fields = {key: getattr(call.query, key) for key in KEYS}
+    return replace(_answer(call, fields, "generic", call.query.status), secret=True)
 
 
 @hook(
@@ -333,12 +331,7 @@ def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
     statuses. A template with both a `successCondition` (`result.decision == "allow"`) and a
     `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
     """
-    question = question_of(call.document())
-    return Reply(answer_reply(*decide_hook(call, question, "argo-rollouts", call.query.timeout)))
-
-
-TEXT = "text/plain"
-_CHARSET = f"{TEXT}; charset=utf-8"
+    return _answer(call, call.document(), "argo-rollouts", "200")
 
 
 def _refuse_flagger(error: CompatgateError) -> Reply:
@@ -356,7 +349,9 @@ def _text(text: str, status: int) -> Reply:
     name="ask_flagger",
     query=FlaggerQuery,
     body=Body(FlaggerPayload, examples=FLAGGER, argument="payload"),
-    returns=Returns(str, "Allowed: the canary advances; a rollback hook rolls back", media=(TEXT,)),
+    returns=Returns(
+        str, "Allowed: the canary advances; a rollback hook rolls back", media=("text/plain",)
+    ),
     refused=_refuse_flagger,
 )
 def ask_flagger(call: Call[FlaggerQuery]) -> Reply:

@@ -18,8 +18,8 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.notices import repository
+from compatgate.service.notices.conditions import KnownReleases
 from compatgate.service.notices.models import Incident
-from compatgate.service.notices.releases import KnownReleases
 from compatgate.service.notices.service import RELEASES
 from compatgate.service.notices.webhook import (
     IncidentWebhook,

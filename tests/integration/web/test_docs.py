@@ -28,7 +28,7 @@ TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [(REST, 19), (NODES, 11), (KUBERNETES, 3)], ids=["rest", "nodes", "k8s"]
+    ("page", "count"), [(REST, 19), (NODES, 10), (KUBERNETES, 2)], ids=["rest", "nodes", "k8s"]
 )
 def test_the_examples_print_what_the_page_says(
     page: Path, count: int, server: Any, tmp_path: Path

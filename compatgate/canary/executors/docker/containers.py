@@ -47,12 +47,20 @@ def make_container_body(
     if python:
         path = environment.get(_LIBRARY_PATH) or _read_variable(config, _LIBRARY_PATH)
         command = python.command(command[1:], path)
+    user = config.get("User") or ""
+    is_root = user.partition(":")[0] in ("", "0", "root")
+    mounts = (
+        (volume, FOLDER),
+        (tool, workload.image.tool),
+        (python_volume(python) if python else None, PLACE),
+    )
     return {
         "Image": image,
         "Entrypoint": command,
         "Cmd": [],
         "WorkingDir": FOLDER,
-        "User": _choose_user(workload.user, config.get("User") or ""),
+        # The image's user; nobody instead of root, unless the workload says otherwise.
+        "User": NOBODY if is_root and workload.user == "nobody" else user,
         "Env": [f"{name}={value}" for name, value in environment.items()],
         "Labels": job_labels(job),
         "Hostname": "canary",
@@ -60,7 +68,11 @@ def make_container_body(
         "NetworkDisabled": True,
         "HostConfig": _resource_limits(job) | {
             "Tmpfs": _tmpfs_mounts(job, config.get("Volumes") or {}),
-            "Mounts": _mounts(job, volume, tool, python_volume(python) if python else None),
+            "Mounts": [
+                make_volume_mount(name, place, read_only=True)
+                for name, place in mounts
+                if name and place
+            ],
             "DeviceRequests": _gpu_requests(job, devices),
         },
     }  # fmt: skip
@@ -78,15 +90,6 @@ def _read_variable(config: dict[str, Any], name: str) -> str:
         if key == name:
             return str(value)
     return ""
-
-
-def _mounts(
-    job: Job, volume: str | None, tool: str | None, python: str | None
-) -> list[dict[str, Any]]:
-    places = ((volume, FOLDER), (tool, job.workload.image.tool), (python, PLACE))
-    return [
-        make_volume_mount(name, place, read_only=True) for name, place in places if name and place
-    ]
 
 
 def _resource_limits(job: Job) -> dict[str, Any]:
@@ -129,12 +132,6 @@ def _tmpfs_mounts(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     return places
 
 
-def _choose_user(wanted: str, images: str) -> str:
-    """Return the image's user; nobody instead of root, unless the workload says otherwise."""
-    is_root = images.partition(":")[0] in ("", "0", "root")
-    return NOBODY if is_root and wanted == "nobody" else images
-
-
 def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
     if not job.gpu_slots:
         return []
@@ -156,18 +153,15 @@ def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
                 value=host.name,
                 hint="delegate cgroups to it; a rootless engine needs systemd and cgroup v2",
             )
-    if job.gpu_slots and host.devices == "cdi" and _major_version(info) < _CDI_SINCE:
+    digits = str(info.get("ServerVersion", "")).partition(".")[0]
+    major = int(digits) if digits.isdecimal() else 0
+    if job.gpu_slots and host.devices == "cdi" and major < _CDI_SINCE:
         raise CompatgateError(
             f"the engine of {host.name} is {info.get('ServerVersion')} and does not support CDI",
             field="devices",
             value="cdi",
             hint=f'upgrade to Docker {_CDI_SINCE}, or write devices = "request"',
         )
-
-
-def _major_version(info: dict[str, Any]) -> int:
-    digits = str(info.get("ServerVersion", "")).partition(".")[0]
-    return int(digits) if digits.isdecimal() else 0
 
 
 def kill_container(api: Any, container: str) -> bool:

@@ -18,7 +18,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Limits, Workload
 from compatgate.canary.workloads import contents
 from compatgate.canary.workloads.contents import has_own_image, list_files, make_archive
-from compatgate.discovery.registry.image_spec import Reference, is_digest, parse_reference
+from compatgate.discovery.registry.image_spec import is_digest, parse_reference
 from compatgate.errors import BadInput, InfrastructureError, NotFound
 
 MAX_BUILD_S = 3600.0
@@ -64,7 +64,13 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     workload = job.workload
     content, text = _make_context(workload)
     if job.image and contents.BASE_ARGUMENT in contents.find_arguments(text):
-        raise _under_test_error(workload)
+        raise BadInput(
+            f"the workload {workload.name} does not build on the image under test: its Dockerfile "
+            f"has an ARG {contents.BASE_ARGUMENT}, and build steps would run as root in that image",
+            field="image.context",
+            hint="set inside = true; build compiled parts on a base image of your own and take "
+            'them over with tool = "/opt/..."',
+        )
     _check_network(workload, text, host)
     bases = {base: ensure_image(api, base, progress) for base in contents.find_base_images(text)}
     for base, image in bases.items():
@@ -125,7 +131,11 @@ def _run_build(
     except Exception as error:
         # The engine ends a build if the client disconnects; a silent step ends as a read error.
         if time.monotonic() >= until:
-            raise _build_timeout_error(workload) from error
+            raise BadInput(
+                f"the workload {workload.name} does not build within {MAX_BUILD_S:g} s",
+                field="image.context",
+                hint="build the image elsewhere and set image.reference",
+            ) from error
         raise
     if not image:
         raise InfrastructureError(f"the engine ended the build of {workload.name} without an image")
@@ -137,13 +147,12 @@ def _built_here(api: Any, label: str) -> list[str]:
 
     An image that was pulled may carry any label; it has a repository, and no built image has one.
     """
-    result = api.images(filters={"label": label})
-    return [str(image["Id"]) for image in result if not _has_repository(image)]
-
-
-def _has_repository(image: dict[str, Any]) -> bool:
-    names = [*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ())]
-    return any(not name.startswith("<none>") for name in names)
+    results = []
+    for image in api.images(filters={"label": label}):
+        names = [*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ())]
+        if all(name.startswith("<none>") for name in names):
+            results.append(str(image["Id"]))
+    return results
 
 
 def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> None:
@@ -193,16 +202,6 @@ def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
-def _under_test_error(workload: Workload) -> BadInput:
-    return BadInput(
-        f"the workload {workload.name} does not build on the image under test: its Dockerfile has "
-        f"an ARG {contents.BASE_ARGUMENT}, and build steps would run as root in that image",
-        field="image.context",
-        hint="set inside = true; build compiled parts on a base image of your own and take them "
-        'over with tool = "/opt/..."',
-    )
-
-
 def _check_network(workload: Workload, text: str, host: Host) -> None:
     if workload.image.network and not host.build_network:
         raise BadInput(
@@ -217,14 +216,6 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
             field="image.network",
             hint="builds have no network unless the workload sets network = true",
         )
-
-
-def _build_timeout_error(workload: Workload) -> BadInput:
-    return BadInput(
-        f"the workload {workload.name} does not build within {MAX_BUILD_S:g} s",
-        field="image.context",
-        hint="build the image elsewhere and set image.reference",
-    )
 
 
 def _build_error(workload: Workload, what: str) -> Exception:
@@ -261,12 +252,12 @@ def _identity(image: dict[str, Any], reference: str) -> str:
     """Return the digest under the requested name; engines leave ``docker.io/library/`` out."""
     digests: list[str] = image.get("RepoDigests") or []
     named = None if is_digest(reference) else parse_reference(reference)
-    of_name = [d for d in digests if named and _is_of(named, parse_reference(d))]
+    of_name = []
+    for digest in digests if named else ():
+        other = parse_reference(digest)
+        if named and (named.registry, named.repository) == (other.registry, other.repository):
+            of_name.append(digest)
     return str((of_name or digests or [image["Id"]])[0])
-
-
-def _is_of(one: Reference, other: Reference) -> bool:
-    return (one.registry, one.repository) == (other.registry, other.repository)
 
 
 def _pull(api: Any, reference: str, progress: Progress) -> None:

@@ -149,21 +149,17 @@ def read_lines(response: Any) -> BackgroundReader[bytes]:
 
 def _read_chunks(response: Any) -> Generator[bytes]:
     try:
-        yield from _split_lines(response)
+        buffer = bytearray()
+        while data := response.read1(CHUNK_BYTES):
+            buffer += data
+            while (end := buffer.find(b"\n") + 1) or len(buffer) > _MAX_LINE:
+                yield bytes(buffer[: end or _MAX_LINE])
+                del buffer[: end or _MAX_LINE]
+        if buffer:
+            yield bytes(buffer)
     finally:
         with suppress(Exception):
             response.close()
-
-
-def _split_lines(response: Any) -> Generator[bytes]:
-    buffer = bytearray()
-    while data := response.read1(CHUNK_BYTES):
-        buffer += data
-        while (end := buffer.find(b"\n") + 1) or len(buffer) > _MAX_LINE:
-            yield bytes(buffer[: end or _MAX_LINE])
-            del buffer[: end or _MAX_LINE]
-    if buffer:
-        yield bytes(buffer)
 
 
 MANIFESTS_HINT = "the Helm chart makes the role of the worker (worker.enabled)"

@@ -111,12 +111,9 @@ class JobView:
         if len(pods) < wanted and (stale or self._begun):
             self._read_job()
             pods = self.pods()
-        return read_job_status(self._job, pods, self._timeout(), self.container)
-
-    def _timeout(self) -> int:
-        """Return the program's time limit, from its pod's deadline."""
         pod = (self._job or {}).get("spec", {}).get("template", {}).get("spec", {})
-        return (int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S) // self._blocks
+        timeout = (int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S) // self._blocks
+        return read_job_status(self._job, pods, timeout, self.container)
 
     def _refuse_what_lasts(self, seen: JobStatus) -> None:
         result, now = seen.obstacle, time.monotonic()

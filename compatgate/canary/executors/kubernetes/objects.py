@@ -221,8 +221,16 @@ def make_pod_template(
     """
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
     metadata: dict[str, Any] = {"labels": labels}
-    if annotations := _pod_annotations(job, settings):
+    annotations = {}
+    if settings.volcano_queue:
+        annotations[_VOLCANO_QUEUE] = settings.volcano_queue
+    if settings.networks and job.gpu_slots:
+        annotations[_NETWORKS] = ",".join(settings.networks)
+    if annotations:
         metadata["annotations"] = annotations
+    context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if job.workload.user == "nobody":
+        context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
     return {
         "metadata": metadata,
         "spec": {
@@ -234,21 +242,12 @@ def make_pod_template(
             "hostNetwork": False,
             "hostPID": False,
             "hostIPC": False,
-            "securityContext": _pod_security(job),
+            "securityContext": context,
             "containers": [_container(job, image, settings, bool(files))],
             "volumes": _volumes(job, files),
             **_placement(job, settings),
         },
     }
-
-
-def _pod_annotations(job: Job, settings: Kubernetes) -> dict[str, str]:
-    results = {}
-    if settings.volcano_queue:
-        results[_VOLCANO_QUEUE] = settings.volcano_queue
-    if settings.networks and job.gpu_slots:
-        results[_NETWORKS] = ",".join(settings.networks)
-    return results
 
 
 def _claim_template(job: Job, settings: Kubernetes) -> str | None:
@@ -302,13 +301,6 @@ def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
     return placing
 
 
-def _pod_security(job: Job) -> dict[str, Any]:
-    context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if job.workload.user == "nobody":
-        context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
-    return context
-
-
 def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> dict[str, Any]:
     mounts: list[dict[str, Any]] = [
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
@@ -316,7 +308,17 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     ]
     if has_files:
         mounts.append({"name": _FILES, "mountPath": FOLDER, "readOnly": True})
-    limits = _resource_limits(job, settings)
+    limits = {
+        "memory": str(job.workload.limits.memory),
+        "ephemeral-storage": _disk_limit(job),
+    }
+    if cpus := job.workload.limits.cpus:
+        limits["cpu"] = f"{round(cpus * 1000)}m"
+    if job.gpu_slots:
+        if not settings.claims:
+            limits[settings.resource] = str(len(job.gpu_slots))
+        limits |= {name: str(number) for name, number in settings.devices.items()}
+    # Requests equal limits, so that other pods do not affect the measurement.
     resources: dict[str, Any] = {"limits": limits, "requests": limits}
     if _claim_template(job, settings):
         resources["claims"] = [{"name": _CLAIM}]
@@ -338,22 +340,6 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
             "capabilities": {"drop": ["ALL"]},
         },
     }
-
-
-def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
-    """Return equal requests and limits, so that other pods do not affect the measurement."""
-    limits = job.workload.limits
-    results = {
-        "memory": str(limits.memory),
-        "ephemeral-storage": _disk_limit(job),
-    }
-    if limits.cpus:
-        results["cpu"] = f"{round(limits.cpus * 1000)}m"
-    if job.gpu_slots:
-        if not settings.claims:
-            results[settings.resource] = str(len(job.gpu_slots))
-        results |= {name: str(number) for name, number in settings.devices.items()}
-    return results
 
 
 def _disk_limit(job: Job, volumes: int = 1) -> str:

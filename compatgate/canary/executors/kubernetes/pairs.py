@@ -74,7 +74,13 @@ class PairPods:
         """Create the pod of a pair, or let its second block begin; see `KubernetesExecutor`."""
         pair, step = self._expected, prepared.job.step
         if pair and step == pair.first.job.step:
-            return self._start_first(prepared, pair)
+            self._executor.create_job(
+                prepared.job,
+                lambda files, start: objects.make_pair_job(
+                    prepared, pair.second, self._cluster.settings, files, start, self._node
+                ),
+            )
+            return self._open(prepared, pair, FIRST)
         if pair and step == pair.second.job.step and self._awaits_second(pair):
             if not self._executor.create(
                 "core", "config_map", objects.make_challenge(prepared.job)
@@ -128,15 +134,6 @@ class PairPods:
         views, self._views = list(self._views.values()), {}
         for view in views:
             view.close()
-
-    def _start_first(self, prepared: PreparedJob, pair: PairPod) -> Handle:
-        self._executor.create_job(
-            prepared.job,
-            lambda files, start: objects.make_pair_job(
-                prepared, pair.second, self._cluster.settings, files, start, self._node
-            ),
-        )
-        return self._open(prepared, pair, FIRST)
 
     def _awaits_second(self, pair: PairPod) -> bool:
         view = self._views.get(f"{pair.name}/{FIRST}")

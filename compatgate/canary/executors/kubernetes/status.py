@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Status, explain_start_error
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, FIRST, INDEX
@@ -63,8 +64,11 @@ def read_job_status(
         job: its Job; None if not known, or not asked for.
     """
     read = _first_block_status if container == FIRST else _pod_status
-    seen = [read(pod, timeout_s) for pod in pods]
-    first = min(seen, key=_rank, default=None)
+    first = min(
+        (read(pod, timeout_s) for pod in pods),
+        key=lambda one: (_KIND_ORDER.index(_kind(one.status)), one.obstacle is None),
+        default=None,
+    )
     wanted = int((job or {}).get("spec", {}).get("completions") or 1)
     if first is None or (len(pods) < wanted and _kind(first.status) in _KIND_ORDER[3:]):
         return JobStatus(_status_without_pods(job))
@@ -86,10 +90,6 @@ def find_condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
             results: dict[str, Any] = each
             return results
     return None
-
-
-def _rank(seen: JobStatus) -> tuple[int, bool]:
-    return _KIND_ORDER.index(_kind(seen.status)), seen.obstacle is None
 
 
 def _kind(status: Status) -> str:
@@ -259,7 +259,7 @@ def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
         error = kind(f"the cluster cannot pull the image: {text}", field="image", hint=hint)
         return Obstacle(text, error, PULL_GRACE_S, not _BARE_BACKOFF.fullmatch(message))
     if reason in _NO_START:
-        return _grace(make_start_obstacle(message or reason, program))
+        return replace(make_start_obstacle(message or reason, program), grace_s=_CONFIG_GRACE_S)
     return None
 
 
@@ -269,7 +269,3 @@ def make_start_obstacle(message: str, program: str) -> Obstacle:
         f"the cluster cannot start the container: {message}", field="host"
     )
     return Obstacle(message, error)
-
-
-def _grace(found: Obstacle) -> Obstacle:
-    return Obstacle(found.reason, found.error, _CONFIG_GRACE_S)

@@ -30,6 +30,13 @@ def make_worker_objects(namespace: str, home: str | None = None) -> list[dict[st
         home: namespace in which the worker runs; None: that of the jobs.
     """
     home = home or namespace
+    # The nodes of a job find each other by name through DNS.
+    peers = [{"podSelector": _label_selector(GROUP)}]
+    names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
+    rules = {
+        "ingress": [{"from": peers}],
+        "egress": [{"to": peers}, {"to": [{"namespaceSelector": {}}], "ports": names}],
+    }
     return [
         _make_object("v1", "ServiceAccount", WORKER_NAME, home),
         _make_object(f"{_RBAC}/v1", "Role", WORKER_NAME, namespace)
@@ -45,7 +52,7 @@ def make_worker_objects(namespace: str, home: str | None = None) -> list[dict[st
             "subjects": [{"kind": "ServiceAccount", "name": WORKER_NAME, "namespace": home}],
         },
         _make_policy("compatgate-canary-alone", namespace, RUN, {}),
-        _make_policy("compatgate-canary-nodes", namespace, GROUP, _peer_rules()),
+        _make_policy("compatgate-canary-nodes", namespace, GROUP, rules),
     ]
 
 
@@ -53,16 +60,6 @@ def _make_policy(name: str, namespace: str, label: str, allowed: dict[str, Any])
     """Return the network policy of pods with a label; policies for the same pod add up."""
     spec = {"podSelector": _label_selector(label), "policyTypes": ["Ingress", "Egress"], **allowed}
     return _make_object("networking.k8s.io/v1", "NetworkPolicy", name, namespace) | {"spec": spec}
-
-
-def _peer_rules() -> dict[str, Any]:
-    """Return the rules for the nodes of a job, which find each other by name through DNS."""
-    peers = [{"podSelector": _label_selector(GROUP)}]
-    names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
-    return {
-        "ingress": [{"from": peers}],
-        "egress": [{"to": peers}, {"to": [{"namespaceSelector": {}}], "ports": names}],
-    }
 
 
 def _label_selector(label: str) -> dict[str, Any]:

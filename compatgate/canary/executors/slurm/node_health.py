@@ -10,13 +10,12 @@ from __future__ import annotations
 import io
 import shlex
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from compatgate.canary.executors.jobs import HostObservation
-from compatgate.canary.health import Event, Health, Snapshot, judge_health, read_log
+from compatgate.canary.health import Event, Snapshot, judge_health, read_log
 from compatgate.canary.health.smi import parse_smi
 from compatgate.core.facts.xid import XidTable
 
@@ -97,15 +96,12 @@ def _observe(node: _Node, table: XidTable) -> HostObservation:
     )
     if judged is None:
         return HostObservation("unknown", f"{where}: nothing was observed")
-    return HostObservation(judged.state, "; ".join(_reasons(node, judged)), judged.to_json())
-
-
-def _reasons(node: _Node, judged: Health) -> Iterator[str]:
-    yield from judged.reasons
+    reasons = [*judged.reasons]
     if node.after is None:
-        yield "the job was ended before the second look at its GPUs"
+        reasons.append("the job was ended before the second look at its GPUs")
     if not node.has_kernel:
-        yield "the kernel log of the node cannot be read, so Xid errors are not seen"
+        reasons.append("the kernel log of the node cannot be read, so Xid errors are not seen")
+    return HostObservation(judged.state, "; ".join(reasons), judged.to_json())
 
 
 def _read(folder: Path, node: int, gpus: int, table: XidTable) -> _Node:

@@ -101,14 +101,18 @@ def read_status(
         case "OUT_OF_MEMORY":
             return Status("exited", _exit_code(record), oom_killed=True, reason="out of memory")
         case "TIMEOUT":
-            return _timeout_status(stage)
+            if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
+                return Status("exited", stage.exit_code)
+            if stage.started:
+                return Status("timeout", reason="Slurm ended it at its time limit")
+            return Status("lost", reason="its time limit was used up before the program began")
         case "CANCELLED":
             if killed_here:
                 return Status("exited", _exit_code(record), reason="killed")
             by = f" {record.reason}" if record.reason.startswith("by ") else ""
             return Status("lost", reason=f"it was cancelled in Slurm{by}")
-    if said := LOST_REASONS.get(record.state):
-        return Status("lost", reason=said.format(node=record.node or "?"))
+    if reason := LOST_REASONS.get(record.state):
+        return Status("lost", reason=reason.format(node=record.node or "?"))
     raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")
 
 
@@ -146,14 +150,6 @@ def _ended_status(record: Record, stage: Stage, log: str) -> Status:
     if record.reason == "JobLaunchFailure" and not log:
         why = " (JobLaunchFailure: the node may not see the work directory)"
     return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
-
-
-def _timeout_status(stage: Stage) -> Status:
-    if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
-        return Status("exited", stage.exit_code)
-    if stage.started:
-        return Status("timeout", reason="Slurm ended it at its time limit")
-    return Status("lost", reason="its time limit was used up before the program began")
 
 
 def _exit_code(record: Record) -> int:

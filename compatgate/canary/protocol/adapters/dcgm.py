@@ -87,7 +87,9 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
 
 def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:
     """Report a test, and return its outcome."""
-    name = _name(read_member(test, "name", str, ""))
+    name = re.sub(r"[^a-z0-9]+", "-", read_member(test, "name", str, "").lower()).strip("-")[:128]
+    if not name:
+        raise BrokenLine("a test has no name")
     results = [_result(result) for result in read_objects(test, "results")]
     summary = str(read_member(test, "test_summary", dict, {}).get("status", ""))
     statuses = {result.status for result in results} | ({summary.lower()} if summary else set())
@@ -97,7 +99,11 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
     for result in results:
         _measure(name, result, found)
     if statuses & _FAILED:
-        reasons = [line for r in results if r.status in _FAILED for line in _lines(r)]
+        reasons = []
+        for result in results:
+            if result.status in _FAILED:
+                where = f"GPU {result.entity}: " if result.entity else ""
+                reasons += [where + line for line in result.warnings or (result.status,)]
         found.check(name, False, "; ".join(reasons) or "failed")
         found.check("diagnostics", False, f"{name}: {'; '.join(reasons) or 'failed'}")
         return "failed"
@@ -110,11 +116,6 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
         return "skipped"
     found.check(name, True, f"{len(results)} results")
     return "passed"
-
-
-def _lines(result: _Result) -> list[str]:
-    where = f"GPU {result.entity}: " if result.entity else ""
-    return [where + line for line in result.warnings] or [f"{where}{result.status}"]
 
 
 def _result(body: dict[str, Any]) -> _Result:
@@ -148,10 +149,3 @@ def _measure(test: str, result: _Result, found: ToolResults) -> None:
             if gpu.isdecimal():
                 name = f"pcie-{_DIRECTIONS[match[2]]}-gpu{gpu}"
                 found.metric(name, "GB/s", [float(match[3])])
-
-
-def _name(text: str) -> str:
-    result = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if not result:
-        raise BrokenLine("a test has no name")
-    return result[:128]

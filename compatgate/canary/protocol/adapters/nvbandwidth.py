@@ -165,7 +165,16 @@ def _read_json(body: dict[str, Any], found: ToolResults) -> None:
             raise BrokenLine("a test case has no name")
         status = read_member(case, "status", str, "")
         if status == "Passed":
-            _publish(_json_case(name, case), None, found)
+            unit = _UNIT.search(read_member(case, "bandwidth_description", str, ""))
+            if unit is None:
+                raise BrokenLine(f"{name}: its description names no unit")
+            rows: list[tuple[float | None, ...]] = []
+            for row in read_member(case, "bandwidth_matrix", list, []):
+                if not isinstance(row, list) or (rows and len(row) != len(rows[0])):
+                    raise BrokenLine(f"{name}: the matrix is damaged")
+                rows.append(tuple(_cell(name, cell) for cell in row))
+            total = read_number(f"{name}: sum", case.get("sum"))
+            _publish(_Case(name, unit[1], tuple(rows), total), None, found)
             passed += 1
         elif status == "Waived":
             waived.append(name)
@@ -183,18 +192,6 @@ def _read_json(body: dict[str, Any], found: ToolResults) -> None:
         found.check("completed", True, f"{passed} test cases")
     elif not waived and not error:
         found.problem("the output has no result of nvbandwidth")
-
-
-def _json_case(name: str, case: dict[str, Any]) -> _Case:
-    unit = _UNIT.search(read_member(case, "bandwidth_description", str, ""))
-    if unit is None:
-        raise BrokenLine(f"{name}: its description names no unit")
-    rows: list[tuple[float | None, ...]] = []
-    for row in read_member(case, "bandwidth_matrix", list, []):
-        if not isinstance(row, list) or (rows and len(row) != len(rows[0])):
-            raise BrokenLine(f"{name}: the matrix is damaged")
-        rows.append(tuple(_cell(name, cell) for cell in row))
-    return _Case(name, unit[1], tuple(rows), read_number(f"{name}: sum", case.get("sum")))
 
 
 def _cell(name: str, cell: object) -> float | None:

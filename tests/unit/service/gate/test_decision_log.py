@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class _Writer:
     """Remembers batches; waits, or fails, when told to."""
 
     def __init__(self) -> None:
+        self.turn: AbstractContextManager[None] = nullcontext()
         self.stored: list[DecisionBatch] = []
         self.verdicts: list[set[str]] = []
         self.in_doubt = False
@@ -49,7 +51,7 @@ class _Writer:
         """Who asked, by batch."""
         return [[line[_ASKED_BY] for line in batch.lines] for batch in self.stored]
 
-    def write(self, deliveries: Sequence[Delivery], turn: object = None) -> None:
+    def write(self, deliveries: Sequence[Delivery]) -> None:
         self.busy += 1
         assert self.busy == 1, "two transactions at once"
         self.may_write.wait(10)
@@ -79,7 +81,8 @@ def log(writer: _Writer, tmp_path: object) -> DecisionLog:
     database = Database.open(f"{tmp_path}/unused.db")
     tables.prepare_schema(database)
     log = DecisionLog(database)
-    log._route.writer = writer  # type: ignore[assignment]
+    writer.turn = log._writer.turn
+    log._writer = writer  # type: ignore[assignment]
     return log
 
 
@@ -199,11 +202,11 @@ def test_a_failed_write_is_tried_once_more_with_every_verdict(
     log.record(_decision("a"), "{}")
     real, calls = writer.write, []
 
-    def fail_once(deliveries: Sequence[Delivery], turn: object) -> None:
+    def fail_once(deliveries: Sequence[Delivery]) -> None:
         calls.append(set(deliveries[0].bodies))
         if len(calls) == 1:
             raise OSError("connection lost")
-        real(deliveries, turn)
+        real(deliveries)
 
     monkeypatch.setattr(writer, "write", fail_once)
     log.record(_decision("b"), "{}")
@@ -317,7 +320,7 @@ def test_a_batch_in_doubt_is_written_again_as_it_is_and_never_replaced(
     log.record(_decision("a"), "{}")
     tried: list[DecisionBatch] = []
 
-    def lose_answer(deliveries: Sequence[Delivery], turn: object) -> None:
+    def lose_answer(deliveries: Sequence[Delivery]) -> None:
         tried.append(deliveries[0].batch)
         writer.in_doubt = len(tried) <= commits
         raise OSError("connection lost in COMMIT")
@@ -363,7 +366,7 @@ def test_a_thread_whose_batch_was_taken_adds_nothing_to_the_chain(
     database = Database.open(f"{tmp_path}/gate.db")
     tables.prepare_schema(database)
     log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
-    log._route.writer = _Stuck()  # type: ignore[assignment]
+    log._writer = _Stuck()  # type: ignore[assignment]
     place = log._place
 
     def place_late(*arguments: Any) -> bool:
@@ -391,7 +394,7 @@ def test_a_silent_database_is_not_tried_before_the_spool(tmp_path: Path) -> None
     tables.prepare_schema(database)
     log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
     tried = _Writer()
-    log._route.writer = tried  # type: ignore[assignment]
+    log._writer = tried  # type: ignore[assignment]
     database.is_silent = lambda: True
     log.record(_decision("first"), "{}")
     database.is_silent = lambda: False

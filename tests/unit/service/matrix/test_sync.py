@@ -14,8 +14,9 @@ from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.schemas import DocumentName, SyncBody
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.matrix.sync import SyncOptions, SyncResult
+from compatgate.service.matrix.sync import SyncOptions
 
 BY = Authorship("ci", "commit 0123abc")
 Body = dict[str, Any]
@@ -38,12 +39,12 @@ def target(name: str) -> Body:
     return {**head, "spec": {"pools": [pool]}}
 
 
-def sync(gate: Gate, *bodies: Body, dry_run: bool = False, **options: Any) -> SyncResult:
+def sync(gate: Gate, *bodies: Body, dry_run: bool = False, **options: Any) -> SyncBody:
     source = Source("matrix.yaml", to_yaml(bodies))
     return gate.matrix.sync([source], SyncOptions(**options), BY, dry_run=dry_run)
 
 
-def names(result: SyncResult) -> list[tuple[str, str]]:
+def names(result: SyncBody) -> list[tuple[str, str]]:
     return [(change.action, change.name) for change in result.changes]
 
 
@@ -60,7 +61,7 @@ def test_a_sync_makes_one_revision_and_then_finds_no_difference(gate: Gate) -> N
     assert (row.action, row.author, row.reason) == ("sync", "ci", "commit 0123abc")
     assert stored(gate, "a")["metadata"]["labels"] == {SYNC_LABEL: "fleet"}
     again = sync(gate, target("t"), entry("a", "t"), name="fleet")
-    assert (again.changes, again.unchanged, again.revision) == ((), 2, None)
+    assert (again.changes, again.unchanged, again.revision) == ([], 2, None)
 
 
 def test_a_plan_changes_nothing(gate: Gate) -> None:
@@ -73,9 +74,9 @@ def test_only_prune_deletes_and_only_what_the_sync_owns(gate: Gate) -> None:
     sync(gate, entry("a"), entry("b"), name="fleet")
     sync(gate, entry("other"), name="team")
     kept = sync(gate, entry("a"), name="fleet")
-    assert (names(kept), kept.left) == ([], (("Entry", "b"),))
+    assert (names(kept), kept.left) == ([], [DocumentName("Entry", "b")])
     pruned = sync(gate, entry("a"), name="fleet", prune=True)
-    assert (names(pruned), pruned.left) == ([("delete", "b")], ())
+    assert (names(pruned), pruned.left) == ([("delete", "b")], [])
     left = {body["metadata"]["name"] for body in gate.matrix.export()}
     assert {"a", "other", "torch24-cu124", "legacy-ocr"} <= left
 
@@ -83,7 +84,7 @@ def test_only_prune_deletes_and_only_what_the_sync_owns(gate: Gate) -> None:
 def test_a_document_without_a_sync_is_adopted_and_said(gate: Gate) -> None:
     body = stored(gate, "torch24-cu124")
     made = sync(gate, body, name="fleet")
-    assert made.adopted == (("Entry", "torch24-cu124"),)
+    assert made.adopted == [DocumentName("Entry", "torch24-cu124")]
     assert [field.path for field in made.changes[0].fields] == ["metadata.labels"]
 
 
@@ -96,7 +97,7 @@ def test_a_document_of_another_sync_is_refused_unless_taken_over(gate: Gate) -> 
     with pytest.raises(ManyProblems):
         sync(gate, labelled, name="team")
     taken = sync(gate, entry("a"), name="team", take_over=True)
-    assert taken.adopted == (("Entry", "a"),)
+    assert taken.adopted == [DocumentName("Entry", "a")]
     assert stored(gate, "a")["metadata"]["labels"] == {SYNC_LABEL: "team"}
 
 
@@ -105,11 +106,11 @@ def test_a_sync_without_a_name_owns_nothing(gate: Gate) -> None:
     assert "labels" not in stored(gate, "a")["metadata"]
     with pytest.raises(BadInput, match="needs the name"):
         sync(gate, entry("a"), prune=True)
-    assert sync(gate, entry("a"), name="fleet").adopted == (("Entry", "a"),)
+    assert sync(gate, entry("a"), name="fleet").adopted == [DocumentName("Entry", "a")]
     with pytest.raises(ManyProblems, match="another sync"):
         sync(gate, entry("a", torch="~=2.5.0"))
     exported = stored(gate, "a")
-    assert sync(gate, exported).changes == ()
+    assert sync(gate, exported).changes == []
 
 
 def test_a_target_that_something_names_is_not_pruned(gate: Gate) -> None:
@@ -174,7 +175,7 @@ def test_after_any_syncs_files_and_matrix_agree(
             sync(gate, *files, entry("wrong", torch="newest"), name=name, prune=prune)
         made = sync(gate, *files, name=name, prune=prune)
         again = sync(gate, *files, name=name, prune=prune, dry_run=True)
-        assert (again.changes, again.left) == ((), made.left)
+        assert (again.changes, again.left) == ([], made.left)
         exported = {body["metadata"]["name"]: body for body in gate.matrix.export()}
         owned = {
             key: body
@@ -182,9 +183,11 @@ def test_after_any_syncs_files_and_matrix_agree(
             if body["metadata"].get("labels", {}).get(SYNC_LABEL) == name
         }
         assert {key: exported[key] for key in others} == others
-        assert owned.keys() == {f"{name}-{key}" for key in versions} | {n for _, n in made.left}
+        assert owned.keys() == {f"{name}-{key}" for key in versions} | {
+            one.name for one in made.left
+        }
         assert not (prune and made.left)
-        assert sync(gate, *owned.values(), name=name, prune=True, dry_run=True).changes == ()
+        assert sync(gate, *owned.values(), name=name, prune=True, dry_run=True).changes == []
 
 
 def test_equal_matrices_are_exported_as_the_same_bytes(gate: Gate) -> None:

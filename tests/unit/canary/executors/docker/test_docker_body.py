@@ -10,6 +10,7 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from compatgate.canary.executors import docker
@@ -62,7 +63,8 @@ def test_a_container_gets_nothing_that_it_does_not_need() -> None:
     ],
 )
 def test_the_user_is_the_images_unless_that_is_root(image: str, wanted: str, user: str) -> None:
-    assert containers._choose_user(wanted, image) == user
+    workload = msgspec.structs.replace(WORKLOAD, user=wanted)
+    assert _body({"User": image}, workload=workload)["User"] == user
 
 
 def test_volumes_of_the_image_are_in_memory() -> None:
