@@ -414,7 +414,10 @@ def waiver_problems(
     raw: RawDocument, waiver: WaiverDoc, latest: WaiverLimit
 ) -> Iterator[DocumentProblem]:
     """Yield the mistakes for which a new or changed waiver cannot be stored."""
-    if not waiver.spec.match.is_narrow and _read_everything(raw.value) is not True:
+    if (
+        not waiver.spec.match.is_narrow
+        and _get(raw.value, "spec", "match", "everything") is not True
+    ):
         yield raw.problem(
             ("spec", "match"),
             "names neither an image nor components: the waiver is for every stack of its targets",
@@ -429,9 +432,3 @@ def waiver_problems(
             value=expires,
             hint=f"{latest.day} is the latest day; {whose} limits it (policy.waivers.maxDuration)",
         )
-
-
-def _read_everything(document: Any) -> Any:
-    for step in ("spec", "match", "everything"):
-        document = document.get(step) if isinstance(document, dict) else None
-    return document

@@ -281,7 +281,9 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "required":
             absent = (name for name in wanted if name not in value)
             missing = next((name for name in absent if f"'{name}'" in error.message), "a key")
-            yield raw.problem(path, f"{missing} is missing", hint=_required_hint(wanted))
+            yield raw.problem(
+                path, f"{missing} is missing", hint=f"needed here: {', '.join(wanted)}"
+            )
         case "additionalProperties":
             for key in (k for k in value if k not in known):
                 yield raw.problem((*path, key), "unknown key", hint=_suggest_key(key, known))
@@ -353,10 +355,6 @@ def _unquoted_problem(raw: RawDocument, path: FieldPath, value: Any) -> Document
     reading = str(value).lower() if isinstance(value, bool) else f"the number {value}"
     what = f"{written} must be in quotes; YAML reads it as {reading}"
     return raw.problem(path, what, value=value, hint=f'write "{written}"')
-
-
-def _required_hint(required: list[str]) -> str:
-    return f"needed here: {', '.join(required)}"
 
 
 def _suggest_key(key: str, known: list[str]) -> str:

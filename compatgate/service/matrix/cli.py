@@ -64,14 +64,19 @@ _FILES_HELP = 'YAML or JSON files, folders of them, or "-" for standard input'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     from compatgate.service.comparison import commands
+    from compatgate.service.matrix import cli_diff, cli_export, cli_sync
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create or change the documents in files, all or none", _import_arguments),
-        ("sync", "make the stored matrix equal to the files", _sync_arguments),
-        ("export", "write every document, now or at an older revision", _export_arguments),
-        ("diff", "show what files or a later revision would change", _diff_arguments),
+        ("sync", "make the stored matrix equal to the files", cli_sync.sync_arguments),
+        (
+            "export",
+            "write every document, now or at an older revision",
+            cli_export.export_arguments,
+        ),
+        ("diff", "show what files or a later revision would change", cli_diff.diff_arguments),
         (
             "backtest",
             "show which recorded verdicts a change would alter",
@@ -111,24 +116,6 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add_force(parser)
     add_authorship(parser)
     add_format(parser)
-
-
-def _sync_arguments(parser: argparse.ArgumentParser) -> None:
-    from compatgate.service.matrix.cli_sync import sync_arguments
-
-    sync_arguments(parser)
-
-
-def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    from compatgate.service.matrix.cli_export import export_arguments
-
-    export_arguments(parser)
-
-
-def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    from compatgate.service.matrix.cli_diff import diff_arguments
-
-    diff_arguments(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:

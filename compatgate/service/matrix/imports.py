@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -30,10 +29,8 @@ from compatgate.documents.validation import ParsedDocuments, read_body, read_doc
 from compatgate.errors import Conflict
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import (
-    Consent,
     Edit,
     decode_edit,
-    make_revision,
     read_documents_at,
     read_texts_at,
     require_revision,
@@ -138,36 +135,6 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
     ]
     changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
     return ImportResult(tuple(changes), len(imported) - len(edits)), edits
-
-
-def apply_import(
-    session: Session,
-    imported: Sequence[Document],
-    author: str,
-    reason: str,
-    at: datetime,
-    permit: Callable[[Sequence[Edit]], Consent],
-) -> ImportResult:
-    """Import documents as one revision.
-
-    ``permit`` is called with the edits; it raises if the author may not make them alone.
-    """
-    check_import(session, imported)
-    with pause_garbage_collection():
-        result, edits = plan_import(session, imported)
-        consent = permit(edits)
-        if not edits:
-            return result
-        revision = make_revision(
-            session,
-            edits,
-            author=author,
-            reason=reason,
-            action="import",
-            at=at,
-            consent=consent,
-        )
-        return ImportResult(result.changes, result.unchanged, revision)
 
 
 def check_import(session: Session, imported: Sequence[Document]) -> None:

@@ -42,16 +42,16 @@ class MatrixReader:
         return self._read(lambda session: imports.diff_revisions(session, older, newer))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
-        """Return targets by name; filters: `repository.list_targets`."""
-        return self._read(lambda session: lists.list_targets(session, **filters))
+        """Return targets by name; filters: `repository.list_documents`."""
+        return self._read(lambda session: lists.list_documents(session, "Target", **filters))
 
     def list_entries(self, **filters: Any) -> Page[StoredDocument]:
-        """Return entries by name; filters: `repository.list_entries`."""
-        return self._read(lambda session: lists.list_entries(session, **filters))
+        """Return entries by name; filters as of targets."""
+        return self._read(lambda session: lists.list_documents(session, "Entry", **filters))
 
     def list_waivers(self, **filters: Any) -> Page[StoredDocument]:
-        """Return waivers by name; filters: `repository.list_waivers`."""
-        return self._read(lambda session: lists.list_waivers(session, **filters))
+        """Return waivers by name; filters as of targets."""
+        return self._read(lambda session: lists.list_documents(session, "Waiver", **filters))
 
     def list_pools(self, **filters: Any) -> Page[Pool]:
         """Return pools by target and name; filters: `repository.list_pools`."""

@@ -5,8 +5,8 @@ Lists have filters and pages, and are ordered by name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -267,88 +267,62 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + _CHUNK]
 
 
-_Filter = ColumnElement[bool] | None
-"""A condition; None: no filter."""
-
-
-def list_targets(
+def list_documents(
     session: Session,
+    kind: Kind,
     *,
-    label: str | None = None,
-    owner: str | None = None,
+    search: str | None = None,
+    within: TargetPatterns | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
     gpu: str | None = None,
     driver: str | None = None,
-    search: str | None = None,
-    within: TargetPatterns | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    **filters: Any,
 ) -> Page[StoredDocument]:
-    """Return targets.
+    """Return documents of a kind by name.
 
-    GPU and driver are as written, of any pool; ``within`` is the limit of the caller.
+    ``search`` is a part of the name, ``within`` the limit of the caller to targets. A target has
+    a pool with both ``gpu`` and ``driver``, as written. Others: see `_CONDITIONS`.
     """
-    has = exists().where(Pool.target == Target.name)
-    has = has.where(Pool.gpu == gpu) if gpu else has
-    has = has.where(Pool.driver == driver) if driver else has
-    wanted = (
-        _contains_word(Target.labels, label),
-        Target.owner == owner if owner else None,
-        has if gpu or driver else None,
-        None if within is None else in_limit(session, Target.name, within),
-    )
-    return _page(session, "Target", wanted, search, cursor, limit)
+    model = MODELS[kind]
+    query = select_documents(model)
+    for name, value in filters.items():
+        if value:
+            query = query.where(_CONDITIONS[name](kind, value))
+    if gpu or driver:
+        has = exists().where(Pool.target == Target.name)
+        has = has.where(Pool.gpu == gpu) if gpu else has
+        query = query.where(has.where(Pool.driver == driver) if driver else has)
+    if within is not None and kind == "Target":
+        query = query.where(in_limit(session, Target.name, within))
+    elif within is not None:
+        query = query.where(_names(kind, in_limit(session, TargetUse.target, within)))
+    if search:
+        query = query.where(model.name.icontains(search, autoescape=True))
+    read = partial(to_stored_document, kind)
+    return page(session, query, model.name, read, cursor=cursor, limit=limit)
 
 
-def list_entries(
-    session: Session,
-    *,
-    target: str | None = None,
-    status: str | None = None,
-    component: str | None = None,
-    label: str | None = None,
-    owner: str | None = None,
-    search: str | None = None,
-    within: TargetPatterns | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[StoredDocument]:
-    """Return entries.
-
-    ``component`` is a canonical name; ``within`` is the limit of the caller to targets.
-    """
-    wanted = (
-        _names_target("Entry", target),
-        Entry.status == status if status else None,
-        _contains_word(Entry.components, component),
-        _contains_word(Entry.labels, label),
-        Entry.owner == owner if owner else None,
-        _names_any(session, "Entry", within),
-    )
-    return _page(session, "Entry", wanted, search, cursor, limit)
+def _names(kind: Kind, wanted: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that a document names a wanted target, or all targets."""
+    uses = exists().where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
+    return uses.where(or_(wanted, TargetUse.target == ANY_TARGET))
 
 
-def list_waivers(
-    session: Session,
-    *,
-    target: str | None = None,
-    owner: str | None = None,
-    active_on: date | None = None,
-    search: str | None = None,
-    within: TargetPatterns | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[StoredDocument]:
-    """Return waivers.
+def _contains_word(column: str) -> Callable[[Kind, str], ColumnElement[bool]]:
+    """Return the condition that a column of spaced words contains a word."""
+    return lambda kind, word: getattr(MODELS[kind], column).contains(f" {word} ", autoescape=True)
 
-    ``active_on`` is a day on which the waiver has not ended.
-    """
-    wanted = (
-        _names_target("Waiver", target),
-        Waiver.owner == owner if owner else None,
-        Waiver.expires >= active_on.isoformat() if active_on else None,
-        _names_any(session, "Waiver", within),
-    )
-    return _page(session, "Waiver", wanted, search, cursor, limit)
+
+_CONDITIONS: dict[str, Callable[[Kind, Any], ColumnElement[bool]]] = {
+    "target": lambda kind, name: _names(kind, TargetUse.target == name),
+    "label": _contains_word("labels"),
+    "component": _contains_word("components"),
+    "owner": lambda kind, owner: MODELS[kind].owner == owner,
+    "status": lambda kind, status: Entry.status == status,
+    "active_on": lambda kind, day: Waiver.expires >= day.isoformat(),
+}
+"""Filters of lists: a label like ``tier=prod``, a canonical component, the last day of a waiver."""
 
 
 def list_pools(
@@ -361,7 +335,7 @@ def list_pools(
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Pool]:
-    """Return the pools of all targets, by target and name; filters as for `list_targets`."""
+    """Return the pools of all targets, by target and name; GPU and driver as written."""
     query = select(Pool)
     for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
         if value:
@@ -369,44 +343,3 @@ def list_pools(
     if within is not None:
         query = query.where(in_limit(session, Pool.target, within))
     return page(session, query, (Pool.target, Pool.name), cursor=cursor, limit=limit)
-
-
-def _names_target(kind: Kind, target: str | None) -> _Filter:
-    if not target:
-        return None
-    return (
-        exists()
-        .where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
-        .where(or_(TargetUse.target == target, TargetUse.target == ANY_TARGET))
-    )
-
-
-def _names_any(session: Session, kind: Kind, patterns: TargetPatterns | None) -> _Filter:
-    """Return the condition that a document names a target within a limit, or all targets."""
-    if patterns is None:
-        return None
-    mine = exists().where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
-    reached = in_limit(session, TargetUse.target, patterns)
-    return mine.where(or_(reached, TargetUse.target == ANY_TARGET))
-
-
-def _contains_word(column: Any, word: str | None) -> _Filter:
-    """Return a condition: the column of spaced words contains the word."""
-    found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
-    return found
-
-
-def _page(
-    session: Session,
-    kind: Kind,
-    wanted: Iterable[_Filter],
-    search: str | None,
-    cursor: str | None,
-    limit: int,
-) -> Page[StoredDocument]:
-    """Return the page of documents that pass every filter, by name."""
-    name = MODELS[kind].name
-    query = select_documents(MODELS[kind]).where(*(one for one in wanted if one is not None))
-    if search:
-        query = query.where(name.icontains(search, autoescape=True))
-    return page(session, query, name, partial(to_stored_document, kind), cursor=cursor, limit=limit)

@@ -35,7 +35,7 @@ DocumentVersion = tuple[Kind, str, Document | None, int]
 """Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
-_NO_DETAIL: Mapping[str, Any] = MappingProxyType({})
+NO_DETAIL: Mapping[str, Any] = MappingProxyType({})
 
 
 class Edit(Struct, frozen=True):
@@ -100,7 +100,7 @@ def make_revision(
     action: str,
     at: datetime,
     consent: Consent | None = None,
-    detail: Mapping[str, Any] = _NO_DETAIL,
+    detail: Mapping[str, Any] = NO_DETAIL,
     write: Callable[..., None] = documents.apply_edits,
 ) -> int:
     """Make one revision: write history, current state and audit record.

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import EntryStatus
+from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
@@ -29,6 +30,7 @@ from compatgate.service.matrix.sync import SyncOptions
 from compatgate.service.proposals.agreement import Consent, propose_refused, require_consent
 from compatgate.service.tokens.principal import Principal
 
+R = TypeVar("R", ImportResult, SyncBody)
 T = TypeVar("T")
 STATUS_VERBS: dict[EntryStatus, str] = {
     "blessed": "Bless",
@@ -230,15 +232,14 @@ class MatrixService(MatrixReader):
         """
         by.check()
         read, warnings = self._read_files(sources, by)
+
+        def plan(session: Session) -> tuple[ImportResult, list[Edit]]:
+            return imports.plan_import(session, read)
+
         if dry_run:
-            found = self._read(lambda session: self._plan(session, read, by))
-        else:
-            found = self._write(
-                lambda session: imports.apply_import(
-                    session, read, by.author, by.reason, clock.now(), self._permit(session, by)
-                )
-            )
-        return replace(found, warnings=warnings)
+            planned, edits = self._check_plan(plan, by)
+            return replace(planned, edits=tuple(edits), warnings=warnings)
+        return replace(self._apply_plan(read, plan, by, "import"), warnings=warnings)
 
     def _read_files(
         self, sources: Sequence[Source], by: Authorship
@@ -247,11 +248,6 @@ class MatrixService(MatrixReader):
         with self._database.reading() as session:
             reader = self.open_reader(session, force=by.force)
             return reader.read_files(sources), tuple(reader.warnings)
-
-    def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
-        planned, edits = imports.plan_import(session, read)
-        check_edits(session, edits, by.principal)
-        return replace(planned, edits=tuple(edits))
 
     def sync(
         self,
@@ -264,45 +260,61 @@ class MatrixService(MatrixReader):
         """Make the stored matrix equal to files, as one revision or not at all."""
         by.check()
         read, warnings = self._read_files(sources, by)
+
+        def plan(session: Session) -> tuple[SyncBody, list[Edit]]:
+            return sync.plan_sync(session, read, options)
+
         if dry_run:
-            found = self._read(lambda session: self._plan_sync(session, read, options, by))
+            found, _ = self._check_plan(plan, by)
         else:
-            found = self._write(
-                lambda session: sync.apply_sync(
-                    session,
-                    read,
-                    options,
-                    by.author,
-                    by.reason,
-                    clock.now(),
-                    self._permit(session, by, "sync"),
-                )
-            )
+            found = self._apply_plan(read, plan, by, "sync", {"sync": options.name})
         return replace(found, warnings=[*warnings])
 
-    def _plan_sync(
-        self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
-    ) -> SyncBody:
-        planned, edits = sync.plan_sync(session, read, options)
-        check_edits(session, edits, by.principal)
-        return planned
+    def _check_plan(
+        self, plan: Callable[[Session], tuple[R, list[Edit]]], by: Authorship
+    ) -> tuple[R, list[Edit]]:
+        with self._database.reading() as session:
+            found, edits = plan(session)
+            check_edits(session, edits, by.principal)
+            return found, edits
+
+    def _apply_plan(
+        self,
+        read: Sequence[Document],
+        plan: Callable[[Session], tuple[R, list[Edit]]],
+        by: Authorship,
+        action: str,
+        detail: Mapping[str, Any] = revisions.NO_DETAIL,
+    ) -> R:
+        """Make the edits that files plan one revision; the files were read before."""
+
+        def write(session: Session) -> R:
+            imports.check_import(session, read)
+            with pause_garbage_collection():
+                found, edits = plan(session)
+                check_edits(session, edits, by.principal)
+                consent = self._require_consent(session, edits, by, action)
+                if not edits:
+                    return found
+                revision = revisions.make_revision(
+                    session,
+                    edits,
+                    author=by.author,
+                    reason=by.reason,
+                    action=action,
+                    at=clock.now(),
+                    consent=consent,
+                    detail=detail,
+                )
+                return replace(found, revision=revision)
+
+        return self._write(write)
 
     def _write(self, change: Callable[[Session], T]) -> T:
         with propose_refused(self._database) as session:
             result = change(session)
         self._snapshots.refresh()
         return result
-
-    def _permit(
-        self, session: Session, by: Authorship, action: str = "import"
-    ) -> Callable[[Sequence[Edit]], Consent]:
-        """Return the check of an author's edits, made in the transaction that writes them."""
-
-        def check(edits: Sequence[Edit]) -> Consent:
-            check_edits(session, edits, by.principal)
-            return self._require_consent(session, edits, by, action)
-
-        return check
 
     def _revise(self, session: Session, edit: Edit, by: Authorship) -> int:
         consent = self._require_consent(session, [edit], by, edit.action)

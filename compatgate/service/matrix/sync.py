@@ -7,15 +7,12 @@ takes those of another sync only if told so. A sync without a name owns and dele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
@@ -27,7 +24,7 @@ from compatgate.documents.specs import (
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.matrix import imports
 from compatgate.service.matrix import repository as documents
-from compatgate.service.matrix.revisions import Consent, Edit, make_revision
+from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DocumentName, SyncBody
 
 SYNC_NAME_PATTERN = NAME_PATTERN
@@ -85,38 +82,6 @@ def plan_sync(
         revision=None,
     )
     return result, edits
-
-
-def apply_sync(
-    session: Session,
-    read: Sequence[Document],
-    options: SyncOptions,
-    author: str,
-    reason: str,
-    at: datetime,
-    permit: Callable[[Sequence[Edit]], Consent],
-) -> SyncBody:
-    """Make the stored matrix equal to files, as one revision or not at all.
-
-    ``permit`` is called with the edits; it raises if the author may not make them alone.
-    """
-    imports.check_import(session, read)
-    with pause_garbage_collection():
-        result, edits = plan_sync(session, read, options)
-        consent = permit(edits)
-        if not edits:
-            return result
-        revision = make_revision(
-            session,
-            edits,
-            author=author,
-            reason=reason,
-            action="sync",
-            at=at,
-            consent=consent,
-            detail={"sync": options.name},
-        )
-        return replace(result, revision=revision)
 
 
 def _own(document: D, options: SyncOptions) -> D:

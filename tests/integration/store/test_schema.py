@@ -110,8 +110,9 @@ def test_owners_and_labels_that_documents_hold_are_found_after_the_upgrade(empty
             _insert_document(session, table, "x", document, **columns)
     tables.migrate_schema(database)
     with database.reading() as session:
-        for documents in (lists.list_targets, lists.list_entries):
-            assert [row.name for row in documents(session, owner="a b", label="t=1").items] == ["x"]
+        for kind in ("Target", "Entry"):
+            found = lists.list_documents(session, kind, owner="a b", label="t=1").items
+            assert [row.name for row in found] == ["x"]
     tables.migrate_schema(database, "0014")
     database.close()
 
