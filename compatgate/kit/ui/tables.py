@@ -215,10 +215,13 @@ class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     cursor: str | None = None
 
 
-def make_page_query(filters: type[ListQuery]) -> Any:
-    """Return the query parameters of a page that lists what a route lists, by its filters."""
+def make_page_query(filters: type[ListQuery], **instead: Any) -> Any:
+    """Return the query parameters of a page that lists what a route lists, by its filters.
+
+    ``instead`` are types that replace those of filters, by name.
+    """
     own = [
-        (field.name, field.type, field.default)
+        (field.name, instead.get(field.name, field.type), field.default)
         for field in msgspec.structs.fields(filters)
         if field.name not in ListQuery.__struct_fields__
     ]

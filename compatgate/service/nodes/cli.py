@@ -17,8 +17,8 @@ from compatgate.kit.cli.commands import (
     print_rows,
     time_of,
 )
-from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.output import format_json_time, print_table
+from compatgate.kit.cli.options import add_format, read_interval, repeat
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import (
     Operations,
@@ -156,15 +156,12 @@ def _add_reports(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action.
-
-    Raises:
-        NotFound: the node does not exist.
-        Conflict: several clusters have a node with this name.
-    """
+    """Run the chosen action."""
     if args.action == "drift":
         nodes = ask_row(args, DRIFT)
-        if not _as_json(args, nodes):
+        if args.format == "json":
+            print_json(nodes)
+        else:
             print_drift(nodes, args.argument_what)
         return 0
     if action := {"report": _report, "import": _import}.get(args.action):
@@ -173,21 +170,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from compatgate.kit.cli.options import read_interval, repeat
+    def report_once() -> int:
+        body = own_report(args.probe, args.name, root=args.root)
+        with gate_of(args) as gate:
+            (node,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
+        if args.format == "json":
+            print_json(node)
+        else:
+            print(format_node(node))
+        return 0
 
-    if args.every is None:
-        return _report_once(args)
-    return repeat(lambda: _report_once(args), read_interval(args.every))
-
-
-def _report_once(args: argparse.Namespace) -> int:
-
-    body = own_report(args.probe, args.name, root=args.root)
-    with gate_of(args) as gate:
-        (found,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
-    if not _as_json(args, found):
-        print(format_node(found))
-    return 0
+    return repeat(report_once, read_interval(args.every)) if args.every else report_once()
 
 
 def _import(args: argparse.Namespace) -> int:
@@ -196,23 +189,21 @@ def _import(args: argparse.Namespace) -> int:
 
     document = _read_report(args.file)
     nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
-    found: list[dict[str, Any]] = []
+    reported: list[Body] = []
     with gate_of(args) as gate:
         for start in range(0, len(nodes), MAX_NODES):
             part = nodes[start : start + MAX_NODES]
             answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
-            found += answer["nodes"]
-    if not _as_json(args, found):
-        print_nodes(found, _NONE)
+            reported += answer["nodes"]
+    if args.format == "json":
+        print_json(reported)
+    else:
+        print_nodes(reported, _NONE)
     return 0
 
 
-def _read_report(path: str) -> dict[str, Any]:
-    """Read a report of nodes; the gate checks its nodes.
-
-    Raises:
-        BadInput: the file cannot be read, or is no report.
-    """
+def _read_report(path: str) -> Body:
+    """Read a report of nodes; the gate checks its nodes."""
     import msgspec
 
     from compatgate.kit.cli.output import read_text
@@ -231,32 +222,19 @@ def _read_report(path: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _as_json(args: argparse.Namespace, found: Any) -> bool:
-    from compatgate.kit.cli.output import print_json
-
-    if args.format == "json":
-        print_json(found)
-    return bool(args.format == "json")
-
-
-def own_report(probe: str | None, name: str | None, *, root: str = "/") -> dict[str, Any]:
+def own_report(probe: str | None, name: str | None, *, root: str = "/") -> Body:
     """Make a node report from the driver's own report.
 
-    Args:
-        probe: a file of ``compatgate probe``, ``-`` for standard input; None: this machine.
-        name: of the node; None: this machine's host name, where it is looked at itself.
-        root: root folder of this machine, where this process runs in a container.
-
-    Raises:
-        BadInput: the file cannot be read, is no probe of a host, or the node has no name.
+    ``probe`` is a file of ``compatgate probe``, ``-`` for standard input; without one this machine
+    is probed, whose files lie under ``root`` where this process runs in a container.
     """
     if probe is None:
+        import socket
+
         from compatgate.catalog import load_facts
         from compatgate.discovery.probe import probe_machine
 
         document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
-        import socket
-
         name = name or socket.gethostname().lower()
     else:
         from compatgate.discovery.probe import read_probe
@@ -270,11 +248,7 @@ def own_report(probe: str | None, name: str | None, *, root: str = "/") -> dict[
 
 
 def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the driver, GPUs, platform and parts of the node of a probe document.
-
-    Raises:
-        BadInput: it is not about one host.
-    """
+    """Return the driver, GPUs, platform and parts of the node of a probe document."""
     host = document.get("host")
     gpus = host.get("gpus") if isinstance(host, dict) else None
     if not isinstance(host, dict) or not isinstance(gpus, list):
@@ -299,12 +273,7 @@ def print_nodes(nodes: Sequence[Body], empty: str) -> None:
 
 
 def print_drift(nodes: Sequence[Body], what: str | None = None) -> None:
-    """Print a line for each difference.
-
-    Args:
-        nodes: those that drifted.
-        what: the property whose differences are printed; None: all.
-    """
+    """Print a line for each difference, or for those of one property."""
     rows = [
         (
             node["cluster"],

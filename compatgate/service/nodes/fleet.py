@@ -30,15 +30,11 @@ DISORDER = timedelta(minutes=5)
 _MAX_MOMENTS = 1_000
 """So many moments are asked for one by one; of more, every node since then is read."""
 _NEVER = datetime.min
+_BATCH = 1_000
 
 
 class FoundChanges(Struct, frozen=True):
-    """The changes among the stored nodes.
-
-    Attributes:
-        changed: new nodes, and those stored otherwise since.
-        gone: nodes that are not stored any more.
-    """
+    """The stored nodes that are new or changed, and those that are gone."""
 
     changed: list[NodeKey]
     gone: set[NodeKey]
@@ -85,11 +81,7 @@ class NodeChanges:
             self._moments.pop(key, None)
 
     def looked(self, began: datetime) -> None:
-        """Note that everything stored until a time is known.
-
-        Args:
-            began: by this gate's clock, before the reading began.
-        """
+        """Note that everything stored before a reading began, by this gate's clock, is known."""
         self._looked = began
 
     def _since(self) -> datetime | None:
@@ -109,17 +101,38 @@ class NodeChanges:
                 del self._known[at]
 
 
-_BATCH = 2_000
+class NodeReader:
+    """Reads the stored nodes of a database: first all of them, later what changed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._changes = NodeChanges()
+
+    def read(self, *, anew: bool) -> Iterator[tuple[Sequence[NodeTraits], Collection[NodeKey]]]:
+        """Yield nodes that are new or changed, with those that are gone; ``anew``: every node."""
+        changes, began = NodeChanges() if anew else self._changes, clock.now()
+        after: NodeKey | None = None
+        while True:
+            gone: Collection[NodeKey] = ()
+            with self._database.reading() as session:
+                if anew:
+                    rows = nodes.list_traits(session, after, _BATCH)
+                else:
+                    found = changes.find(session)
+                    rows, gone = nodes.load_traits(session, found.changed), found.gone
+            if rows or gone:
+                yield rows, gone
+            changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
+            changes.drop(gone)
+            if not anew or not rows:
+                break
+            after = (rows[-1].cluster, rows[-1].name)
+        changes.looked(began)  # last: a failed reading is repeated
+        self._changes = changes
 
 
 class ComparedNodes(Struct, frozen=True):
-    """Equal nodes, compared with the matrix.
-
-    Attributes:
-        driver: that counts; None: not known.
-        gpus: SKUs that count.
-        nodes: since when each is as it is.
-    """
+    """Equal nodes with the driver and SKUs that count; ``nodes``: since when each is so."""
 
     driver: str | None
     gpus: tuple[str, ...]
@@ -134,14 +147,7 @@ class ComparedNodes(Struct, frozen=True):
         stale: bool | None,
         stale_nodes: Collection[NodeKey],
     ) -> ComparedNodes:
-        """Return those nodes that filters keep.
-
-        Args:
-            cluster: that they are in; None: any.
-            sku: that they have; None: any.
-            stale: whether their last report is old; None: either.
-            stale_nodes: every node whose last report is old.
-        """
+        """Return those nodes that filters keep, given every node whose last report is old."""
         if sku is not None and sku not in self.gpus:
             return replace(self, nodes={})
         if cluster is None and stale is None:
@@ -158,10 +164,9 @@ class Fleet:
     """The reported nodes by profile; safe for any number of threads."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._reader = NodeReader(database)
         self._lock = threading.Lock()
         self._keys: tuple[str, ...] | None = None
-        self._changes = NodeChanges()
         self._profiles: dict[NodeKey, NodeProfile] = {}
         self._groups: dict[NodeProfile, dict[NodeKey, datetime]] = {}
         self._matrix: MatrixComparer | None = None
@@ -169,65 +174,34 @@ class Fleet:
 
     @contextmanager
     def compared(self, matrix: MatrixComparer) -> Iterator[list[ComparedNodes]]:
-        """Give every node as it is stored now, equal ones together; others wait meanwhile.
-
-        Args:
-            matrix: to compare with.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
+        """Give every node as it is stored now, equal ones together; others wait meanwhile."""
         with self._lock:
             self._sync(matrix.keys)
             if self._matrix is not matrix:
                 self._matrix, self._standings = matrix, {}
+            for profile in self._groups.keys() - self._standings.keys():
+                self._standings[profile] = matrix.compare(profile)
             yield [
-                ComparedNodes(profile.driver, profile.gpus, self._compare(profile), members)
+                ComparedNodes(profile.driver, profile.gpus, self._standings[profile], members)
                 for profile, members in self._groups.items()
             ]
 
-    def _compare(self, profile: NodeProfile) -> NodeComparison:
-        found = self._standings.get(profile)
-        if found is None and self._matrix is not None:
-            found = self._standings[profile] = self._matrix.compare(profile)
-        assert found is not None  # noqa: S101 - `compared` sets the matrix
-        return found
-
     def _sync(self, keys: tuple[str, ...]) -> None:
         """Read what changed; everything where other labels decide about targets than before."""
-        began = clock.now()
-        with self._database.reading() as session:
-            if self._keys != keys:
-                self._read_all(session, keys)
-            else:
-                found = self._changes.find(session)
-                self._replace(nodes.load_traits(session, found.changed), keys)
-                self._drop(found.gone)
-        self._changes.looked(began)  # last: a failed reading is repeated
-
-    def _read_all(self, session: Session, keys: tuple[str, ...]) -> None:
-        self._keys, self._profiles, self._groups = None, {}, {}
-        self._changes = NodeChanges()
-        after: NodeKey | None = None
-        while part := nodes.list_traits(session, after, _BATCH):
-            self._replace(part, keys)
-            after = (part[-1].cluster, part[-1].name)
+        anew = self._keys != keys
+        if anew:
+            self._keys, self._profiles, self._groups = None, {}, {}
+        for rows, gone in self._reader.read(anew=anew):
+            for row in rows:
+                key = (row.cluster, row.name)
+                profile = NodeProfile.read(row, keys)
+                self._leave_group(key)
+                self._groups.setdefault(profile, {})[key] = row.since
+                self._profiles[key] = profile
+            for key in gone:
+                self._leave_group(key)
+                self._profiles.pop(key, None)
         self._keys = keys
-
-    def _replace(self, rows: Sequence[NodeTraits], keys: tuple[str, ...]) -> None:
-        for row in rows:
-            key = (row.cluster, row.name)
-            profile = NodeProfile.read(row, keys)
-            self._leave_group(key)
-            self._groups.setdefault(profile, {})[key] = row.since
-            self._profiles[key] = profile
-        self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
-
-    def _drop(self, keys: Iterable[NodeKey]) -> None:
-        for key in keys:
-            self._leave_group(key)
-            self._profiles.pop(key, None)
-            self._changes.drop([key])
 
     def _leave_group(self, key: NodeKey) -> None:
         """Take a node out of its group; a group without nodes goes, too."""

@@ -17,20 +17,17 @@ from typing import TypedDict
 import msgspec
 
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.nodes import repository as nodes
-from compatgate.service.nodes.fleet import NodeChanges
-from compatgate.service.nodes.repository import NodeKey, NodeTraits
+from compatgate.service.nodes.fleet import NodeReader
+from compatgate.service.nodes.repository import NodeTraits
 from compatgate.service.nodes.schemas import MAX_LABELS
 
 LOOK_SECONDS = 5.0
 """Maximum age of the nodes in memory, in seconds; a report to this process counts at once."""
 _FIRST_SECONDS = 1.0
-_BATCH = 500
 _log = logging.getLogger("compatgate.nodes")
 
 
@@ -38,9 +35,8 @@ class NodeInventory:
     """The reported nodes; safe for any number of threads, and may be made before a fork."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._source = NodeReader(database)
         self._index: NodeIndex | None = None
-        self._changes = NodeChanges()
         self._looked = float("-inf")
         self._failing = False
         self._waited = False
@@ -55,12 +51,7 @@ class NodeInventory:
         self._begin_look()
 
     def known(self, snapshot: Snapshot, cluster: str | None = None) -> KnownNodes | None:
-        """Return the known nodes by target and pool; None: none is known.
-
-        Args:
-            snapshot: with the targets.
-            cluster: the only one whose nodes count; None: every one.
-        """
+        """Return the known nodes of one or every cluster by target and pool; None: none."""
         index = self.index()
         if index is None or not len(index):
             return None
@@ -126,32 +117,12 @@ class NodeInventory:
 
     def _read(self) -> None:
         index = self._index
-        if index is None or index.is_wasteful:
-            self._read_all()
-            return
-        began = clock.now()
-        with self._database.reading() as session:
-            found = self._changes.find(session)
-            rows = nodes.load_traits(session, found.changed)
-        if rows or found.gone:
-            index.replace(map(known_node, rows), found.gone)
-            self._changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
-            self._changes.drop(found.gone)
-        self._changes.looked(began)
-
-    def _read_all(self) -> None:
-        index, changes, began = NodeIndex(), NodeChanges(), clock.now()
-        after: NodeKey | None = None
-        while True:
-            with self._database.reading() as session:
-                rows = nodes.list_traits(session, after, _BATCH)
-            if not rows:
-                break
-            index.replace(map(known_node, rows))
-            changes.note(((row.cluster, row.name), row.changed_at) for row in rows)
-            after = (rows[-1].cluster, rows[-1].name)
-        changes.looked(began)
-        self._changes, self._index = changes, index
+        anew = index is None or index.is_wasteful
+        if index is None or anew:
+            index = NodeIndex()
+        for rows, gone in self._source.read(anew=anew):
+            index.replace(map(known_node, rows), gone)
+        self._index = index
 
 
 class NoInventory(NodeInventory):

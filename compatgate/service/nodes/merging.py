@@ -89,7 +89,9 @@ def _merge_node(
     witnesses = {**before, **newer}
     concluded = weigh_sources(witnesses)
     gpus = [msgspec.to_builtins(kind) for kind in concluded.gpus]
-    stored = {kind: msgspec.to_builtins(one) for kind, one in sorted(witnesses.items())}
+    stored: dict[str, dict[str, Any]] = {
+        kind: msgspec.to_builtins(one) for kind, one in sorted(witnesses.items())
+    }
     row = NodeRow(
         cluster=cluster,
         name=seen.node.name,

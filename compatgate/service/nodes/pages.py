@@ -6,25 +6,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
+from sqlalchemy import select
+
 from compatgate.core.request import DriftKind, DriverState, drift_title
-from compatgate.errors import CompatgateError, NotFound
+from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    PagedTableQuery,
     Table,
     TableQuery,
     fetch_rows,
     list_rows,
     make_list_table,
+    make_page_query,
     make_table,
 )
 from compatgate.service.comparison.service import answer_what_if
-from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.matrix.models import Target
 from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.nodes.details import (
     ORDER,
@@ -38,11 +40,11 @@ from compatgate.service.nodes.details import (
     target_matches,
 )
 from compatgate.service.nodes.drift import DriftGroup
+from compatgate.service.nodes.filters import DriftFilters, NodeFilters
 from compatgate.service.nodes.reports import format_gpus
 from compatgate.service.nodes.schemas import GpusBody
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
-YesOrNo = Literal["yes", "no"]
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
 """Tones of driver states."""
 _NODE_COLUMNS = (
@@ -62,19 +64,45 @@ _NO_NODES = EmptyNotice(
     "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
+_POOL_COLUMNS = (
+    Column("target", "Target"),
+    Column("pool", "Pool"),
+    Column("gpu", "GPU declared"),
+    Column("has", "Reported"),
+    Column("driver", "Driver declared", "code"),
+    Column("same", "Reported", "badge"),
+    Column("nodes", "Nodes declared", "number"),
+)
+_NO_POOLS = EmptyNotice(
+    "No matching target.",
+    "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
+)
+MAX_GROUPS = 20
+_TRIED = 5
+"""Number of groups with their failing entries; other groups have a link."""
+_MAX_ENTRIES = 60
+_DRIFT_COLUMNS = (
+    Column("node", "Node"),
+    Column("what", "Difference", "name"),
+    Column("have", "Reported", "name"),
+    Column("declared", "Declared", "name"),
+    Column("state", "Driver state", "badge"),
+    Column("target", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
+)
+_NO_DRIFT = EmptyNotice(
+    "No drifted nodes.",
+    "Only reported nodes are compared. Report the nodes of a cluster:",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
 
 
-class NodeQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of nodes."""
-
-    search: Search | None = None
-    cluster: Filter | None = None
-    target: Filter | None = None
-    gpu: Filter | None = None
-    driver: Filter | None = None
-    driver_state: DriverState | None = None
-    disagrees: YesOrNo | None = None
-    stale: YesOrNo | None = None
+YesOrNo = Literal["yes", "no"]
+NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo | None, stale=YesOrNo | None)
+DriftQuery = make_page_query(DriftFilters, stale=YesOrNo | None)
 
 
 class ClusterQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,7 +117,7 @@ def yes_or_no(answer: YesOrNo | None) -> bool | None:
 
 
 @page("/nodes", nav="nodes", query=NodeQuery)
-def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
+def show_nodes(ask: PageRequest[Any]) -> HtmlPage:
     """Show nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
@@ -108,23 +136,34 @@ def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
 def _node_row(view: NodeView) -> tuple[Any, ...]:
     row, standing = view.row, view.standing
     first = standing.targets[0] if len(standing.targets) == 1 else None
-    disagree = bool(row.disagreements)
+    sources, tone = ("agree", "pass") if len(row.witnesses) > 1 else ("only one", "muted")
+    if row.disagreements:
+        sources, tone = "disagree", "warn"
+    drift = [
+        f"{drift_title(one.what)}, declared {', '.join(one.declared) or 'none'}"
+        for one in standing.differences
+    ]
     return (
         node_cell(view),
-        Cell(standing.driver, tone=STATES[standing.driver], title=standing.why),
+        _state_cell(view),
         row.driver,
-        "; ".join(_group_headline(one) for one in standing.differences),
-        Cell(
-            "disagree" if disagree else "agree" if len(row.witnesses) > 1 else "only one",
-            tone="warn" if disagree else "pass" if len(row.witnesses) > 1 else "muted",
-            title="; ".join(row.disagreements),
-        ),
+        "; ".join(drift),
+        Cell(sources, tone=tone, title="; ".join(row.disagreements)),
         Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
         gpus_of(view),
         row.cluster,
         row.since,
-        Cell(row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""),
+        _seen_cell(view),
     )
+
+
+def _state_cell(view: NodeView) -> Cell:
+    return Cell(view.standing.driver, tone=STATES[view.standing.driver], title=view.standing.why)
+
+
+def _seen_cell(view: NodeView) -> Cell:
+    tone, note = ("warn", "stale") if view.stale else ("", "")
+    return Cell(view.row.seen_at, tone=tone, note=note)
 
 
 def node_cell(view: NodeView) -> Cell:
@@ -142,10 +181,6 @@ def gpus_of(view: NodeView) -> str:
     if not view.row.gpus:
         return "not known"
     return format_gpus(GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
-
-
-def _group_headline(one: Any) -> str:
-    return f"{drift_title(one.what)}, declared {', '.join(one.declared) or 'none'}"
 
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
@@ -213,86 +248,33 @@ def try_node_values(difference: Any, pool: str | None) -> str | None:
     return link("what-if", target=difference.target, pool=pool, **changes)
 
 
-def _pools(found: tuple[PoolComparison, ...]) -> Table:
-    columns = (
-        Column("target", "Target"),
-        Column("pool", "Pool"),
-        Column("gpu", "GPU declared"),
-        Column("has", "Reported"),
-        Column("driver", "Driver declared", "code"),
-        Column("same", "Reported", "badge"),
-        Column("nodes", "Nodes declared", "number"),
-    )
-    lines = [
-        (
+def _pools(compared: Sequence[PoolComparison]) -> Table:
+    lines = []
+    for one in compared:
+        same = Cell("not known", tone="unknown")
+        if one.same_driver is not None:
+            same = Cell("another", tone="fail" if one.gpus else "muted")
+        if one.same_driver:
+            same = Cell("the same", tone="pass")
+        line = (
             Cell(one.target, link("targets", one.target)),
             one.pool.name,
             one.pool.gpu.sku if one.pool.gpu else None,
             ", ".join(one.gpus) or Cell("none of these", tone="muted"),
             str(one.pool.driver) if one.pool.driver else None,
-            _driver_cell(one),
+            same,
             one.pool.count,
         )
-        for one in found
-    ]
-    empty = EmptyNotice(
-        "No matching target.",
-        "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
-    )
-    return make_table("pools", columns, lines, empty, label="pools")
-
-
-def _driver_cell(one: PoolComparison) -> Cell:
-    if one.same_driver is None:
-        return Cell("not known", tone="unknown")
-    if one.same_driver:
-        return Cell("the same", tone="pass")
-    return Cell("another", tone="fail" if one.gpus else "muted")
-
-
-MAX_GROUPS = 20
-_TRIED = 5
-"""Number of groups with their failing entries; other groups have a link."""
-_MAX_ENTRIES = 60
-_DRIFT_COLUMNS = (
-    Column("node", "Node"),
-    Column("what", "Difference", "name"),
-    Column("have", "Reported", "name"),
-    Column("declared", "Declared", "name"),
-    Column("state", "Driver state", "badge"),
-    Column("target", "Target", "name"),
-    Column("gpus", "GPUs", "name"),
-    Column("cluster", "Cluster", "name"),
-    Column("since", "Since", "time"),
-    Column("seen", "Last seen", "time"),
-)
-_NO_DRIFT = EmptyNotice(
-    "No drifted nodes.",
-    "Only reported nodes are compared. Report the nodes of a cluster:",
-    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
-)
-
-
-class DriftQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of drifted nodes."""
-
-    target: Filter | None = None
-    what: DriftKind | None = None
-    gpu: Filter | None = None
-    cluster: Filter | None = None
-    stale: YesOrNo | None = None
+        lines.append(line)
+    return make_table("pools", _POOL_COLUMNS, lines, _NO_POOLS, label="pools")
 
 
 @page("/drift", nav="drift", query=DriftQuery)
-def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
+def show_drift(ask: PageRequest[Any]) -> HtmlPage:
     """Show the groups of drifted nodes, then every drifted node."""
-    query, snapshot, nodes = ask.query, ask.gate.snapshot(), ask.gate.nodes
-    stored: dict[str, Any] = {
-        "cluster": query.cluster,
-        "gpu": query.gpu,
-        "stale": yes_or_no(query.stale),
-    }
-    wanted: dict[str, Any] = {"target": query.target, "what": query.what, **stored}
+    query, nodes = ask.query, ask.gate.nodes
+    wanted = {name: getattr(query, name) for name in ("target", "what", "cluster", "gpu")}
+    wanted["stale"] = yes_or_no(query.stale)
     groups: Sequence[DriftGroup] = ()
     if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
         found = fetch_rows(nodes.drift, query.cursor, **wanted)
@@ -302,15 +284,15 @@ def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
     table = make_list_table(
         "drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences"
     )
-    shown = groups[:MAX_GROUPS]
+    leading = groups[:MAX_GROUPS]
     context = {
         "query": query,
         "kinds": get_args(DriftKind),
-        "groups": shown,
-        "more": len(groups) - len(shown),
-        "changed": _changed_targets(ask, shown),
-        "lost": list(_lost_entries(ask, shown[:_TRIED])),
-        "targets": choices(snapshot.documents),
+        "groups": leading,
+        "more": len(groups) - len(leading),
+        "changed": _changed_targets(ask, leading),
+        "lost": list(_lost_entries(ask, leading[:_TRIED])),
+        "targets": choices(ask.gate.snapshot().documents),
         "tried": lambda one: try_node_values(one, one.pool),
         "among": _group_link,
         "node_link": node_link,
@@ -318,39 +300,36 @@ def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
     return HtmlPage("drift.html", "Drift", context, table=table)
 
 
-def _drift_rows(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
-    row, state = view.row, view.standing.driver
+def _drift_rows(view: NodeView, query: Any) -> list[tuple[Any, ...]]:
     return [
         (
             node_cell(view),
             drift_title(one.what),
             one.have if one.have else Cell("not known", tone="muted"),
             ", ".join(one.declared) or "none",
-            Cell(state, tone=STATES[state], title=view.standing.why),
+            _state_cell(view),
             Cell(one.target, link("targets", one.target)),
             gpus_of(view),
-            row.cluster,
-            row.since,
-            Cell(
-                row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""
-            ),
+            view.row.cluster,
+            view.row.since,
+            _seen_cell(view),
         )
         for one in view.standing.differences
         if query.target in (None, one.target) and query.what in (None, one.what)
     ]
 
 
-def _changed_targets(
-    ask: PageRequest[Any], groups: Sequence[DriftGroup]
-) -> dict[str, StoredDocument]:
+def _changed_targets(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, Any]:
     """Return the targets that changed after their nodes did, by name: their drift is younger."""
-    found = {}
-    for one in groups:
-        with suppress(NotFound):  # deleted meanwhile
-            target = ask.gate.matrix.get("Target", one.target)
-            if target.updated_at > one.since:
-                found[one.target] = target
-    return found
+    query = select(Target.name, Target.revision, Target.updated_at)
+    query = query.where(Target.name.in_([one.target for one in groups]))
+    with ask.gate.database.reading() as session:
+        targets = {row.name: row for row in session.execute(query)}
+    return {
+        one.target: targets[one.target]
+        for one in groups
+        if one.target in targets and targets[one.target].updated_at > one.since
+    }
 
 
 def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
@@ -358,12 +337,12 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
     snapshot, now = ask.gate.snapshot(), clock.now()
     for one in groups:
         few = len(snapshot.matrix.entries.of(one.target)) <= _MAX_ENTRIES
-        said = ""
+        summary = ""
         if one.have and few and ask.principal.may("gate"):
             with suppress(CompatgateError):  # what the facts do not know cannot be tried
-                asked = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
-                said = answer_what_if(asked, snapshot, now).summary
-        yield said
+                question = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
+                summary = answer_what_if(question, snapshot, now).summary
+        yield summary
 
 
 def _group_link(one: DriftGroup) -> str:

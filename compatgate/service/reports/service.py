@@ -13,6 +13,7 @@ from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
 from compatgate.service.comparison.recorded import evaluate_again
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.schemas import DecisionBody
@@ -76,10 +77,7 @@ def make_report(
             decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
         )
         groups, bodies = _group_answers(period, rows)
-        of_runs: list[RunRow] = period.read(
-            lambda session, **filters: runs.list_runs(session, RunFilters(**filters)),
-            MAX_RUNS, "canary runs", target=target,
-        )  # fmt: skip
+        of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
         links = [*link_events(period, set(nodes[:MAX_NODES]))]
     asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
@@ -90,7 +88,6 @@ def make_report(
         *run_events(of_runs),
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
-    timeline.sort(key=lambda event: (event.at, event.kind, event.ref))
     allowed = sum(row.allowed for row in rows)
     undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
     counts = ReportCountsBody(
@@ -103,25 +100,32 @@ def make_report(
         runs=len(of_runs),
         node_events=sum(event.kind == "nodes" for event in links),
     )
-    summary = (
-        f"{counts.decisions} decisions ({allowed} allowed, {counts.denied} denied,"
-        f" {undecided} undecided); {counts.different} of them would get another answer today;"
-        f" {counts.changes} changes of the matrix; {counts.runs} canary runs;"
-        f" {counts.node_events} events of nodes"
-    )
     return TargetReportBody(
         target=target,
         since=since,
         until=until,
         made_at=now,
-        summary=summary,
+        summary=_summarise(counts),
         counts=counts,
-        timeline=timeline,
+        timeline=sorted(timeline, key=lambda event: (event.at, event.kind, event.ref)),
         asked=asked,
         changes=changes,
         left_out=left_out,
         matrix_revision=snapshot.revision,
         facts=snapshot.facts.digest,
+    )
+
+
+def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
+    return runs.list_runs(session, RunFilters(**filters))
+
+
+def _summarise(counts: ReportCountsBody) -> str:
+    return (
+        f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied,"
+        f" {counts.undecided} undecided); {counts.different} of them would get another answer"
+        f" today; {counts.changes} changes of the matrix; {counts.runs} canary runs;"
+        f" {counts.node_events} events of nodes"
     )
 
 
