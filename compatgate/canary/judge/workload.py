@@ -98,11 +98,15 @@ def judge_samples(
     unsure = [m for m in judged if m.outcome in ("inconclusive", "no-baseline")]
     missing = [f"{m.name}: {m.missing}" for m in unsure if m.missing]
     missing += [f"check {name}: it was not reported" for name in unreported]
-    more = max((_missing_repetitions(m, candidate) for m in unsure), default=0)
+    more = 0
+    for metric in unsure:
+        have = len(candidate[metric.name].values) if metric.name in candidate else 0
+        more = max(more, (metric.repetitions or have) - have)
     outcome: Outcome = "passed"
     if failed or regressed:
         outcome, more = "failed", 0
-        reasons = [_check_text(c) for c in failed] + [f"{m.name}: {m.reason}" for m in regressed]
+        reasons = [f"check {c.name} failed{f': {c.message}' if c.message else ''}" for c in failed]
+        reasons += [f"{m.name}: {m.reason}" for m in regressed]
     elif unsure or unreported:
         outcome = "inconclusive"
         reasons = [f"{m.name}: {m.reason}" for m in unsure]
@@ -133,16 +137,6 @@ def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:
             for metric, factor in zip(results, factors, strict=True)
         ),
     )
-
-
-def _missing_repetitions(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
-    """Return additional repetitions that would settle a metric; 0 if none, or too many, would."""
-    have = len(candidate[metric.name].values) if metric.name in candidate else 0
-    return max((metric.repetitions or have) - have, 0)
-
-
-def _check_text(check: Check) -> str:
-    return f"check {check.name} failed" + (f": {check.message}" if check.message else "")
 
 
 def _passed_text(checks: Sequence[Check], judged: Sequence[MetricJudgement]) -> str:

@@ -335,22 +335,16 @@ def read_env(body: dict[str, Any]) -> Env:
     versions: dict[str, str] = {}
     for name, value in [*_read_mapping(body, "versions").items(), *stated.items()]:
         _add_version(versions, name, value)
+    drivers = {"driver": versions.pop("driver")} if "driver" in versions else {}
+    _add_version(drivers, "driver", body.get("driver"))
     paths = _read_mapping(body, "paths")
     return Env(
-        driver=_read_driver(body, versions),
+        driver=drivers.get("driver"),
         gpus=_read_gpus(body.get("gpus", [])),
         versions=versions,
         paths={_canonical_version(name): read_text(paths, name) for name in paths},
         other={k: v for k, v in body.items() if k not in _ENV_MEMBERS and k not in stated},
     )
-
-
-def _read_driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
-    results: dict[str, str] = {}
-    if stated := versions.pop("driver", None):
-        results["driver"] = stated
-    _add_version(results, "driver", body.get("driver"))
-    return results.get("driver")
 
 
 def _add_version(versions: dict[str, str], name: str, value: object) -> None:

@@ -128,21 +128,18 @@ def conclude_witness(
             contradictions += find_other_program(sighting, digest)
     if workload.interpreter == "worker" and not digest:
         unseen["interpreter"] = "the executor cannot mount the worker's interpreter"
+    assurance: Assurance = "challenged" if unseen else "witnessed"
+    if not workload.proofs or any(by not in signed.proofs for by in workload.proofs):
+        assurance = "self-reported"
     return replace(
         signed,
-        assurance=_rate(workload, signed, unseen),
+        assurance=assurance,
         wall_s=round(wall_s, 3),
         interpreter="worker" if digest else "image",
         seen=seen,
         not_witnessed=unseen,
         contradictions=tuple(contradictions),
     )
-
-
-def _rate(workload: Workload, signed: Witness, unseen: dict[str, str]) -> Assurance:
-    if not workload.proofs or any(by not in signed.proofs for by in workload.proofs):
-        return "self-reported"
-    return "challenged" if unseen else "witnessed"
 
 
 def _note_libraries(sighting: Sighting, seen: dict[str, str], unseen: dict[str, str]) -> None:
@@ -209,14 +206,10 @@ def _is_same(component: str, stated: str, named: str) -> bool:
     """Return whether two versions agree in the parts that both state."""
     try:
         one, other = parse_version(component, stated), parse_version(component, named)
-        return same_release(component, one, other) or _agree(stated, named)
     except CompatgateError:
         return True
-
-
-def _agree(one: str, other: str) -> bool:
-    pairs = zip(one.partition("+")[0].split("."), other.split("."), strict=False)
-    return all(a == b for a, b in pairs)
+    parts = zip(stated.partition("+")[0].split("."), named.split("."), strict=False)
+    return same_release(component, one, other) or all(a == b for a, b in parts)
 
 
 def find_idle_gpu(workload: Workload, report: Report, sighting: Sighting) -> Iterator[str]:

@@ -134,8 +134,6 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_logs(args: argparse.Namespace) -> int:
     """Print a run's log."""
-    from compatgate.kit.cli.terminal import strip_controls
-
     with gate_of(args) as gate:
         whole = gate.show_logs(args.run, step=args.step)
         for text in _follow_logs(gate, args) if args.follow else whole:
@@ -299,8 +297,6 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 def run_line(run: dict[str, Any]) -> str:
     """Return a run's state in one line."""
-    from compatgate.kit.cli.terminal import strip_controls
-
     where = f" on {run['on_host']}" if run["on_host"] else ""
     parts = [text for text in (run["doing"], run["reason"]) if text]
     more = f": {', '.join(parts)}" if parts else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
@@ -152,8 +153,6 @@ def _values(
 def _print_json(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost]) -> None:
     import msgspec
 
-    from compatgate.kit.cli.output import print_json
-
     print_json(
         {
             "runs": [{name: run[name] for name in ("id", "state", "on_host")} for run in runs],
@@ -165,7 +164,6 @@ def _print_json(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost]) ->
 
 def _print(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost], top: int) -> None:
     from compatgate.canary.fleet import LEAST_HOSTS
-    from compatgate.kit.cli.output import print_table
     from compatgate.service.runs.cli import run_line
 
     for run in runs:

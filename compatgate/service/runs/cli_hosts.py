@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import (
+    format_json_time,
+    format_table,
+    print_json,
+    print_list,
+    print_table,
+)
 from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.gate_client import Operations, add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
@@ -26,8 +34,6 @@ def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_hosts(args: argparse.Namespace) -> int:
     """Print the staging hosts that workers have registered."""
-    from compatgate.kit.cli.output import print_list
-
     with gate_of(args) as gate:
         result = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
     head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet", "away")
@@ -36,8 +42,6 @@ def run_hosts(args: argparse.Namespace) -> int:
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
-    from compatgate.kit.cli.output import format_json_time
-    from compatgate.kit.cli.terminal import strip_controls
 
     quiet = "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
@@ -151,8 +155,6 @@ def _envs(body: dict[str, Any]) -> Iterator[Any]:
 def _print_json(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
     import msgspec
 
-    from compatgate.kit.cli.output import print_json
-
     print_json(
         {
             "hosts": [{"host": stack.host, "run": stack.run} for stack in stacks],
@@ -163,9 +165,6 @@ def _print_json(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) ->
 
 def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
     import sys
-
-    from compatgate.kit.cli.output import format_table
-    from compatgate.kit.cli.terminal import strip_controls
 
     if len(stacks) < 2:
         print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
@@ -197,7 +196,6 @@ def _follow_metrics(args: argparse.Namespace) -> int:
 
     from compatgate.canary.history import MetricHistory
     from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
-    from compatgate.kit.cli.output import print_json
 
     if args.runs or args.suite or args.target:
         hint = "choose with --workload, --gpu and --metric"
@@ -220,8 +218,6 @@ def _follow_metrics(args: argparse.Namespace) -> int:
 
 def _print_changes(found: Sequence[dict[str, Any]]) -> None:
     from compatgate.canary.judge.change_points import MIN_HISTORY
-    from compatgate.kit.cli.output import format_json_time, print_table
-    from compatgate.kit.cli.terminal import strip_controls
 
     rows = [
         (

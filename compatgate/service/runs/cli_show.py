@@ -33,8 +33,6 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def _print_run(run: dict[str, Any]) -> None:
-    from compatgate.kit.cli.output import print_table
-    from compatgate.kit.cli.terminal import strip_controls
 
     print(run_line(run))
     host = run["on_host"] or run["host"]
@@ -101,7 +99,6 @@ def _print_conditions(steps: list[dict[str, Any]]) -> None:
     import msgspec
 
     from compatgate.canary.run import Conditions
-    from compatgate.kit.cli.terminal import strip_controls
 
     for step in steps:
         for metric in (step.get("report") or {}).get("metrics", ()):
@@ -146,8 +143,6 @@ def _interval(metric: dict[str, Any]) -> str:
 
 def _print_witnesses(steps: list[dict[str, Any]]) -> None:
     """Print what the worker saw of each step; an older server sends nothing."""
-    from compatgate.kit.cli.terminal import strip_controls
-
     results = [
         (step["name"], witness)
         for step in steps
@@ -166,8 +161,6 @@ def _print_witnesses(steps: list[dict[str, Any]]) -> None:
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:
     """Print metrics with their share of published peaks; an older server sends none."""
-    from compatgate.kit.cli.terminal import strip_controls
-
     results = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
     if results:
         print()

@@ -324,8 +324,12 @@ class DatabaseQueue:
             leases.end_run(session, lease.run.id, outcome, why, now)
             detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if evidence is not None:
-                bound = _bind_comparison(session, evidence, run)
-                detail |= store_evidence(session, bound, self._facts, now)
+                pairs = runs.find_pairs(session, run.id)
+                if pairs is not None and evidence.bound is not None:
+                    entry = run.against.entry if run.against else None
+                    compared = summarize_pairs(msgspec.convert(pairs, PairsState), entry)
+                    evidence = replace(evidence, bound=replace(evidence.bound, compared=compared))
+                detail |= store_evidence(session, evidence, self._facts, now)
             note_run(session, now, lease.worker, outcome, lease.run.id, detail)
         if evidence is not None:
             self._on_change()
@@ -369,17 +373,6 @@ def _lease_claim(lease: Lease) -> LeaseClaim:
 def _storable_text(text: str) -> str:
     """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
-
-
-def _bind_comparison(session: Session, evidence: Evidence, run: RunRow) -> Evidence:
-    """Return evidence bound to what its pairs found as well."""
-    result = runs.find_pairs(session, run.id)
-    if result is None or evidence.bound is None:
-        return evidence
-    compared = summarize_pairs(
-        msgspec.convert(result, PairsState), run.against.entry if run.against else None
-    )
-    return replace(evidence, bound=replace(evidence.bound, compared=compared))
 
 
 def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:

@@ -56,7 +56,9 @@ class Rule:
             return "suspected" if course.tail(last) <= self.level(self._first) else "open"
         if not self._is_confirmed(course, last):
             return "suspected"
-        return "regression" if self._settles(name, last) else "imprecise"
+        # History or the pairs must know the noise of a metric well enough.
+        settled = name in self._reliable or course.settles(last, self.estimate_noise(name, last))
+        return "regression" if settled else "imprecise"
 
     def first_look(self, name: str) -> int:
         """Return the first number of pairs at which a metric may regress."""
@@ -71,12 +73,6 @@ class Rule:
         """Return the standard deviation of a metric's log-ratio; 0 where it has no ratio."""
         own, typical = self.courses[name].spread(pairs), self._typical(pairs)
         return estimate_deviation(own, typical) if own and typical else 0.0
-
-    def _settles(self, name: str, pairs: int) -> bool:
-        """Return whether history or the pairs know the noise of a metric well enough."""
-        if name in self._reliable:
-            return True
-        return self.courses[name].settles(pairs, self.estimate_noise(name, pairs))
 
     def _find_typical(self, pairs: int) -> float | None:
         results = [c.spread(pairs) for c in self.courses.values() if c.pairs >= pairs]

@@ -158,7 +158,8 @@ def _judge_metric(
         else describe_events(name, spec, course, decision)
     )
     if course.pairs < FIRST_LOOK:
-        few = f"{result.reason}; {_format_pairs(course.pairs)} cannot decide"
+        pairs = "1 pair" if course.pairs == 1 else f"{course.pairs} pairs"
+        few = f"{result.reason}; {pairs} cannot decide"
         return _ask(replace(result, outcome="inconclusive", reason=few), FIRST_LOOK)
     doubt = find_doubt(samples, result, known.peak)
     if doubt and not known.explained:
@@ -200,10 +201,6 @@ def _ask(found: PairedMetric, wanted: int) -> PairedMetric:
     needed = wanted - found.pairs
     more = f"{needed} more {'pair' if needed == 1 else 'pairs'} ({wanted} in all)"
     return replace(found, needed=needed, missing=more)
-
-
-def _format_pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 def _conclude(
