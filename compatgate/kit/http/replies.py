@@ -207,24 +207,19 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def page_reply(found: Any, render: Callable[[Any], Any] | None = None) -> Reply:
     """Return a page as an answer; without ``render`` its items are what the wire carries."""
     items = [render(item) for item in found.items] if render else found.items
-    headers = {"Link": f'<{_next_url(found.next)}>; rel="next"'} if found.next else {}
+    headers = {}
+    if found.next:
+        query = urlencode({**request.args.to_dict(), "cursor": found.next})
+        headers["Link"] = f'<{request.script_root}{request.path}?{query}>; rel="next"'
     return Reply({"items": items, "next": found.next}, headers=headers)
-
-
-def _next_url(cursor: str) -> str:
-    query = {**request.args.to_dict(), "cursor": cursor}
-    return f"{request.script_root}{request.path}?{urlencode(query)}"
 
 
 def slice_page(items: Sequence[Any], paged: ListQuery) -> ListPart:
     """Return a page of a list that is in memory and does not change while the server runs."""
     start = 0 if paged.cursor is None else _decode_cursor(paged.cursor)
     end = start + paged.limit
-    return ListPart(items[start:end], _encode_cursor(end) if end < len(items) else None)
-
-
-def _encode_cursor(start: int) -> str:
-    return urlsafe_b64encode(str(start).encode()).decode().rstrip("=")
+    following = urlsafe_b64encode(str(end).encode()).decode().rstrip("=")
+    return ListPart(items[start:end], following if end < len(items) else None)
 
 
 def _decode_cursor(cursor: str) -> int:
@@ -406,16 +401,13 @@ def _http_problem(error: HTTPException) -> Response:
     if isinstance(error, RequestRedirect):
         return error.get_response()  # type: ignore[return-value]
     slug = error.name.lower().replace(" ", "-")
-    problem = HttpError(error.code or 500, slug, _error_text(error))
+    texts = {
+        404: f"{request.path} does not exist; /api/v1/openapi.json lists every route",
+        405: f"{request.method} is not possible on {request.path}",
+    }
+    code = error.code or 500
+    problem = HttpError(code, slug, texts.get(code, error.name))
     response = _to_response(problem_answer(problem, request.environ))
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response
-
-
-def _error_text(error: HTTPException) -> str:
-    if error.code == 404:
-        return f"{request.path} does not exist; /api/v1/openapi.json lists every route"
-    if error.code == 405:
-        return f"{request.method} is not possible on {request.path}"
-    return error.name

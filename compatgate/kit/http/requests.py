@@ -162,8 +162,13 @@ def parameters(kind: type[Struct]) -> dict[str, Parameter]:
     """Return the query parameters that a struct declares, by the name that a URL has."""
     found = {}
     for field in msgspec.structs.fields(kind):
-        given = _without_none(field.type)
-        found[field.encode_name] = Parameter(field.name, given, _is_time(given), _ends_day(given))
+        kind_of = field.type
+        if get_origin(kind_of) in (Union, UnionType):  # a parameter that is present is not None
+            kind_of = Union[tuple(part for part in get_args(kind_of) if part is not NoneType)]  # noqa: UP007
+        parts = get_args(kind_of)
+        ends_day = any(getattr(meta, "extra", None) == END_OF_DAY for meta in parts[1:])
+        is_time = kind_of is datetime or datetime in parts
+        found[field.encode_name] = Parameter(field.name, kind_of, is_time, ends_day)
     return found
 
 
@@ -192,37 +197,15 @@ def _read(name: str, text: str, parameter: Parameter) -> Any:
         return msgspec.convert(text, parameter.kind, strict=False)
     except msgspec.ValidationError as error:
         problem = f"{text[:80]!r} is not valid here"
-        hint = expected_value(parameter.kind, error)
+        choices = _choices(parameter.kind)
+        hint = f"one of {', '.join(choices)}" if choices else quote_error(error)
         raise BadInput(problem, field=name, value=text, hint=hint) from None
-
-
-def expected_value(kind: Any, error: msgspec.ValidationError) -> str:
-    """Describe the values of a type: its choices if it has some, else msgspec's description."""
-    choices = _choices(kind)
-    if choices:
-        return f"one of {', '.join(choices)}"
-    return quote_error(error)
 
 
 def _choices(kind: Any) -> list[str]:
     if get_origin(kind) is Literal:
         return [str(choice) for choice in get_args(kind)]
     return [choice for part in get_args(kind) for choice in _choices(part)]
-
-
-def _without_none(kind: Any) -> Any:
-    """Return the type of a present parameter: without None."""
-    if get_origin(kind) not in (Union, UnionType):
-        return kind
-    return Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007
-
-
-def _is_time(kind: Any) -> bool:
-    return kind is datetime or datetime in get_args(kind)
-
-
-def _ends_day(kind: Any) -> bool:
-    return any(getattr(meta, "extra", None) == END_OF_DAY for meta in get_args(kind)[1:])
 
 
 def read_reason(header: str | None, other: object) -> str:

@@ -94,12 +94,7 @@ def current_zone() -> tuple[str, ZoneInfo | None]:
     if name == BROWSER_ZONE:
         name = unquote(request.cookies.get(ZONE_COOKIE, ""))[:64]
     zone = _folded_zones().get(name.casefold(), "UTC")
-    return (zone, _load_zone(zone)) if zone != "UTC" else ("UTC", None)
-
-
-@cache
-def _load_zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    return (zone, ZoneInfo(zone)) if zone != "UTC" else ("UTC", None)
 
 
 def local_time(when: datetime, form: str = "%Y-%m-%d %H:%M:%S") -> str:

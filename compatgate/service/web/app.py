@@ -66,9 +66,10 @@ def install_pages(app: Flask, service: Service) -> None:
     app.config |= _COMPRESSION
     compress = Compress(app)
     for page in PAGES:
-        _add_page(app, page, service, compress)
+        view = compress.compressed()(make_page_view(page, service))
+        _add_route(app, page.method, UI_PREFIX + page.path, f"ui.{page.endpoint}", view)
     app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
-    app.add_url_rule(UI_PREFIX, "ui.begin", _home_view)
+    app.add_url_rule(UI_PREFIX, "ui.begin", redirect_home)
 
 
 def wants_page() -> bool:
@@ -82,27 +83,9 @@ def redirect_home() -> AnyResponse:
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
 
 
-def _add_page(app: Flask, page: Page, service: Service, compress: Compress) -> None:
-    app.add_url_rule(
-        UI_PREFIX + page.path,
-        f"ui.{page.endpoint}",
-        compress.compressed()(make_page_view(page, service)),
-        methods=[page.method],
-        provide_automatic_options=False,
-    )
-
-
-def _home_view() -> AnyResponse:
-    return redirect_home()
-
-
 def _static(digest: str, name: str) -> Response:
     """Return a static file; an address with an old digest gets the current file."""
-    try:
-        return assets.send_asset(name)
-    except CompatgateError as error:
-        found = replies.problem_answer(error, request.environ)
-        return Response(found.body, status=found.status, headers=found.headers)
+    return assets.send_asset(name)
 
 
 POLICY = (
@@ -131,7 +114,8 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
                 what="the page",
             )
             form = browser.check_form() if page.method == "POST" else {}
-            query = parse_query(page.query, _filled_fields(request.args))
+            filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
+            query = parse_query(page.query, MultiDict(filled))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
             return to_http(answer, page, principal, service)
         except CompatgateError as error:
@@ -140,11 +124,6 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             return refuse_page(service.explain(error, request.environ), page, principal, service)
 
     return view
-
-
-def _filled_fields(args: MultiDict[str, str]) -> MultiDict[str, str]:
-    """Drop the empty fields that forms send."""
-    return MultiDict([(key, value) for key, value in args.items(multi=True) if value])
 
 
 def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:

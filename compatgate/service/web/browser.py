@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from compatgate.errors import BadInput, CompatgateError, Forbidden, Unauthorized
+from compatgate.errors import BadInput, Forbidden, Unauthorized
+from compatgate.kit.http.replies import HttpError
 from compatgate.service.tokens.browser_sessions import NewBrowserSession, form_token, is_form_token
 from compatgate.service.web.auth import authenticate, peer_address
 
@@ -126,18 +127,13 @@ def check_form() -> dict[str, str]:
             raise BadInput("the form has too many fields", field="form", hint=hint)
         form = request.form.to_dict()
     except HTTPException as error:
-        raise _too_large(error) from None
+        problem = f"the form cannot be read: {error.name}"
+        raise HttpError(error.code or 400, "bad-form", problem) from None
     if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
         raise StaleForm(
             "this form belongs to another session", hint="reload the page and send it again"
         )
     return form
-
-
-def _too_large(error: HTTPException) -> CompatgateError:
-    from compatgate.kit.http.replies import HttpError
-
-    return HttpError(error.code or 400, "bad-form", f"the form cannot be read: {error.name}")
 
 
 def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
