@@ -183,7 +183,7 @@ def inspect_files(
     """Inspect a container's config and files."""
     published = read_signals(signals)
     config = Config(config=Settings(container.environment, labels=container.labels))
-    stated = read_config(config, published, 0)
+    stated = read_config(config, published)
     with Deadline(deadline_s) as deadline:
         scan = LayerScan(published, ImageOptions(layers="all"), deadline)
         layer = Layer(1, Descriptor("", 0), container.short)

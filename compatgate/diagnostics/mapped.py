@@ -30,7 +30,6 @@ from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode.object_files import read_sections
 from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.image.files import read_torch_version
-from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.local import LARGEST_METADATA, find_in_file, read_name_and_version
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
@@ -169,8 +168,7 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
     if any(path.startswith(f"{site}/torch/") for path in loaded):
         origin = f"{site}/torch/version.py"
         data = files.read(origin, _LARGEST_TEXT)
-        content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
-        found.stated.extend(read_torch_version(content, origin))
+        found.stated.extend(read_torch_version(data, origin))
     for path in loaded:
         match = _SITE.match(path)
         component = FOLDERS.get(match["first"]) if match and path not in found.owners else None

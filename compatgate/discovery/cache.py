@@ -1,4 +1,4 @@
-"""Cache readings of images and measurements of wheels by digest.
+"""Cache readings of images and layers, and measurements of wheels, by digest.
 
 A file holds one entry, named by a digest of everything that it depends on, so that it never
 goes stale: another version of compatgate, of the published signals or of the settings has
@@ -28,6 +28,8 @@ from compatgate.strict_json import DECODE_ERRORS
 
 IMAGE_SCHEMA = "image-reading/1"
 _LARGEST_ENTRY = 64 * 1024 * 1024
+_CHECKSUM_BYTES = 65  # hexadecimal digits and a newline
+T = TypeVar("T")
 
 
 def default_image_folder() -> str | None:
@@ -46,31 +48,38 @@ def entry_key(digest: str, depends_on: Any) -> str:
 
 def read_entry(folder: str, name: str) -> dict[str, Any] | None:
     """Return an earlier reading; None where the entry is missing or damaged."""
+    return read_struct(folder, name, dict[str, Any])
+
+
+def read_struct(folder: str, name: str, kind: type[T]) -> T | None:
+    """Return an entry as a type; None where it is missing, damaged or of another form."""
     try:
         with open(_entry_path(folder, name), "rb") as file:
             data = file.read(_LARGEST_ENTRY)
     except OSError:
         return None
-    checksum, _, body = data.partition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != checksum:
+    body = memoryview(data)[_CHECKSUM_BYTES:]
+    if data[:_CHECKSUM_BYTES] != _checksum(body):
         return None
     try:
-        document = msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except DECODE_ERRORS:
         return None
-    return document if isinstance(document, dict) else None
 
 
-def write_entry(folder: str, name: str, document: dict[str, Any]) -> bool:
-    """Write a reading atomically; return False where the folder cannot be written."""
+def write_entry(folder: str, name: str, document: Struct | dict[str, Any]) -> bool:
+    """Write an entry atomically; return False where it is too large or cannot be written."""
     body = msgspec.json.encode(document)
+    if len(body) > _LARGEST_ENTRY - _CHECKSUM_BYTES:
+        return False
     path = _entry_path(folder, name)
     temporary = ""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            file.write(_checksum(body))
+            file.write(body)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -79,6 +88,11 @@ def write_entry(folder: str, name: str, document: dict[str, Any]) -> bool:
             os.unlink(temporary)
         return False
     return True
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    """Return the first line of an entry."""
+    return hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
 def remove_entry(folder: str, name: str) -> None:
@@ -92,7 +106,6 @@ def _entry_path(folder: str, name: str) -> str:
 
 
 RECORD_SCHEMA = "wheel-record/3"
-T = TypeVar("T")
 
 
 class MemberResult(Struct, frozen=True):
@@ -150,19 +163,11 @@ class WheelCache:
             remove_entry(self._folder or "", name)
 
     def _find(self, key: list[object], kind: type[T]) -> T | None:
-        if not self._folder:
-            return None
-        document = read_entry(self._folder, self._name(key))
-        if document is None:
-            return None
-        try:
-            return msgspec.convert(document, kind)
-        except (msgspec.ValidationError, *DECODE_ERRORS):
-            return None
+        return read_struct(self._folder, self._name(key), kind) if self._folder else None
 
     def _keep(self, key: list[object], value: Struct) -> None:
         if self._folder:
-            write_entry(self._folder, self._name(key), msgspec.to_builtins(value))
+            write_entry(self._folder, self._name(key), value)
 
     def _name(self, key: list[object]) -> str:
         text = msgspec.json.encode([RECORD_SCHEMA, self._digest, *key])
@@ -197,12 +202,8 @@ def read_choice(
         folder: folder of the user's records; None disables the cache.
         aged: accept choices older than `DAYS`, where no index can be asked.
     """
-    document = read_entry(folder, _choice_name(key)) if folder else None
-    if document is None:
-        return None
-    try:
-        choice = msgspec.convert(document, WheelChoice)
-    except (msgspec.ValidationError, *DECODE_ERRORS):
+    choice = read_struct(folder, _choice_name(key), WheelChoice) if folder else None
+    if choice is None:
         return None
     return choice if aged or 0 <= time.time() - choice.at < DAYS * 86400 else None
 
@@ -210,8 +211,7 @@ def read_choice(
 def write_choice(folder: str | None, key: Sequence[object], wheel: str, sha256: str) -> None:
     """Store a choice."""
     if folder:
-        choice = WheelChoice(wheel, sha256, time.time())
-        write_entry(folder, _choice_name(key), msgspec.to_builtins(choice))
+        write_entry(folder, _choice_name(key), WheelChoice(wheel, sha256, time.time()))
 
 
 def _choice_name(key: Sequence[object]) -> str:

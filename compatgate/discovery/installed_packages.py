@@ -36,6 +36,7 @@ from compatgate.discovery.wheels.names import (
     file_name,
     find_alternatives,
     find_torch_release,
+    hash_symbol,
     uses_gpu_libraries,
 )
 from compatgate.errors import BadInput
@@ -321,7 +322,7 @@ def add_missing_symbols(
     beside = [torch for torch in torches if torch.root == root] or list(torches)
     if record.package == "torch" or not asked or len(beside) != 1:
         return record
-    there = beside[0].defines
-    missing = sorted(n for n in asked if hash(n) not in there and hash(n) not in others)
+    there = beside[0].defines | others
+    missing = sorted(name for name in asked if hash_symbol(name) not in there)
     named = tuple(name[:_LONGEST].decode("ascii", "replace") for name in missing[:_MAX_NAMED])
     return replace(record, torch_beside=beside[0].version, torch_missing=named)

@@ -36,7 +36,6 @@ _CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
 _LOCAL = re.compile(r"\+cu\d{2,4}$")
 _DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
 _RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
-_VENDOR_SIGNALS = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
 class Signal(Struct, frozen=True):
@@ -45,14 +44,12 @@ class Signal(Struct, frozen=True):
     Attributes:
         component: canonical name, or ``cuda-compat``, ``compat-driver``, ``arch``, ``require``.
         confidence: None when the value is not reliable.
-        vendors: only NVIDIA's own builds set a variable of this name.
     """
 
     name: str
     component: str
     confidence: Confidence | None
     families: tuple[str, ...]
-    vendors: bool
 
 
 class PackagePattern(Struct, frozen=True):
@@ -112,7 +109,6 @@ def _read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
             component,
             _TRUST.get(trust),
             tuple(str(family).partition(" ")[0] for family in row.get("families") or ()),
-            vendors=trust in _TRUST and _VENDOR_SIGNALS.match(row["name"]) is not None,
         )
 
 

@@ -133,7 +133,7 @@ def _read_variables(
     """Return hints, requirements and open questions of the variables that a build sets."""
     stated = {key: value for stage in build.chain for key, value in stage.variables.items()}
     env = [f"{key}={value}" for key, (value, _) in stated.items()]
-    reading = read_config(Config(config=Settings(env=env)), signals, 0)
+    reading = read_config(Config(config=Settings(env=env)), signals)
     hints = []
     for observation in reading.observations:
         key = observation.origin.removeprefix("env ").partition(":")[0]

@@ -1,4 +1,4 @@
-"""Read an image's config: variables, labels, requirements, and which layers they account for.
+"""Read an image's config: variables, labels and requirements.
 
 docs/decisions/007 says when the forward-compatibility package of an image is loaded.
 
@@ -34,9 +34,6 @@ JETPACK = "NVIDIA_REQUIRE_JETPACK"
 DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _COMPAT_PACKAGE = re.compile(r"cuda-compat-(\d{1,2})-(\d{1,2})")
-_INSTALLERS = re.compile(
-    r"\b(?:pip3?|conda|mamba|micromamba|uv|poetry)\b[^&;|]*\b(?:install|sync|add)"
-)
 
 
 class ConfigReading(Struct, frozen=True):
@@ -52,10 +49,9 @@ class ConfigReading(Struct, frozen=True):
     require: tuple[str, ...]
     disable_require: bool
     arch: tuple[str, ...] | None
-    accounted: int
 
 
-def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
+def read_config(config: Config, signals: Signals) -> ConfigReading:
     """Read a config by the published signals."""
     env = read_environment(config)
     labels = (config.config.labels if config.config else None) or {}
@@ -82,7 +78,6 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
         _requirements(env, signals),
         env.get(DISABLE_REQUIRE, "") in _TRUE,
         _arch(values) if ngc else None,
-        _accounted_layers(history, signals, layers, ngc),
     )
 
 
@@ -160,29 +155,6 @@ def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
                 return None
             return tuple(dict.fromkeys(code.name for code in codes))
     return None
-
-
-def _accounted_layers(history: Sequence[History], signals: Signals, layers: int, ngc: bool) -> int:
-    """Count the layers up to the last step with a variable that only NVIDIA's builds set.
-
-    Return 0 where history and layers do not match. ``nvidia/cuda`` images use no Python installer:
-    a step with one shows another builder.
-    """
-    if sum(not step.empty_layer for step in history) != layers:
-        return 0
-    names = [
-        s.name
-        for s in (*signals.environment, *signals.labels)
-        if s.vendors and s.component != "require"
-    ]
-    if not names:
-        return 0
-    marks = re.compile(r"\b(?:" + "|".join(map(re.escape, names)) + r")\b")
-    last = max((n for n, step in enumerate(history) if marks.search(step.created_by)), default=-1)
-    below = history[: last + 1]
-    if not ngc and any(_INSTALLERS.search(step.created_by) for step in below):
-        return 0
-    return sum(not step.empty_layer for step in below)
 
 
 _COMPAT_FOLDER = re.compile(r"(?:/usr/local/cuda[^/]*|/opt/[^/]+)/compat(?P<lib>/lib)?/?")

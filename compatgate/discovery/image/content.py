@@ -2,7 +2,7 @@
 
 The content is the stack, each file that holds GPU code or links to GPU libraries, NVIDIA's
 libraries, the Python interpreters, the file lists of GPU packages, the variables that GPU
-libraries read, and the layers below that were not read. Other files do not change the digest: a
+libraries read. Other files do not change the digest: a
 rebuild of the application alone keeps it. A path is part of it: code that moved is other content.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -72,7 +72,6 @@ def compute_content(
     parts: ContentParts,
     names: Mapping[str, str],
     environment: Iterable[str],
-    unread: Sequence[str],
 ) -> str:
     """Return ``sha256:...`` of the GPU content of an image."""
     gpu_packages = {*stack, *stack.get("measured", {})}
@@ -93,6 +92,6 @@ def compute_content(
                 for name, _, value in variables
                 if name == "PATH" or name.startswith(_VARIABLES)
             },
-            "layers": list(unread),
+            "layers": [],  # none is unread; the key stays, so that digests do
         }
     )

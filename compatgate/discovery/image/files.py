@@ -24,7 +24,7 @@ from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.interface import ListedPackage
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
-from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package, tidy_version
+from compatgate.discovery.signals import CUDA_COMPAT, Signals, tidy_version
 from compatgate.discovery.wheels.names import is_loaded_kernel
 from compatgate.errors import BadInput
 
@@ -193,9 +193,9 @@ def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
                 )
 
 
-def read_torch_version(content: Content, origin: str) -> list[Observation]:
+def read_torch_version(data: bytes, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
-    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace")
     observations = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
         observations.append(Observation("torch", match[1], origin, "metadata"))
@@ -236,23 +236,23 @@ def observe_library_file(path: str, origin: str) -> Observation | None:
     return replace(observation, origin=origin)
 
 
-def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:
+def read_toolkit_version(path: str, data: bytes, origin: str) -> Observation | None:
     """Read a toolkit's version file."""
-    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
 
 
-def read_library_path(content: Content, origin: str) -> list[Observation]:
+def read_library_path(data: bytes, origin: str) -> list[Observation]:
     """Read the library path in a file below ``/etc/ld.so.conf.d``."""
-    text = (content.read_all(LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace")
     return compat_use_of_path(text.splitlines(), origin)
 
 
 def read_package_database(
-    kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
-) -> tuple[list[Observation], list[str]]:
-    """Return the components in a package database, and sentences about unread ones."""
+    kind: str, content: Content, signals: Signals, check: Callable[[], None]
+) -> list[tuple[str, str]]:
+    """Return the names and versions of the packages that may be components."""
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
         if data is None:
@@ -260,9 +260,7 @@ def read_package_database(
         rows = rpm_packages(data, check)
     else:
         rows = (apk_packages if kind == "apk" else dpkg_packages)(content)
-    left: list[str] = []
-    seen = (observe_package(n, v, f"{origin}: {n} {v}", signals, left) for n, v in rows)
-    return [o for o in seen if o], left
+    return [row for row in rows if signals.package(row[0].lower()) is not None]
 
 
 def _is_version(seen: Observation) -> bool:

@@ -6,50 +6,36 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.records import Library
-from compatgate.discovery.findings import CodeFile
-from compatgate.discovery.gpucode import GpuCode, read_gpu_code
-from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import finish_digest, is_hashed
+from compatgate.discovery.image.content import is_hashed
+from compatgate.discovery.image.file_reading import (
+    DATABASES,
+    LARGEST_TEXTS,
+    FileCode,
+    FileReader,
+    FileReading,
+    largest_text,
+)
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
 from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layer_records import LayerRecord, LayerRecords
 from compatgate.discovery.image.reading import INTERPRETER
-from compatgate.discovery.image.tar import ByteFeed, Content, Member, read_members
+from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
-    LARGEST_LIST,
-    LARGEST_METADATA_FILE,
     read_conda_record,
     trim_metadata,
 )
 from compatgate.discovery.installed_packages import InstalledFile
 from compatgate.discovery.libraries import observe_major
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
-from compatgate.discovery.signals import Signals
-from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
-from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
-from compatgate.discovery.wheels.stream_windows import MissedBytes
-from compatgate.errors import BadInput, quote_error
+from compatgate.discovery.signals import Signals, observe_package
 
-_ELF = b"\x7fELF"
-_CODE = ("code", "kernel")
 _SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
-_DATABASES = ("dpkg", "apk", "rpm", "rpm-log")
-_LARGEST_TEXTS: dict[FileKind, int] = {
-    "dist-info": LARGEST_METADATA_FILE,
-    "conda": LARGEST_LIST,
-    "torch": files.LARGEST_TEXT,
-    "toolkit": files.LARGEST_TEXT,
-    "library-path": files.LARGEST_TEXT,
-    "venv": files.LARGEST_TEXT,
-}
-"""Bytes of the files that are read as a whole, by their kind."""
 _MOST_TEXT_BYTES = 64 * 1024 * 1024
 """Bytes of a layer's metadata that are remembered for hard links to it."""
 _LIBRARY_HELP = "the names of its libraries were read"
@@ -71,6 +57,8 @@ class LayerScan:
         self._options = options
         self._deadline = deadline
         self._budget = Budget(options.limits, self._check)
+        self._reader = FileReader(signals, self._check)
+        self._records = LayerRecords(options.cache, signals, self._reader)
         self._layer = ""
         self._visibility = Visibility(
             options.limits,
@@ -80,7 +68,7 @@ class LayerScan:
         )
         self._members = 0
         self._wanted = 0
-        self._linked: dict[str, _FileCode] = {}  # code of this layer's files, for links
+        self._linked: dict[str, FileCode] = {}  # code of this layer's files, for links
         self._digests: dict[str, str] = {}  # of this layer's files, for links
         self._texts: dict[str, bytes] = {}  # metadata of this layer, for links
         self._text_bytes = 0
@@ -117,10 +105,15 @@ class LayerScan:
                 self._take(layer, member, content)
 
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
+        if record := self._records.find(layer.descriptor):
+            self._take_record(layer, record)
+            return
+        recording = self._records.begin(layer.descriptor)
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
                 for member, content in read_members(feed):
-                    self._take(layer, member, content)
+                    reading = recording.take(member, content) if recording else content
+                    self._take(layer, member, reading)
                     if self._has_all():
                         self.verified = False
                         self.seen.note(
@@ -131,6 +124,16 @@ class LayerScan:
                         return
                 feed.drain()
             blob.drain()
+        if recording:
+            self._records.keep(layer.descriptor, recording, feed.position)
+
+    def _take_record(self, layer: Layer, record: LayerRecord) -> None:
+        """Take a layer that was read for an earlier image."""
+        nothing = FileReading()
+        with layer.named():
+            self._budget.take(record.unpacked, record.unpacked, layer.descriptor.size)
+            for number, member in enumerate(record.members):
+                self._take(layer, member, record.files.get(number, nothing))
 
     def _has_all(self) -> bool:
         needs = self._options.needs
@@ -139,7 +142,7 @@ class LayerScan:
     def _check(self) -> None:
         self._deadline.check("reading the image")
 
-    def _take(self, layer: Layer, member: Member, content: Content) -> None:
+    def _take(self, layer: Layer, member: Member, content: Content | FileReading) -> None:
         self._members += 1
         if self._members > self._options.limits.members:
             raise too_large_error(f"the image has more than {self._members - 1} files")
@@ -164,19 +167,21 @@ class LayerScan:
         self._wanted += 1
         if self._wanted > self._options.limits.wanted:
             raise too_large_error(f"the image has more than {self._wanted - 1} files of interest")
-        if hashed or kind in _CODE:
-            content.begin_digest()
+        if isinstance(content, FileReading):
+            reading = content
+        else:
+            reading = self._reader.read(kind, member, content)
         origin = f"{layer.name}: {member.path}"
         if kind is not None and not is_cached(member.path):
             self.seen.paths[origin] = member.path
-        if kind is not None and kind in _LARGEST_TEXTS:
-            content = self._text(kind, member, content, origin)
-        elif member.kind == "hardlink" and kind in _DATABASES:
+        if kind in LARGEST_TEXTS:
+            reading = FileReading(text=self._text(kind, member, reading.text, origin))
+        elif member.kind == "hardlink" and kind in DATABASES:
             self.seen.note(f"{origin} is a hard link, which is not read")
         if kind is not None:
-            _READERS[kind](self, kind, member, content, origin)
+            _READERS[kind](self, kind, member, reading, origin)
         if hashed:
-            self._add_content(member, content)
+            self._add_content(member, reading.digest)
 
     def _take_program(self, member: Member) -> None:
         """Record interpreters, and links among the watched folders."""
@@ -191,40 +196,36 @@ class LayerScan:
             found = self.seen.interpreters if is_program else self.seen.links
             found[path] = member.link if link else ""
 
-    def _text(self, kind: FileKind, member: Member, content: Content, origin: str) -> Content:
-        """Return the content of a small file, also where it is a hard link to an earlier one."""
+    def _text(self, kind: FileKind, member: Member, text: bytes | None, origin: str) -> bytes:
+        """Return the text of a small file, also where it is a hard link to an earlier one."""
         file = member.path.rpartition("/")[2]
-        data: bytes | None
+        why = f"is larger than {largest_text(kind, file)} bytes"
         if member.kind == "hardlink":
-            data, why = self._texts.get(member.link), "is a hard link to a file that was not read"
-        else:
-            largest = LARGEST_LIST if file in FILE_LISTS else _LARGEST_TEXTS[kind]
-            data, why = content.read_all(largest), f"is larger than {largest} bytes"
-            if data is not None:
-                text = trim_metadata(file, data) if kind == "dist-info" else data
-                self._text_bytes += len(text)
-                if self._text_bytes <= _MOST_TEXT_BYTES:
-                    self._texts[member.path] = text
-        if data is None:
+            text, why = self._texts.get(member.link), "is a hard link to a file that was not read"
+        elif text is not None:
+            trimmed = trim_metadata(file, text) if kind == "dist-info" else text
+            self._text_bytes += len(trimmed)
+            if self._text_bytes <= _MOST_TEXT_BYTES:
+                self._texts[member.path] = trimmed
+        if text is None:
             self.seen.note(f"{origin} {why}")
-            data = b""
-        return Content(ByteFeed([data]), replace(member, size=len(data)))
+        return text or b""
 
-    def _add_content(self, member: Member, content: Content) -> None:
+    def _add_content(self, member: Member, digest: str | None) -> None:
         """Add a file to the GPU content, by its digest."""
         if member.kind == "symlink":
-            self.seen.content.add_file(member.path, f"link:{member.link}")
+            digest = f"link:{member.link}"
         elif member.kind == "hardlink":
-            self.seen.content.add_file(member.path, self._digests.get(member.link))
-        else:
-            self._digests[member.path] = digest = finish_digest(content)
-            self.seen.content.add_file(member.path, digest)
+            digest = self._digests.get(member.link)
+        elif digest:
+            self._digests[member.path] = digest
+        self.seen.content.add_file(member.path, digest)
 
-    def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
+    def _distribution(self, _: FileKind, member: Member, reading: FileReading, origin: str) -> None:
         if is_cached(member.path):
             return
         folder, file = posixpath.split(member.path)
-        data = content.read_all(LARGEST_LIST)
+        data = reading.text
         one = self.seen.inventory.distribution(folder)
         if data:
             one.take(file, data, origin)
@@ -241,25 +242,23 @@ class LayerScan:
         self.seen.add(WitnessKind.WHEEL, distribution)
         self.seen.add(WitnessKind.LABEL, files.read_cuda_label(distribution))
 
-    def _observe(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
+    def _observe(self, kind: FileKind, member: Member, reading: FileReading, origin: str) -> None:
         """Read a small text file, or a library whose name states its version."""
-        path, seen = member.path, self.seen
+        path, seen, text = member.path, self.seen, reading.text or b""
         if kind == "toolkit":
-            version = files.read_toolkit_version(path, content, origin)
+            version = files.read_toolkit_version(path, text, origin)
             seen.add(WitnessKind.TOOLKIT, [version])
         elif kind == "library-path":
-            seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
+            seen.add(WitnessKind.LIBRARY, files.read_library_path(text, origin))
         elif kind == "venv":
-            text = content.read_all(files.LARGEST_TEXT) or b""
             seen.venvs[posixpath.dirname(path)] = _SYSTEM_PACKAGES.search(text) is None
         elif is_cached(path):
             return
         elif kind == "torch":
-            seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(content, origin))
+            seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(text, origin))
         elif kind == "conda":
             seen.add(WitnessKind.CONDA, files.observe_conda_package(path, origin, self._signals))
-            record = read_conda_record(path, content.read_all(LARGEST_LIST) or b"", origin)
-            if record:
+            if record := read_conda_record(path, text, origin):
                 seen.inventory.distributions[path] = record
         else:
             library = files.observe_library_file(path, origin)
@@ -267,31 +266,31 @@ class LayerScan:
             if library is None and (major := observe_major(path)):
                 seen.majors.append(replace(major, origin=origin))
 
-    def _packages(self, kind: FileKind, _: Member, content: Content, origin: str) -> None:
+    def _packages(self, kind: FileKind, member: Member, reading: FileReading, origin: str) -> None:
         if kind == "rpm-log":
-            if content.left:  # rpm empties this log when it closes the database
+            if member.size:  # rpm empties this log when it closes the database
                 what = "holds changes of the package database, which were not read"
                 self.seen.note(f"{origin} {what}; {_LIBRARY_HELP}")
             return
-        try:
-            found, left = files.read_package_database(
-                kind, content, origin, self._signals, self._check
-            )
-        except ValueError as error:
+        if reading.why:
             self.seen.note(
-                f"the package database {origin} was not read: {quote_error(error)}; {_LIBRARY_HELP}"
+                f"the package database {origin} was not read: {reading.why}; {_LIBRARY_HELP}"
             )
-        else:
-            self.seen.add(WitnessKind.PACKAGE, found)
-            for sentence in left:
-                self.seen.note(sentence)
+        notes: list[str] = []
+        for name, version in reading.packages:
+            where = f"{origin}: {name} {version}"
+            package = observe_package(name, version, where, self._signals, notes)
+            self.seen.add(WitnessKind.PACKAGE, [package])
+        for sentence in notes:
+            self.seen.note(sentence)
 
-    def _code(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
+    def _code(self, kind: FileKind, member: Member, reading: FileReading, origin: str) -> None:
+        known = reading.code
         if member.kind == "hardlink":
             known = self._linked.get(member.link)
             if known is None and hash(member.link) not in self._skipped:
                 self.seen.note(f"{origin} is a hard link to a file that was not read")
-        elif known := self._read_code(kind, member.path, content, origin):
+        elif known:
             self._linked[member.path] = known
         else:
             self._skipped.add(hash(member.path))
@@ -303,60 +302,14 @@ class LayerScan:
         self.seen.inventory.add_file(
             InstalledFile(member.path, origin, library, known.unread, known.torch)
         )
-        if (known.code.arch or known.code.linked or known.why) and not is_hashed(member):
-            self._add_content(member, content)
+        if known.counts and not is_hashed(member):
+            self._add_content(member, reading.digest)
         if known.code.arch or known.code.linked:
             code = replace(known.code, origin=origin, owner=find_owner(member.path))
             self.seen.codes.append(code)
 
-    def _read_code(
-        self, kind: FileKind, path: str, content: Content, origin: str
-    ) -> _FileCode | None:
-        """Read a library, program or kernel in one pass; return None for other files."""
-        size = content.left
-        head = content.read(min(len(_ELF), size))
-        if head != _ELF and kind != "kernel":
-            return None
-        begun = _PeekedContent(head, content)
-        try:
-            if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
-                code = read_gpu_code(begun, size=size, name=origin)
-                library = describe_code_file(path, code) if kind == "kernel" else None
-                return _FileCode(CodeFile.of(origin, "", code), library)
-            reading = read_library(path, size, _stream_opener(begun), origin, named_only=True)
-        except BadInput as error:
-            return _FileCode(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
-        assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
-        code_file = CodeFile.of(origin, "", reading.code)
-        return _FileCode(code_file, reading.library, not reading.complete, torch=reading.torch)
 
-
-class _FileCode(Struct, frozen=True):
-    """The GPU code and links of one file.
-
-    Attributes:
-        library: entry for a record; None for programs and unreadable files.
-    """
-
-    code: CodeFile
-    library: Library | None = None
-    unread: bool = False
-    why: str = ""
-    torch: TorchSymbols = NO_TORCH_SYMBOLS
-
-
-def _stream_opener(begun: ByteReader) -> StreamOpener:
-    """Return an opener for a member of a stream, which can be read only once."""
-
-    def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
-        if not whole:
-            raise MissedBytes
-        read(begun)
-
-    return opener
-
-
-_Reader = Callable[[LayerScan, FileKind, Member, Content, str], None]
+_Reader = Callable[[LayerScan, FileKind, Member, FileReading, str], None]
 _READERS: dict[FileKind, _Reader] = {
     "dist-info": LayerScan._distribution,
     **dict.fromkeys(("torch", "conda", "library", "toolkit"), LayerScan._observe),
@@ -364,16 +317,3 @@ _READERS: dict[FileKind, _Reader] = {
     **dict.fromkeys(("dpkg", "apk", "rpm", "rpm-log"), LayerScan._packages),
     **dict.fromkeys(("code", "kernel"), LayerScan._code),
 }
-
-
-class _PeekedContent:
-    """A content that returns its peeked first bytes again."""
-
-    def __init__(self, head: bytes, content: Content) -> None:
-        self._head = head
-        self._content = content
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
-        head, self._head = self._head[:size], self._head[size:]
-        return head or self._content.read(size)

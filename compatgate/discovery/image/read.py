@@ -1,4 +1,4 @@
-"""Read an image: manifest, config, then the layers that the config does not account for.
+"""Read an image: manifest, config, then its layers.
 
 `read_folder` reads one folder of an image as its containers see it, streamed from its layers in
 bounded memory.
@@ -151,28 +151,22 @@ class ImageWork(Struct, frozen=True):
             The reading, without digests, and whether all its bytes were verified.
         """
         numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
-        accounted = read_config(config, self.signals, len(numbered)).accounted
         check_platform(config, self.wanted, self.name)
         scan = LayerScan(self.signals, self.options, self.deadline)
         scan.watched = watched_folders(config)
-        mode = self.options.layers
-        unread = {"auto": accounted, "all": 0, "none": len(numbered)}[mode]
-        left = ["the layers were not read, as requested"] if mode == "none" and layers else []
-        scan.read(numbered[unread:][::-1], source)
-        skipped = [layer.descriptor.digest for layer in numbered[:unread]]
-        return self.conclude(config, scan, len(numbered), left, skipped), scan.verified
+        open_items = []
+        if self.options.layers != "none":
+            scan.read(numbered[::-1], source)
+        elif layers:
+            open_items = ["the layers were not read, as requested"]
+        return self.conclude(config, scan, len(numbered), open_items), scan.verified
 
     def conclude(
-        self,
-        config: Config,
-        scan: LayerScan,
-        layers: int,
-        left: list[str],
-        skipped: Sequence[str] = (),
+        self, config: Config, scan: LayerScan, layers: int, left: list[str]
     ) -> ImageReading:
         """Return the reading of an image from its config and the layers that were read."""
         check_platform(config, self.wanted, self.name)
-        stated = read_config(config, self.signals, layers)
+        stated = read_config(config, self.signals)
         found, names = _conclude_installations(stated, scan.seen, self.options)
         open_items = [*left, *found.open]
         if not found.observations:
@@ -185,8 +179,8 @@ class ImageWork(Struct, frozen=True):
             packages = {folder: one.name for folder, one in distributions.items()}
             environment = (config.config.env if config.config else None) or ()
             parts = scan.seen.content
-            content = compute_content(found.stack, parts, packages, environment, skipped)
-        whole = scan.watched is not None and not skipped
+            content = compute_content(found.stack, parts, packages, environment)
+        whole = scan.watched is not None and self.options.layers != "none"
         return ImageReading(
             reference=self.name,
             digest="",

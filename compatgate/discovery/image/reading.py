@@ -181,7 +181,7 @@ def decode_reading(document: dict[str, Any]) -> ImageReading | None:
         return None
 
 
-_READING_FORM = "packages/3"
+_READING_FORM = "packages/4"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 

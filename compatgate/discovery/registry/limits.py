@@ -54,8 +54,7 @@ class ImageOptions(Struct, frozen=True):
     """Settings for `read_image`.
 
     Attributes:
-        layers: ``auto`` reads every layer that the config does not account for, ``all`` every
-            layer, ``none`` the config alone.
+        layers: ``auto`` and ``all`` read every layer, ``none`` the config alone.
         needs: components, as ``("cudnn", "torch")``; reading stops when each was found in a layer.
             Empty: read all layers.
         mirrors: registry to base URLs that are tried first.
@@ -67,7 +66,7 @@ class ImageOptions(Struct, frozen=True):
         networks: private addresses that a registry may redirect to.
         docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
         helpers: whether credential helpers may be run.
-        cache: folder of earlier readings; None disables the cache.
+        cache: folder of earlier readings of images and layers; None disables the cache.
         arch_facts: where code runs, to compare the GPU code of several distributions.
     """
 

@@ -200,7 +200,7 @@ class TorchSymbols(Struct, frozen=True):
     Attributes:
         abi: ABI in the form of a record; None where the object needs nothing from torch.
         asks: mangled undefined symbols that torch must define.
-        defines: hashes of defined symbols; valid within one process.
+        defines: hashes of defined symbols (`hash_symbol`).
     """
 
     abi: TorchAbi | None = None
@@ -211,6 +211,11 @@ class TorchSymbols(Struct, frozen=True):
 NO_TORCH_SYMBOLS = TorchSymbols()
 
 
+def hash_symbol(name: bytes) -> int:
+    """Return the hash of a symbol's name, which is the same in every process."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
+
+
 def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
     """Find torch's symbols in a library of Linux."""
     if not _TORCH.search(names) and not _TORCH_C.search(names):
@@ -219,7 +224,7 @@ def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]])
     for name, missing, binding in symbols:
         if _TORCH.match(name):
             if not missing:
-                defines.add(hash(name))
+                defines.add(hash_symbol(name))
                 continue
             undefined.add(name)
             if binding != _WEAK_BINDING:
@@ -237,7 +242,7 @@ def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -
             asks.add(name)
         elif _TORCH_C.match(name):
             stable = True
-    defines = frozenset(hash(name) for name in exported if _WINDOWS_TORCH.match(name))
+    defines = frozenset(hash_symbol(name) for name in exported if _WINDOWS_TORCH.match(name))
     return TorchSymbols(_read_abi(asks, stable=stable), frozenset(asks), defines)
 
 

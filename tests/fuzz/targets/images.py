@@ -171,7 +171,7 @@ def _images() -> dict[str, Target]:
         )
 
     def config_of(data: bytes) -> object:
-        return read_config(parse_config(data, "image"), signals(), 2)
+        return read_config(parse_config(data, "image"), signals())
 
     def stream(data: bytes) -> object:
         budget = Budget(Limits(unpacked=64 * 1024**2, ratio_from=8 * 1024**2))
@@ -193,7 +193,7 @@ def _databases() -> dict[str, Target]:
     def read(kind: str, data: bytes) -> object:
         content = Content(ByteFeed([data]), Member(kind, "file", len(data), False))
         with suppress(ValueError):  # which the reader of layers makes a note of
-            return files.read_package_database(kind, content, kind, signals(), lambda: None)
+            return files.read_package_database(kind, content, signals(), lambda: None)
         return None
 
     stored = (DISCOVERY / "image" / "databases").glob("*.xz")

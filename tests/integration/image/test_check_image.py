@@ -73,6 +73,23 @@ def test_a_rebuild_that_pulls_a_new_cudnn_major_is_denied_by_its_reference_alone
     assert denied["fixes"][0]["set"]["cudnn"].startswith("8.9.2")
 
 
+def test_a_history_that_names_a_variable_of_nvidia_allows_nothing(registry, layer, compatgate):
+    torch = {f"{SITE}/torch-2.9.0+cu130.dist-info/METADATA": metadata("torch", "2.9.0+cu130")}
+    history = [
+        {"created_by": "COPY torch /"},
+        {"created_by": "RUN : NV_CUDNN_VERSION", "empty_layer": True},
+    ]
+    env = {"CUDA_VERSION": "12.1.1", "NV_CUDNN_VERSION": "8.9.2.26-1"}
+    image = registry.push(layer(torch), env=env, history=history)
+
+    answer = compatgate("check", *POOL, "--image", image.reference, "--format", "json")
+
+    assert answer.returncode == 1, answer.stderr + answer.stdout
+    verdict = json.loads(answer.stdout)
+    assert verdict["stack"]["cuda"] == "13.0"
+    assert "fail" in {f["outcome"] for f in verdict["findings"]}
+
+
 def test_what_the_image_shows_wins_over_what_is_stated_and_is_a_finding(
     registry, layer, compatgate
 ):

@@ -39,11 +39,9 @@ def published() -> Signals:
 
 @pytest.fixture
 def stated(published: Signals):
-    def read(
-        env: dict[str, str], labels: Any = None, history: Any = None, layers: int = 0
-    ) -> ConfigReading:
+    def read(env: dict[str, str], labels: Any = None, history: Any = None) -> ConfigReading:
         settings = Settings([f"{k}={v}" for k, v in env.items()], labels)
-        return read_config(Config(config=settings, history=history), published, layers)
+        return read_config(Config(config=settings, history=history), published)
 
     return read
 
@@ -211,28 +209,8 @@ VENDOR = [
 ]
 
 
-def test_layers_of_nvidia_s_own_build_are_accounted_for(stated) -> None:
-    own = [*VENDOR, step("COPY . /app", layer=True), step("RUN pip install torch", layer=True)]
-    assert stated({}, None, own, 5).accounted == 3
-
-
-def test_a_history_that_is_not_the_layers_accounts_for_none(stated) -> None:
-    assert stated({}, None, VENDOR, 4).accounted == 0
-    assert stated({}, None, [], 3).accounted == 0
-
-
-def test_a_python_installer_below_a_variable_shows_another_s_build(stated) -> None:
-    mixed = [*VENDOR, step("RUN pip install torch", layer=True), step("ENV NV_CUDNN_VERSION=9.8.0")]
-    assert stated({}, None, mixed, 4).accounted == 0
-
-
-def test_a_requirement_of_one_s_own_accounts_for_nothing(stated) -> None:
-    own = [step("RUN make", layer=True), step("ENV NVIDIA_REQUIRE_CUDA=cuda>=12.0")]
-    assert stated({}, None, own, 1).accounted == 0
-
-
 def test_a_compat_package_without_a_variable_is_named_by_the_history(stated) -> None:
-    assert stack_of(stated({"CUDA_VERSION": "12.8.0"}, None, VENDOR, 3))["cuda-compat"] == "12.8"
+    assert stack_of(stated({"CUDA_VERSION": "12.8.0"}, None, VENDOR))["cuda-compat"] == "12.8"
 
 
 @pytest.mark.parametrize("data", [b'{"config": ' + b"[" * 5000, b'{"os": "\xff"}', b"", b"[]"])

@@ -25,7 +25,7 @@ from compatgate.discovery.image.layers import LayerFindings, WitnessKind
 from compatgate.discovery.image.rpm import rpm_packages
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.installed_metadata import Distribution
-from compatgate.discovery.signals import read_signals
+from compatgate.discovery.signals import observe_package, read_signals
 from compatgate.errors import Unavailable
 
 SIGNALS = read_signals(read_source("image_signals", overlays=[]))
@@ -158,9 +158,9 @@ def test_jax_is_of_its_plugin_s_cuda() -> None:
 
 def test_torch_s_version_file_tells_label_and_cuda() -> None:
     text = b"""__version__ = '2.4.1+cu121'\ncuda: Optional[str] = '12.1'\nhip = None\n"""
-    found = files.read_torch_version(content(text), "version.py")
+    found = files.read_torch_version(text, "version.py")
     assert [(o.component, o.version) for o in found] == [("torch", "2.4.1+cu121"), ("cuda", "12.1")]
-    assert files.read_torch_version(content(b"cuda: Optional[str] = None"), "version.py") == []
+    assert files.read_torch_version(b"cuda: Optional[str] = None", "version.py") == []
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,14 @@ def test_apk_s_database_is_read() -> None:
     ]
 
 
+def components(kind: str, data: bytes) -> dict[str, str]:
+    left: list[str] = []
+    rows = files.read_package_database(kind, content(data), SIGNALS, nothing)
+    found = [observe_package(name, version, "here", SIGNALS, left) for name, version in rows]
+    assert not left
+    return {o.component: o.version for o in found if o}
+
+
 def test_packages_of_dpkg_become_components() -> None:
     rows = {
         "cuda-cudart-12-8": "12.8.57-1",
@@ -219,9 +227,7 @@ def test_packages_of_dpkg_become_components() -> None:
         "python3": "3.10.6-1",
     }
     text = "".join(f"Package: {n}\nVersion: {v}\n\n" for n, v in rows.items()).encode()
-    found, left = files.read_package_database("dpkg", content(text), "status", SIGNALS, nothing)
-    assert left == []
-    assert {o.component: o.version for o in found} == {
+    assert components("dpkg", text) == {
         "cuda": "12.8.57",
         "cuda-compat": "12.8",
         "cudnn": "9.7.0.66+cu12",
@@ -254,8 +260,7 @@ def test_an_rpm_database_is_read() -> None:
         header("libnccl", "2.21.5", "1+cuda12.4"),
         header("bash", "5.1", "2.el9"),
     )
-    found, _ = files.read_package_database("rpm", content(data), "rpmdb", SIGNALS, nothing)
-    assert {o.component: o.version for o in found} == {
+    assert components("rpm", data) == {
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.21.5+cu124",
     }
@@ -304,6 +309,6 @@ def test_any_header_is_read_or_said_to_be_damaged(blob: bytes) -> None:
 
 def test_a_toolkit_s_version_file_is_read() -> None:
     data = b'{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}'
-    seen: Any = files.read_toolkit_version("usr/local/cuda/version.json", content(data), "here")
+    seen: Any = files.read_toolkit_version("usr/local/cuda/version.json", data, "here")
     assert (seen.component, seen.version, seen.origin) == ("cuda", "12.4.1", "here")
-    assert files.read_toolkit_version("usr/local/cuda/version.json", content(b"{"), "here") is None
+    assert files.read_toolkit_version("usr/local/cuda/version.json", b"{", "here") is None

@@ -127,7 +127,7 @@ def test_the_code_of_several_packages_is_what_runs_with_all_of_them(facts: Facts
     for owner, names in (("torch", "sm_80 sm_90 compute_90"), ("flash-attn", "sm_80")):
         arch = tuple(a for name in names.split() for a in parse_arch(name))
         seen.codes.append(CodeFile(f"layer 1: {owner}.so", owner, arch))
-    found = conclude_image(ConfigReading((), (), False, None, 0), seen, facts.arch)
+    found = conclude_image(ConfigReading((), (), False, None), seen, facts.arch)
     assert found.stack["arch"] == ["sm_80"]
     assert "flash-attn has nothing for sm_90 compute_90" in found.conflicts[0].message
     assert [o.confidence for o in found.observations] == ["measured", "measured"]

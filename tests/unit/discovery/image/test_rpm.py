@@ -17,7 +17,7 @@ from compatgate.catalog import read_source
 from compatgate.discovery.image import files
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
-from compatgate.discovery.signals import read_signals
+from compatgate.discovery.signals import observe_package, read_signals
 from compatgate.errors import Unavailable
 
 FOLDER = Path(__file__).parent / "databases"
@@ -46,9 +46,11 @@ def test_the_components_in_it_are_found(name: str) -> None:
     member = Member("Packages", "file", len(DATA[name]), False)
     content = Content(ByteFeed([DATA[name][:1000], DATA[name][1000:]]), member)
     signals = read_signals(read_source("image_signals", overlays=[]))
-    found, left = files.read_package_database("rpm", content, "layer 1: Packages", signals, nothing)
+    rows = files.read_package_database("rpm", content, signals, nothing)
+    left: list[str] = []
+    found = [observe_package(name, version, "Packages", signals, left) for name, version in rows]
     assert not left
-    assert {o.component: o.version for o in found} == {
+    assert {o.component: o.version for o in found if o} == {
         "cuda": "12.4.127",
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.21.5+cu124",

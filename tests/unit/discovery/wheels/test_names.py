@@ -7,8 +7,13 @@ import pytest
 from compatgate.discovery.wheels.names import (
     find_alternatives,
     find_torch_release,
+    hash_symbol,
     is_gpu_library_name,
 )
+
+
+def test_the_hash_of_a_symbol_is_the_same_in_every_process():
+    assert hash_symbol(b"_ZN3c105ErrorE") == 6772359913469760851
 
 
 def test_libraries_that_differ_in_the_number_of_cuda_alone_are_alternatives():

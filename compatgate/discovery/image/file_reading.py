@@ -1,0 +1,165 @@
+"""Read the content of one file of a layer, whatever its layer's place and the layers above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from compatgate.core.facts.records import Library
+from compatgate.discovery.findings import CodeFile
+from compatgate.discovery.gpucode import GpuCode, read_gpu_code
+from compatgate.discovery.gpucode.source import ByteReader
+from compatgate.discovery.image import files
+from compatgate.discovery.image.content import finish_digest, is_hashed
+from compatgate.discovery.image.files import FileKind, is_cached
+from compatgate.discovery.image.tar import Content, Member
+from compatgate.discovery.installed_metadata import (
+    FILE_LISTS,
+    LARGEST_LIST,
+    LARGEST_METADATA_FILE,
+    trim_metadata,
+)
+from compatgate.discovery.signals import Signals
+from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
+from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
+from compatgate.discovery.wheels.stream_windows import MissedBytes
+from compatgate.errors import BadInput, quote_error
+
+_ELF = b"\x7fELF"
+CODE = ("code", "kernel")
+DATABASES = ("dpkg", "apk", "rpm", "rpm-log")
+LARGEST_TEXTS: dict[FileKind, int] = {
+    "dist-info": LARGEST_METADATA_FILE,
+    "conda": LARGEST_LIST,
+    "torch": files.LARGEST_TEXT,
+    "toolkit": files.LARGEST_TEXT,
+    "library-path": files.LARGEST_TEXT,
+    "venv": files.LARGEST_TEXT,
+}
+"""Bytes of the files that are read as a whole, by their kind."""
+
+
+class FileCode(Struct, frozen=True, omit_defaults=True):
+    """The GPU code and links of one file.
+
+    Attributes:
+        library: entry for a record; None for programs and unreadable files.
+    """
+
+    code: CodeFile
+    library: Library | None = None
+    unread: bool = False
+    why: str = ""
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the file holds GPU code, or may hold some."""
+        return bool(self.code.arch or self.code.linked or self.why)
+
+
+class FileReading(Struct, frozen=True, omit_defaults=True):
+    """What the content of a file says.
+
+    Attributes:
+        text: a small text file; None for other files and for one that is too large.
+        packages: names and versions of the packages in a database that may be components.
+        why: why a package database cannot be read.
+        code: None for files that are no library, program or kernel.
+        digest: of a file that belongs to the GPU content.
+    """
+
+    text: bytes | None = None
+    packages: list[tuple[str, str]] = []
+    why: str = ""
+    code: FileCode | None = None
+    digest: str | None = None
+
+
+def largest_text(kind: FileKind, file: str) -> int:
+    """Return how many bytes of a small text file are read."""
+    return LARGEST_LIST if file in FILE_LISTS else LARGEST_TEXTS[kind]
+
+
+class FileReader:
+    """Reads the files of layers by their kind."""
+
+    def __init__(self, signals: Signals, check: Callable[[], None]) -> None:
+        self._signals = signals
+        self._check = check
+
+    def read(self, kind: FileKind | None, member: Member, content: Content) -> FileReading:
+        """Read a file that is of interest; a link has no content."""
+        if member.kind == "symlink" or (member.kind == "hardlink" and kind not in DATABASES):
+            return FileReading()
+        if kind in LARGEST_TEXTS:
+            return FileReading(text=_read_text(kind, member, content))
+        if kind in DATABASES:
+            return self._read_packages(kind, content)
+        content.begin_digest()
+        code = _read_code(kind, member, content) if kind in CODE else None
+        owned = code is not None and code.counts and not is_cached(member.path)
+        digest = finish_digest(content) if owned or is_hashed(member) else None
+        return FileReading(code=code, digest=digest)
+
+    def _read_packages(self, kind: FileKind, content: Content) -> FileReading:
+        if kind == "rpm-log":
+            return FileReading()
+        try:
+            found = files.read_package_database(kind, content, self._signals, self._check)
+        except ValueError as error:
+            return FileReading(why=quote_error(error))
+        return FileReading(packages=found)
+
+
+def _read_text(kind: FileKind, member: Member, content: Content) -> bytes | None:
+    file = member.path.rpartition("/")[2]
+    data = content.read_all(largest_text(kind, file))
+    if data is None or kind != "dist-info" or file in FILE_LISTS:
+        return data
+    return trim_metadata(file, data)
+
+
+def _read_code(kind: FileKind, member: Member, content: Content) -> FileCode | None:
+    """Read a library, program or kernel in one pass; return None for other files."""
+    path, size = member.path, content.left
+    head = content.read(min(len(_ELF), size))
+    if head != _ELF and kind != "kernel":
+        return None
+    begun = _PeekedContent(head, content)
+    try:
+        if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
+            code = read_gpu_code(begun, size=size, name=path)
+            library = describe_code_file(path, code) if kind == "kernel" else None
+            return FileCode(CodeFile.of(path, "", code), library)
+        reading = read_library(path, size, _stream_opener(begun), path, named_only=True)
+    except BadInput as error:
+        return FileCode(CodeFile.of(path, "", GpuCode()), None, True, error.problem)
+    assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
+    code_file = CodeFile.of(path, "", reading.code)
+    return FileCode(code_file, reading.library, not reading.complete, torch=reading.torch)
+
+
+def _stream_opener(begun: ByteReader) -> StreamOpener:
+    """Return an opener for a member of a stream, which can be read only once."""
+
+    def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
+        if not whole:
+            raise MissedBytes
+        read(begun)
+
+    return opener
+
+
+class _PeekedContent:
+    """A content that returns its peeked first bytes again."""
+
+    def __init__(self, head: bytes, content: Content) -> None:
+        self._head = head
+        self._content = content
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; ``b""`` at the end."""
+        head, self._head = self._head[:size], self._head[size:]
+        return head or self._content.read(size)
