@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from compatgate.core.rule import OUTCOME_RANK, Outcome, Verdict
+from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
@@ -194,7 +194,7 @@ def _ask_again(
         first=oldest.decided_at,
         last=newest.decided_at,
         matrix_revision=oldest.matrix_revision,
-        outcome=cast(Outcome, newest.outcome),
+        outcome=newest.outcome,
         allowed=newest.allowed,
         reasons=[f"{one['rule']} {one['message']}" for one in reasons],
         today=today.verdict if today else None,
