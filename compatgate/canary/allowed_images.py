@@ -84,8 +84,8 @@ def read_allowed_images(
     extend = f"add a pattern with {option} PATTERN or {ENVIRONMENT}, {_HINT}"
     if texts:
         return AllowedImages(parse_patterns(texts, option.partition(" ")[2]), extend)
-    if given := os.environ.get(ENVIRONMENT, "").strip():
-        return AllowedImages(parse_patterns([given], ENVIRONMENT), extend)
+    if patterns := os.environ.get(ENVIRONMENT, "").strip():
+        return AllowedImages(parse_patterns([patterns], ENVIRONMENT), extend)
     return AllowedImages(otherwise, extend)
 
 

@@ -138,9 +138,9 @@ def read_sample_report(source: Source, workload: Workload, problems: Problems) -
     lines[first] = ""  # so that line numbers stay the same
     reader.feed("\n".join(lines).encode())
     report = reader.report()
-    for said in report.problems:
-        numbered = _NUMBERED.fullmatch(said)
-        line, what = (int(numbered[1]), numbered[2]) if numbered else (None, said)
+    for problem in report.problems:
+        numbered = _NUMBERED.fullmatch(problem)
+        line, what = (int(numbered[1]), numbered[2]) if numbered else (None, problem)
         problems.add(DocumentProblem(what, file=source.file, line=line))
     return report
 

@@ -212,12 +212,12 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
         report = msgspec.convert(step.body["report"], Report) if step.body.get("report") else None
         if report is None or family is None or family_of_report(report) != family:
             continue
-        said = _outcomes(step.body)
+        outcomes = _outcomes(step.body)
         for metric in report.metrics:
             factor = find_conversion(metric.unit, units.setdefault(metric.name, metric.unit))
             if metric.values and factor is not None:
                 spread = _spread(sorted(value * factor for value in metric.values))
-                outcome = said.get(metric.name, "")
+                outcome = outcomes.get(metric.name, "")
                 point = Point(
                     step.run,
                     step.state,
@@ -326,9 +326,9 @@ def outline_steps(detail: RunDetail) -> list[StepView]:
     for step in detail.steps:
         report = msgspec.convert(step.body.get("report"), Report | None)
         one = _step(step, report, family_of_report(report) if report else None)
-        said = _judgements(one)
+        judgements = _judgements(one)
         metrics = [
-            MetricView(metric, "", said.get(metric.name), [], None, (), 0)
+            MetricView(metric, "", judgements.get(metric.name), [], None, (), 0)
             for metric in (report.metrics if report else ())
         ]
         shown.append(replace(one, metrics=_with_shares(detail, step, metrics)))

@@ -189,8 +189,8 @@ def read_step_status(record: Record | None, stage: Stage, log: str, *, killed_he
         return Status("exited", _KILLED, reason="killed")
     if record.state == "OUT_OF_MEMORY" and stage.started:
         return Status("exited", _KILLED, oom_killed=True, reason="out of memory")
-    if said := LOST_REASONS.get(record.state):
-        return Status("lost", reason=said.format(node=record.node or "?"))
+    if reason := LOST_REASONS.get(record.state):
+        return Status("lost", reason=reason.format(node=record.node or "?"))
     if record.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"):
         when = "while the step ran" if stage.started else "before the step began"
         return Status("lost", reason=f"its allocation ended ({record.state.lower()}) {when}")

@@ -231,13 +231,13 @@ _REFUSALS = (
 NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
 
 
-def explain_command_error(command: str, said: str) -> CompatgateError:
+def explain_command_error(command: str, output: str) -> CompatgateError:
     """Return the error for a command that failed.
 
     An error that is not known to be permanent may pass: the controller is down, a job limit is
     reached, munge does not answer.
     """
-    what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
+    what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in output.splitlines())
     what = " ".join(what.split())[-512:] or "no message"
     for pattern, field, hint in _REFUSALS:
         if re.search(pattern, what, re.IGNORECASE):

@@ -50,7 +50,7 @@ class _Node(Struct, frozen=True):
     number: int
     before: Snapshot | None
     after: Snapshot | None
-    said: str
+    answer: str
     kernel: tuple[Event, ...]
     has_kernel: bool
     gpus: tuple[str, ...] | None
@@ -87,7 +87,7 @@ def _observe(node: _Node, table: XidTable) -> HostObservation:
     """Judge one node; what it did not tell is ``unknown``, never healthy."""
     where = f"node {node.number}"
     if node.before is None:
-        return HostObservation("unknown", f"{where}: no answer of nvidia-smi: {node.said}")
+        return HostObservation("unknown", f"{where}: no answer of nvidia-smi: {node.answer}")
     if node.gpus is None:
         return HostObservation("unknown", f"{where}: not known which of its GPUs the job had")
     # A job that was ended has no second snapshot; what was seen before still counts.
@@ -105,8 +105,8 @@ def _observe(node: _Node, table: XidTable) -> HostObservation:
 
 
 def _read(folder: Path, node: int, gpus: int, table: XidTable) -> _Node:
-    said = _text(folder / f"before-{node}")
-    before = _with_gpus(parse_smi(said))
+    answer = _text(folder / f"before-{node}")
+    before = _with_gpus(parse_smi(answer))
     after_text = _text(folder / f"after-{node}")
     earlier = set(_text(folder / f"before-kernel-{node}").splitlines())
     later = _text(folder / f"after-kernel-{node}").splitlines()
@@ -119,7 +119,7 @@ def _read(folder: Path, node: int, gpus: int, table: XidTable) -> _Node:
         number=node,
         before=before,
         after=after,
-        said=" ".join(said.split())[:200] or "it was not asked",
+        answer=" ".join(answer.split())[:200] or "it was not asked",
         kernel=tuple(errors.events()),
         has_kernel=bool(earlier or later),
         gpus=_names(before, gpus, _text(folder / f"gpus-{node}")) if before else None,

@@ -116,11 +116,11 @@ def read_status(
     raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")
 
 
-def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
+def find_refusal(record: Record | None, stage: Stage, output: str) -> CompatgateError | None:
     """Return why every attempt would fail; None if another may succeed, or nothing is wrong."""
     if stage.missing:
         where = record.node if record else "the node"
-        return NotFound(f"{where} cannot run the workload's command: {said}", field="command")
+        return NotFound(f"{where} cannot run the workload's command: {output}", field="command")
     if record and record.state == "PENDING" and (why := REFUSAL_REASONS.get(record.reason)):
         return BadInput(f"Slurm will never run the job: {why} ({record.reason})", field="host")
     return None
