@@ -143,7 +143,7 @@ class MatrixService(MatrixReader):
                 raise Conflict(
                     f"the {kind} {name!r} already exists", field="name", value=name, hint=hint
                 )
-            self._revise(session, Edit(None, document), by)
+            self._revise(session, [Edit(None, document)], by, "create")
             return _show_stored(session, kind, name, reader)
 
         return self._write(write)
@@ -169,7 +169,7 @@ class MatrixService(MatrixReader):
             after = reader.read_one(kind, body, name)
             check_edits(session, [Edit(before, after)], by.principal)
             if before != after:
-                self._revise(session, Edit(before, after), by)
+                self._revise(session, [Edit(before, after)], by, "change")
             return _show_stored(session, kind, name, reader)
 
         return self._write(write)
@@ -195,7 +195,7 @@ class MatrixService(MatrixReader):
             body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
             edit = Edit(before, self.open_reader(session).read_one("Entry", body, name))
             check_edits(session, [edit], by.principal)
-            self._revise(session, edit, by)
+            self._revise(session, [edit], by, "change")
             return require_document(session, "Entry", name)
 
         return self._write(write)
@@ -219,7 +219,7 @@ class MatrixService(MatrixReader):
                     value=name,
                     hint="change or delete them first",
                 )
-            return self._revise(session, Edit(before, None), by)
+            return self._revise(session, [Edit(before, None)], by, "delete")
 
         return self._write(write)
 
@@ -293,19 +293,9 @@ class MatrixService(MatrixReader):
             with pause_garbage_collection():
                 found, edits = plan(session)
                 check_edits(session, edits, by.principal)
-                consent = self._require_consent(session, edits, by, action)
                 if not edits:
                     return found
-                revision = revisions.make_revision(
-                    session,
-                    edits,
-                    author=by.author,
-                    reason=by.reason,
-                    action=action,
-                    at=clock.now(),
-                    consent=consent,
-                    detail=detail,
-                )
+                revision = self._revise(session, edits, by, action, detail)
                 return replace(found, revision=revision)
 
         return self._write(write)
@@ -316,16 +306,24 @@ class MatrixService(MatrixReader):
         self._snapshots.refresh()
         return result
 
-    def _revise(self, session: Session, edit: Edit, by: Authorship) -> int:
-        consent = self._require_consent(session, [edit], by, edit.action)
+    def _revise(
+        self,
+        session: Session,
+        edits: Sequence[Edit],
+        by: Authorship,
+        action: str,
+        detail: Mapping[str, Any] = revisions.NO_DETAIL,
+    ) -> int:
+        consent = self._require_consent(session, edits, by, action)
         return revisions.make_revision(
             session,
-            [edit],
+            edits,
             author=by.author,
             reason=by.reason,
-            action=edit.action,
+            action=action,
             at=clock.now(),
             consent=consent,
+            detail=detail,
         )
 
     def _require_consent(
