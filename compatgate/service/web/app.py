@@ -1,33 +1,26 @@
-"""Build the Flask application: routes, hooks, pages, short links; errors as problems.
-
-A page answers HTML, a file, a redirect, or an error as a page.
-"""
+"""Build the Flask application: routes, hooks, pages, short links; errors as problems."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from flask import Flask, Response, redirect, request
 from flask_compress import Compress
-from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import NotFound
 
 from compatgate import version
 from compatgate.catalog import open_library
-from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
-from compatgate.kit.http.links import UI_PREFIX, link
+from compatgate.kit.http.links import UI_PREFIX
 from compatgate.kit.http.notes import note_of
-from compatgate.kit.http.replies import CSP, Envelope, Reply
-from compatgate.kit.http.requests import parse_query
+from compatgate.kit.http.replies import Envelope, Reply
 from compatgate.kit.ui import assets
-from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
 from compatgate.service.identity.service import Identity
@@ -35,21 +28,19 @@ from compatgate.service.manifests.service import ManifestChecks
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
-from compatgate.service.web import auth, browser, metrics
+from compatgate.service.web import metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.auth import RequestLimits
 from compatgate.service.web.call import Service
-from compatgate.service.web.kept_form import keep_form
 from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
-from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
+from compatgate.service.web.page_views import make_page_view
 from compatgate.service.web.route import make_route_view, to_response
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.service.gate.service import Gate
-    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Settings
 
 _COMPRESSION = {
@@ -86,110 +77,6 @@ def redirect_home() -> AnyResponse:
 def _static(digest: str, name: str) -> Response:
     """Return a static file; an address with an old digest gets the current file."""
     return assets.send_asset(name)
-
-
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-_DONE_COOKIE = "compatgate_done"
-_MAX_WORD = 200
-"""Of an address that leads nowhere, to search for."""
-_YEAR = 365 * 86400
-
-
-def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
-    """Return the view function of a page."""
-
-    def view(**args: Any) -> AnyResponse:
-        principal = service.nobody
-        try:
-            service.gate.require_pages()
-            principal = auth.remember(browser.page_viewer(service))
-            service.limits.take(principal, auth.peer_address())
-            auth.admit(
-                principal,
-                page.scope,
-                targets="refused" if page.scope else "free",
-                what="the page",
-            )
-            form = browser.check_form() if page.method == "POST" else {}
-            filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
-            query = parse_query(page.query, MultiDict(filled))
-            answer = page.handler(PageRequest(service, page, principal, args, query, form))
-            return to_http(answer, page, principal, service)
-        except CompatgateError as error:
-            return refuse_page(error, page, principal, service)
-        except Exception as error:
-            return refuse_page(service.explain(error, request.environ), page, principal, service)
-
-    return view
-
-
-def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
-    """Convert a handler's answer to HTTP."""
-    if isinstance(answer, Redirect):
-        return _redirect(answer)
-    if not isinstance(answer, HtmlPage):
-        return answer  # type: ignore[no-any-return]
-    if answer.table is not None and is_export():
-        name = quote(f"{answer.table.name}.csv")
-        response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
-        response.headers["Content-Disposition"] = f"attachment; filename={name}"
-    else:
-        done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
-        html = render(answer, page, principal, service, done)
-        response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
-        browser.set_visit_cookie(response)
-        if done:
-            response.delete_cookie(_DONE_COOKIE, path="/")
-    response.headers["Cache-Control"] = "no-store"
-    response.headers[CSP] = POLICY
-    return response
-
-
-def _redirect(answer: Redirect) -> AnyResponse:
-    response = redirect(answer.place, 303)
-    if answer.done:
-        response.set_cookie(
-            _DONE_COOKIE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
-        )
-    for name, value in answer.cookies.items():
-        response.set_cookie(
-            name, value, max_age=_YEAR, httponly=True, samesite="Lax", path="/",
-            secure=request.is_secure,
-        )  # fmt: skip
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def refuse_page(
-    error: CompatgateError, page: Page, principal: Principal, service: Service
-) -> AnyResponse:
-    """Return an error as a page, with a link to sign in for callers without access."""
-    if isinstance(error, Unauthorized) and request.method == "GET" and not browser.is_bearer():
-        place = link("sign-in", next=request.full_path.rstrip("?"))
-        if request.headers.get("HX-Request"):
-            return Response(status=204, headers={"HX-Redirect": place})
-        return redirect(place, 303)
-    replies.note_error(error, request.environ)
-    auth.note_refusal(error, f"{request.method} {request.path}", service)
-    if error.status >= 500:
-        replies.problem_answer(error, request.environ)  # for the log
-    shown = keep_form(error, page, principal) or HtmlPage(
-        "error.html",
-        error.slug.replace("-", " ").capitalize(),
-        {
-            "error": error,
-            "problem": replies.to_problem(error),
-            "word": request.path.rpartition("/")[2][:_MAX_WORD],
-        },
-        status=error.status,
-    )
-    response = to_http(shown, page, principal, service)
-    if isinstance(error, TooManyRequests):
-        response.headers["Retry-After"] = str(error.retry_after_s)
-    return response
 
 
 JWKS = "/.well-known/jwks.json"
