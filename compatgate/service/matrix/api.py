@@ -8,12 +8,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.documents.sources import Source
-from compatgate.documents.specs import Kind
 from compatgate.documents.text import to_yaml
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.service.comparison.backtests import preview_import
 from compatgate.service.matrix.document_api import ForceOption
+from compatgate.service.matrix.filters import RevisionFilters
 from compatgate.service.matrix.schemas import (
     ENTRY,
     TARGET,
@@ -26,16 +25,6 @@ from compatgate.service.matrix.schemas import (
 from compatgate.service.matrix.sync import SYNC_NAME_PATTERN, SyncOptions
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import JSON, LARGEST, Body, NoQuery, Returns, route
-
-
-class RevisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of revisions."""
-
-    author: Filter | None = None
-    kind: Annotated[Kind, Meta(description="kind of a changed document")] | None = None
-    name: Annotated[Filter, Meta(description="name of a changed document")] | None = None
-    since: Since | None = None
-    until: Until | None = None
 
 
 @route(

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.service.matrix.filters import EntryFilters
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.schemas import ENTRY, EntryBody, EntryChange, Made
 from compatgate.service.tokens.principal import Principal
@@ -209,19 +209,6 @@ def _delete_route(of: _DocumentKind) -> Route:
         return Reply(Made(change_document(call, of.kind, remove)))
 
     return delete
-
-
-class EntryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of entries."""
-
-    target: Filter | None = None
-    status: EntryStatus | None = None
-    component: Annotated[Filter, Meta(description="component that the entry constrains")] | None = (
-        None
-    )
-    label: Annotated[Filter, Meta(examples=["team=ml"])] | None = None
-    owner: Filter | None = None
-    search: Search | None = None
 
 
 @route(

@@ -29,9 +29,8 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.gate.question_links import entry_stack_text, preview_represented
-from compatgate.service.matrix.api import RevisionFilters
 from compatgate.service.matrix.blessing import EvidenceNeeded
-from compatgate.service.matrix.document_api import EntryFilters
+from compatgate.service.matrix.filters import EntryFilters, RevisionFilters
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
 from compatgate.service.matrix.schemas import RevisionBody
