@@ -235,7 +235,7 @@ def _difference(
     wanted = _names(declared) or "none"
     has = f"has {name} {have}" if have else f"does not report its {name}"
     return DifferenceBody(
-        target.name, what, have, declared, f"it {has}, {target.name} declares {wanted}"
+        target.name, what, have, [*declared], f"it {has}, {target.name} declares {wanted}"
     )
 
 

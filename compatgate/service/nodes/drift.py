@@ -93,7 +93,7 @@ def drift_groups(
         for one in part.standing.differences:
             if target in (None, one.target) and what in (None, one.what):
                 pool = single_pool(one.target, part.gpus, snapshot) if one.what != "gpu" else None
-                key = (one.target, one.what, one.have, one.declared, pool)
+                key = (one.target, one.what, one.have, tuple(one.declared), pool)
                 groups.setdefault(key, {}).update(part.nodes)
     drifted = [
         DriftGroup(

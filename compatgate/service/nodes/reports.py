@@ -66,8 +66,8 @@ def _read_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> Witne
     platform = label_platform(labels, report, facts)
     source = WitnessBody("labels", at, platform=platform, node=read_label_parts(labels))
     if report is None:
-        return replace(source, remarks=tuple(remarks))
-    gpus: tuple[GpusBody, ...] = ()
+        return replace(source, remarks=remarks)
+    gpus: list[GpusBody] = []
     try:
         grouped = group_pools(report, facts.gpus)
     except BadInput as error:
@@ -82,17 +82,17 @@ def _read_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> Witne
         cuda=report.cuda,
         gpus=gpus,
         resources=_expected_resources(labels, report),
-        remarks=tuple(remarks),
+        remarks=remarks,
     )
 
 
-def count_gpus(kinds: Iterable[SeenGpus], facts: Facts) -> tuple[GpusBody, ...]:
+def count_gpus(kinds: Iterable[SeenGpus], facts: Facts) -> list[GpusBody]:
     """Add up GPUs of the same SKU, sorted by SKU."""
     counts: dict[str, int] = {}
     for one in kinds:
         sku = sku_of(one.gpu, facts)
         counts[sku] = counts.get(sku, 0) + one.count
-    return tuple(sorted(GpusBody(sku, count) for sku, count in counts.items()))
+    return sorted(GpusBody(sku, count) for sku, count in counts.items())
 
 
 def sku_of(text: str, facts: Facts) -> str:
@@ -147,8 +147,8 @@ def weigh_sources(witnesses: Mapping[SourceKind, WitnessBody]) -> NodeConclusion
         ]
     texts += [remark for witness in witnesses.values() for remark in witness.remarks]
     driver = next((one.driver for one in ordered if one.driver), None)
-    gpus = next((one.gpus for one in ordered if one.gpus), ())
-    return NodeConclusion(driver, gpus, tuple(dict.fromkeys(texts)))
+    gpus = next((one.gpus for one in ordered if one.gpus), [])
+    return NodeConclusion(driver, tuple(gpus), tuple(dict.fromkeys(texts)))
 
 
 def _find_disagreements(labels: WitnessBody, own: WitnessBody) -> Iterator[str]:

@@ -157,13 +157,13 @@ class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     seen_at: datetime
     driver: str | None = None
     cuda: str | None = None
-    gpus: tuple[GpusBody, ...] = ()
+    gpus: list[GpusBody] = []
     platform: str | None = None
     node: NodePartsBody = {}
     resources: Annotated[
         dict[str, int], Meta(description="GPU resources: allocatable, or expected from labels")
     ] = {}
-    remarks: tuple[str, ...] = ()
+    remarks: list[str] = []
 
 
 class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,7 +172,7 @@ class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     target: str
     what: DriftKind
     have: Annotated[str | None, Meta(description="null: not known")]
-    declared: tuple[str, ...]
+    declared: list[str]
     message: str
 
 

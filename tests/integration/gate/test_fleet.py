@@ -148,7 +148,7 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
                 one
                 for one in views
                 for found in one.standing.differences
-                if (found.target, found.what, found.have, found.declared)
+                if (found.target, found.what, found.have, tuple(found.declared))
                 == (group.target, group.what, group.have, group.declared)
             ]
             assert (group.nodes, group.stale) == (len(members), sum(one.stale for one in members))

@@ -132,7 +132,7 @@ def test_what_is_seen_is_compared_with_what_every_fitting_pool_states(
     facts: Facts, pools: list[dict[str, Any]], seen: dict[str, Any], differences: list[Any]
 ) -> None:
     found = view(tell(facts, probe=own(**seen)), make_snapshot(facts, *pools))
-    assert [(d.what, d.have, d.declared) for d in found.standing.differences] == differences
+    assert [(d.what, d.have, tuple(d.declared)) for d in found.standing.differences] == differences
 
 
 def test_what_no_source_reports_is_a_note_and_no_difference(facts: Facts) -> None:
