@@ -52,6 +52,7 @@ def start(service: str) -> None:
 
     Call it after a fork: the exporter has a thread.
     """
+    global _provider, _tracer
     if not is_requested():
         return
     protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _PROTOCOL)
@@ -61,11 +62,6 @@ def start(service: str) -> None:
     if any(find_spec(name) is None for name in ("opentelemetry", "google.protobuf")):
         _log.warning("no traces: OpenTelemetry is not installed; %s", install_hint("otel"))
         return
-    _start(service)
-
-
-def _start(service: str) -> None:
-    global _provider, _tracer
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
     from opentelemetry.sdk.trace import TracerProvider

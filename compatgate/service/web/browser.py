@@ -103,14 +103,7 @@ def form_field() -> str:
 def set_visit_cookie(response: Response) -> None:
     """Set the cookie of a visit that began with this page."""
     if _VISIT_COOKIE in g:
-        response.set_cookie(
-            cookie_name(_VISIT_COOKIE),
-            g.get(_VISIT_COOKIE),
-            path="/",
-            secure=request.is_secure,
-            httponly=True,
-            samesite="Lax",
-        )
+        set_cookie(response, _VISIT_COOKIE, g.get(_VISIT_COOKIE))
 
 
 class StaleForm(Forbidden):
@@ -141,8 +134,8 @@ def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None
     set_cookie(response, _NAME, signed_in.cookie, signed_in.seconds)
 
 
-def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
-    """Set a cookie that only this site reads, and no script."""
+def set_cookie(response: Response, name: str, value: str, seconds: int | None = None) -> None:
+    """Set a cookie that only this site reads, and no script; None: until the browser ends."""
     response.set_cookie(
         cookie_name(name),
         value,

@@ -216,15 +216,10 @@ def change_document(call: Call[Any], kind: Any, change: Callable[[int | None], T
         raise
 
 
-def _names(tag: str) -> bool:
-    """Return whether ``If-Match`` names a version, with or without remarks."""
-    given = request.if_match
-    return given.contains(tag) or tag in {known.partition(".")[0] for known in given.as_set()}
-
-
 def _expected(call: Call[Any], kind: Any) -> int:
     row = call.gate.matrix.get(kind, call.args["name"])
-    if not _names(row.etag.strip('"')):
+    tag, sent = row.etag.strip('"'), request.if_match
+    if not sent.contains(tag) and tag not in {one.partition(".")[0] for one in sent.as_set()}:
         raise PreconditionFailed(
             f"{kind} {row.name} is now at revision {row.revision}",
             field="If-Match",
