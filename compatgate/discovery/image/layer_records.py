@@ -25,7 +25,8 @@ SMALLEST = 16 * 1024 * 1024
 MOST_MEMBERS = 200_000
 MOST_BYTES = 32 * 1024 * 1024
 """Bytes of what the files of a layer say; a layer that has more is read again."""
-_SYMBOL_BYTES = 24
+_FILE_BYTES, _SYMBOL_BYTES = 400, 24
+"""About what one file of interest and one symbol take in memory."""
 
 
 class LayerRecord(Struct):
@@ -111,6 +112,10 @@ class Recording:
 
 
 def _size_of(reading: FileReading) -> int:
-    symbols = reading.code.torch if reading.code else None
-    count = len(symbols.defines) * _SYMBOL_BYTES + sum(map(len, symbols.asks)) if symbols else 0
-    return len(reading.text or b"") + sum(len(n) + len(v) for n, v in reading.packages) + count
+    size = _FILE_BYTES + len(reading.text or b"")
+    size += sum(len(name) + len(version) for name, version in reading.packages)
+    if reading.code:
+        symbols = reading.code.torch
+        size += (len(symbols.defines) + len(symbols.asks)) * _SYMBOL_BYTES
+        size += sum(map(len, symbols.asks))
+    return size
