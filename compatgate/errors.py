@@ -54,7 +54,6 @@ class CompatgateError(Exception):
     Args:
         problem: what went wrong, one sentence without a full stop.
         field: the input field concerned, as the user spells it (``pool.driver``).
-        value: the offending value as given.
         hint: a correct form, or what to do next.
     """
 
@@ -130,12 +129,7 @@ AuthenticationFailure = Literal[
 
 
 class Unauthorized(CompatgateError):
-    """The request has no token, or an invalid one.
-
-    Args:
-        reason: what is wrong with the token, for the log and the metrics.
-        token: name of the token, if it is known.
-    """
+    """The request has no token, or an invalid one."""
 
     status = 401
     slug = "unauthorized"

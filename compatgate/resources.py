@@ -20,11 +20,7 @@ def find_packaged(*parts: str) -> str | None:
 
 
 def locate(name: str) -> str:
-    """Return the path of ``matrix``, ``canary`` or ``migrations`` as text; cheap to call.
-
-    Raises:
-        CatalogError: the installation is incomplete.
-    """
+    """Return the path of ``matrix``, ``canary`` or ``migrations`` as text; cheap to call."""
     found = find_packaged(name)
     if found:
         return found

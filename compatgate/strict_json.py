@@ -39,10 +39,6 @@ def decode_strict(raw: bytes) -> Any:
 
     JSON without blanks encodes to the same bytes again, which proves cheaply that no key was lost;
     other JSON is read a second time, object by object.
-
-    Raises:
-        DuplicateKeyError: an object has a key twice.
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: see `DECODE_ERRORS`.
     """
     value = _decode(raw)
     if not _is_reproduced(value, raw):
@@ -51,11 +47,7 @@ def decode_strict(raw: bytes) -> Any:
 
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object from its members, for `json.loads`.
-
-    Raises:
-        DuplicateKeyError: a key appears twice.
-    """
+    """Build an object from its members, for `json.loads`."""
     found = dict(pairs)
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -71,11 +63,7 @@ def _is_reproduced(value: Any, raw: bytes) -> bool:
 
 
 def check_collections(raw: bytes) -> int:
-    """Refuse a body that is nothing but lists and objects, and return how many it has.
-
-    Raises:
-        BadInput: too many for its size.
-    """
+    """Refuse a body that is nothing but lists and objects, and return how many it has."""
     count = raw.count(b"[") + raw.count(b"{")
     if count > max(_FREE_COLLECTIONS, len(raw) // _BYTES_OF_COLLECTION):
         hint = f"at most {_FREE_COLLECTIONS}, or one for each {_BYTES_OF_COLLECTION} bytes"
@@ -86,11 +74,7 @@ def check_collections(raw: bytes) -> int:
 
 
 def check_depth(raw: bytes, most: int) -> None:
-    """Refuse a body that is nested too deeply, or is nothing but lists and objects.
-
-    Raises:
-        BadInput: deeper than ``most``, or too many lists and objects for its size.
-    """
+    """Refuse a body that is nested too deeply, or is nothing but lists and objects."""
     if check_collections(raw) <= most:
         return
     depth = 0

@@ -193,7 +193,6 @@ class UnreachableHosts:
 
     Args:
         every: seconds between two probes of an unreachable host.
-        on_return: called when a host answers again.
     """
 
     def __init__(
@@ -256,9 +255,6 @@ def open_host(
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
     Args:
-        catalogue: returns the workloads as their files are now, at the start of each run. A
-            baseline belongs to the digest of the workload that ran. A list from the worker's start
-            would judge a changed program by the results of its older version.
         read_content: returns the GPU content of an image; None: evidence is bound to no content.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None

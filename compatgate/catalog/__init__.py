@@ -20,9 +20,6 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
     Args:
         overlays: files or directories; None: those of ``COMPATGATE_FACTS``.
-
-    Raises:
-        BadInput: an overlay is malformed.
     """
     library = Library(find_overlays(overlays))
     library.check_overlays()
@@ -34,10 +31,6 @@ def load_facts(overlays: Sequence[str] | None = None) -> Facts:
 
     Args:
         overlays: files or directories that extend the shipped facts; None: ``COMPATGATE_FACTS``.
-
-    Raises:
-        BadInput: an overlay is malformed; names file, path and value.
-        CatalogError: (from a table) the installed facts were modified.
     """
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
@@ -57,11 +50,7 @@ def source_names() -> tuple[str, ...]:
 
 
 def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return a fact file with every field and note, overlays applied.
-
-    Raises:
-        NotFound: no fact file has this name.
-    """
+    """Return a fact file with every field and note, overlays applied."""
     library = open_library(overlays)
     if name not in library.names:
         raise NotFound(

@@ -26,11 +26,7 @@ _GPU_FILES = frozenset({"gpus", "gpu_peaks"})
 
 
 def find_source(name: str, known: tuple[str, ...]) -> str:
-    """Find the fact file of a table by its name or by any spelling of a framework's name.
-
-    Raises:
-        BadInput: no table has this name; the hint names the nearest.
-    """
+    """Find the fact file of a table by its name or by any spelling of a framework's name."""
     by_title = {sources.title(source): source for source in reversed(known)}
     found = by_title.get(name) or by_title.get(canonical_name(name))
     if found:
@@ -58,9 +54,6 @@ def find_records(source: str, document: Mapping[str, Any], wanted: str) -> dict[
 
     A text matches a record by its key, by one field of the key, or by its series (``12.4`` finds
     12.4.0 and 12.4.1). A GPU matches in every spelling of its name.
-
-    Raises:
-        BadInput: no record matches; the hint names the nearest.
     """
     for matches in (_matches_key, _matches_series):
         found = {
@@ -151,12 +144,7 @@ class RecordChange(Struct, frozen=True):
 
 
 def open_set(name: str) -> FactSet:
-    """Read a set of facts: ``shipped``, overlays (separated like ``PATH``) or a whole folder.
-
-    Raises:
-        BadInput: the file or folder does not exist, or it is malformed.
-        CatalogError: a whole folder is malformed.
-    """
+    """Read a set of facts: ``shipped``, overlays (separated like ``PATH``) or a whole folder."""
     if name == SHIPPED:
         return _read_set(name, ())
     paths = [path for path in name.split(os.pathsep) if path]

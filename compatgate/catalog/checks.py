@@ -52,9 +52,6 @@ def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
     """Check every fact file, overlays applied; return the problems.
 
     ``matrix/facts/exceptions.yaml`` lists those that are known, each with its reason.
-
-    Raises:
-        BadInput: an overlay is malformed.
     """
     known = find_known()
     return [p for p in find_problems(overlays) if (p.check, p.subject) not in known]
@@ -250,11 +247,7 @@ class Origins(Struct, frozen=True):
 
 
 def origins(overlays: Sequence[str] | None = None) -> Origins:
-    """Count facts that are measured, published, read from releases or derived.
-
-    Raises:
-        BadInput: an overlay is malformed.
-    """
+    """Count facts that are measured, published, read from releases or derived."""
     documents = _documents(overlays)
     packages = {name: doc for name, doc in documents.items() if name.startswith("packages/")}
     measured = [

@@ -67,11 +67,7 @@ def file_name(table: str) -> str:
 def compile_table(
     name: str, document: dict[str, Any], digests: dict[str, str], code: str
 ) -> CompiledTable:
-    """Decode the table of a parsed file, and encode it.
-
-    Raises:
-        CatalogError: a value does not fit; names the file, the record and the field.
-    """
+    """Decode the table of a parsed file, and encode it."""
     try:
         table = build.adapt(name, document)
     except build.Misfit as misfit:
@@ -92,20 +88,12 @@ def decode(compiled: CompiledTable, kind: type[Any]) -> Any:
 
 
 def write(directory: str, name: str, compiled: CompiledTable) -> None:
-    """Write a compiled table atomically.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Write a compiled table atomically."""
     write_bytes(directory, name, msgspec.msgpack.encode(compiled))
 
 
 def write_bytes(directory: str, name: str, data: bytes) -> None:
-    """Write a file atomically.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Write a file atomically."""
     os.makedirs(directory, exist_ok=True)
     temporary = os.path.join(directory, f".{name}.{os.getpid()}")
     try:
@@ -138,11 +126,7 @@ def read_digests(path: str) -> dict[str, str] | None:
 
 
 def read_manifest(directory: str) -> Manifest:
-    """Read the manifest of a wheel.
-
-    Raises:
-        CatalogError: the file is damaged.
-    """
+    """Read the manifest of a wheel."""
     path = os.path.join(directory, "manifest.msgpack")
     try:
         return msgspec.msgpack.decode(sources.read_bytes(path), type=Manifest)
@@ -246,9 +230,6 @@ def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
 
     As in version control, size, inode and both timestamps identify a version of a file. Files that
     changed within the last seconds are not cached: the next change may have the same timestamp.
-
-    Raises:
-        CatalogError: a file cannot be read.
     """
     try:
         status = {name: os.stat(path) for name, path in paths.items()}

@@ -50,11 +50,7 @@ class Library:
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
 
     def load(self, name: str, kind: type[Any]) -> Any:
-        """Return a table, decoded.
-
-        Raises:
-            CatalogError: the table does not match its source, or the source is malformed.
-        """
+        """Return a table, decoded."""
         return form.decode(self.compiled(name), kind)
 
     def document(self, name: str) -> dict[str, Any]:
@@ -150,11 +146,7 @@ def _read_packaged(directory: str, manifest: Manifest, name: str, digest: str) -
 
 
 def compile_all(directory: str) -> Manifest:
-    """Write every table and the manifest to a directory; equal facts give equal bytes.
-
-    Raises:
-        CatalogError: a fact file does not have the structure that its adapter expects.
-    """
+    """Write every table and the manifest to a directory; equal facts give equal bytes."""
     os.makedirs(directory, exist_ok=True)
     digests = {name: sources.file_digest(sources.source_path(name)) for name in sources.names()}
     tables = dict.fromkeys(table_names(), "")

@@ -53,11 +53,7 @@ class Overlay(NamedTuple):
 
 
 def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
-    """Find the named overlay files, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
-
-    Raises:
-        BadInput: a file or directory does not exist, or a file does not name the facts it changes.
-    """
+    """Find the named overlay files, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``)."""
     if paths is None:
         paths = [p for p in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if p]
     return tuple(_overlay(file) for path in paths for file in _files(path))
@@ -162,11 +158,7 @@ def _component(path: str, data: bytes) -> str:
 def merge_overlays(
     source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]
 ) -> dict[str, Any]:
-    """Apply operators' files to a shipped file; the last one wins.
-
-    Raises:
-        BadInput: an overlay is malformed; each mistake has its file, path and value.
-    """
+    """Apply operators' files to a shipped file; the last one wins."""
     from compatgate.catalog.sources import read_schema, schema_errors
 
     schema = read_schema(source)

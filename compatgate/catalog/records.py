@@ -39,20 +39,12 @@ def names() -> tuple[str, ...]:
 
 
 def read_package(name: str) -> tuple[Record, ...]:
-    """Read the records of a package; empty without a file.
-
-    Raises:
-        CatalogError: the file is malformed.
-    """
+    """Read the records of a package; empty without a file."""
     return parse_records(name, _document(name), _path(name))
 
 
 def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
-    """Read the records of a parsed file.
-
-    Raises:
-        CatalogError: the file is malformed.
-    """
+    """Read the records of a parsed file."""
     try:
         found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
@@ -79,9 +71,6 @@ def merge_records(path: str, name: str, records: Iterable[Record]) -> str:
     """Return the text of a package's file with some records in addition, or in place of older ones.
 
     The records of other wheels and the statements of the file are kept.
-
-    Raises:
-        CatalogError: the file is malformed, or has the records of another package.
     """
     document = sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
     if (other := document.get("package", name)) != name:
@@ -101,9 +90,6 @@ def to_yaml(
     """Return records as the YAML text of a package's file.
 
     Args:
-        name: name of the package.
-        records: records of its wheels.
-        statements: statements, as in the file.
         with_sources: write the source of each record; the digest identifies the wheel either way.
     """
     left_out = ("package",) if with_sources else ("package", "source")

@@ -91,11 +91,7 @@ def title(name: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the content of a fact file.
-
-    Raises:
-        CatalogError: the file cannot be read.
-    """
+    """Return the content of a fact file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -125,11 +121,7 @@ def _loader() -> type[Any]:
 
 
 def parse(data: bytes, path: str) -> dict[str, Any]:
-    """Parse YAML into a mapping.
-
-    Raises:
-        CatalogError: not YAML, or not a mapping; names the file and the line.
-    """
+    """Parse YAML into a mapping."""
     import yaml
 
     try:
@@ -194,13 +186,7 @@ def property_schema(schema: Schema, name: str) -> Schema:
 def schema_errors(
     source: str, document: Any, *, partial: bool = False
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield schema errors: path, value and reason.
-
-    Args:
-        source: name of the fact file.
-        document: parsed content.
-        partial: accept missing sections.
-    """
+    """Yield schema errors: path, value and reason."""
     schema, validator = _validator(source, partial)
     for error in validator.iter_errors(document):
         node, steps = document, []
@@ -228,11 +214,6 @@ def _inline_references(node: Any, files: dict[str, Schema], here: str) -> Any:
     """Replace references by what they name: to look each up costs as much as to validate by it.
 
     One beside a description stays, as errors are explained by the description of what it names.
-
-    Args:
-        node: a part of a schema.
-        files: schemas by how a reference names them.
-        here: the name of the schema that the part is in.
     """
     if isinstance(node, list):
         return [_inline_references(part, files, here) for part in node]

@@ -124,11 +124,7 @@ _MAX_NAMED = 3
 
 
 def define_suite(workloads: Mapping[str, str]) -> SuiteDefinition:
-    """Return the definition of a suite.
-
-    Args:
-        workloads: to the digest of their manifest and files, in the suite's order.
-    """
+    """Return the definition of a suite."""
     return SuiteDefinition(
         digest_json([[name, workloads[name]] for name in workloads]), {**workloads}
     )

@@ -99,8 +99,6 @@ def build_environment(
     Versions are the lowest of all pools; the GPU code covers all pools.
 
     Args:
-        pools: the pools to build for.
-        facts: the catalog.
         toolkit: the builder's CUDA; None: the lowest that a pool's driver reports.
     """
     conflicts: list[str] = []

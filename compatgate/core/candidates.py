@@ -77,7 +77,6 @@ class Candidates:
     """Lists choices for the parts of a stack; remembers what it reads of the facts.
 
     Args:
-        facts: the catalog.
         pools: pools that the stack must run on; their systems and GPUs select builds and code.
         labels: labels of the builds that another index has; None: any.
     """
@@ -199,12 +198,7 @@ class Candidates:
         return next(fitting, release.version.public)
 
     def cudas(self, chosen: Chosen, constraints: Constraints) -> list[Choice]:
-        """Return the CUDAs that every chosen build accepts, newest first.
-
-        Args:
-            chosen: parts chosen so far.
-            constraints: constraints on CUDA itself.
-        """
+        """Return the CUDAs that every chosen build accepts, newest first."""
         builds = [choice.build for choice in chosen.values() if choice.build]
         made_for = {build.cuda for build in builds if build.cuda}
         toolkits = [toolkit.version for toolkit in self._facts.cuda_driver.toolkits]
@@ -254,7 +248,6 @@ class Candidates:
         """Return versions of cuDNN, NCCL or another component: the pinned one first.
 
         Args:
-            name: canonical name.
             chosen: parts chosen so far; the pins of their builds come first.
             constraints: None of them: only the pinned version, else a stack without the part.
         """
@@ -466,9 +459,6 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
 
     Returns:
         Canonical name to constraint; None: any version.
-
-    Raises:
-        BadInput: an item has no name, a name is stated twice, or a constraint is malformed.
     """
     bodies: dict[str, str] = {}
     for text in texts:
@@ -504,11 +494,7 @@ def _check_spelling(name: str, key: str) -> None:
 
 
 def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
-    """Read wanted parts by name: ``{"torch": ">=2.6", "flash-attn": "*"}``.
-
-    Raises:
-        BadInput: a name is unknown or stated twice, or a constraint is malformed; names the part.
-    """
+    """Read wanted parts by name: ``{"torch": ">=2.6", "flash-attn": "*"}``."""
     found: dict[str, Constraint | None] = {}
     for key, text in bodies.items():
         name = canonical_key(key)

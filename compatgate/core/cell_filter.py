@@ -107,9 +107,6 @@ def read_filter(text: str, places: Iterable[Place], entries: Collection[str] = (
         text: terms between spaces, commas or ``&``.
         places: of the fleet; a word must be about one of them,
         entries: or match the name of one of these.
-
-    Raises:
-        BadInput: a term is neither a version, a status, a place nor an entry; names it.
     """
     if len(text) > MAX_FILTER:
         raise BadInput(f"has more than {MAX_FILTER} characters", field="q", hint=_HINT)

@@ -94,15 +94,7 @@ def classify_verdict(verdict: Verdict) -> CellState:
 def answer_cell(
     stack: Stack, target: Target, *, facts: Facts, matrix: Matrix, now: datetime
 ) -> CellAnswer:
-    """Return the answer for a stack on a target.
-
-    Args:
-        stack: of the row.
-        target: with the pools of the column.
-        facts: the catalog.
-        matrix: entries, waivers and evidence.
-        now: for ends of life, waivers and the age of evidence.
-    """
+    """Return the answer for a stack on a target."""
     verdict = assess(stack, target, facts=facts, matrix=matrix, now=now, with_fixes=False)
     state = classify_verdict(verdict)
     decisive = _find_decisive(verdict, state)
@@ -154,15 +146,7 @@ def make_entry_row(entry: Entry, facts: Facts) -> StackRow:
 
 
 def list_release_rows(facts: Facts, name: str) -> Iterator[StackRow]:
-    """Yield the published builds of a framework, newest release first.
-
-    Args:
-        facts: the catalog.
-        name: canonical name of the framework.
-
-    Raises:
-        BadInput: the facts list no releases of it; names those with releases.
-    """
+    """Yield the published builds of a framework, newest release first."""
     table = facts.framework(name)
     if table is None:
         known = ", ".join(sorted(facts.framework_names))

@@ -41,11 +41,7 @@ MAX_IMAGE_LENGTH = 8192
 
 
 def check_count(count: int, most: int, what: str, field: str | None = None) -> None:
-    """Check that a question does not hold too many items of a kind.
-
-    Raises:
-        BadInput: names the field, the number and the limit.
-    """
+    """Check that a question does not hold too many items of a kind."""
     if count > most:
         raise BadInput(
             f"too many {what}: {count}", field=field, value=count, hint=f"at most {most}"
@@ -53,11 +49,7 @@ def check_count(count: int, most: int, what: str, field: str | None = None) -> N
 
 
 def check_length(text: str, most: int, field: str | None = None) -> None:
-    """Check that a text is not too long.
-
-    Raises:
-        BadInput: names the field, the length and the limit; the value is only the beginning.
-    """
+    """Check that a text is not too long."""
     if len(text) > most:
         what = f"too long: {len(text)} characters"
         raise BadInput(what, field=field, value=f"{text[:40]}...", hint=f"at most {most}")
@@ -183,10 +175,6 @@ def resolve_component(name: str) -> ComponentMatch:
 
     Args:
         name: any spelling of a component (see `find_component`), or a package, ``xformers``.
-
-    Raises:
-        BadInput: no package can have this name, or it is a misspelt component; the hint names
-            what was probably meant.
     """
     if found := find_component(name):
         return found

@@ -131,11 +131,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
     """Read a constraint on a component's version.
 
     Args:
-        component: canonical name of the component.
         text: clauses separated by commas; a bare version means ``==``, ``.*`` any tail.
-
-    Raises:
-        BadInput: a clause is malformed; names the component and shows a correct constraint.
     """
     scheme = resolve_component(component).component.scheme
     if not text.isascii():

@@ -123,9 +123,7 @@ def judge_candidate(
     the same components has passed: then only images of the failed content are bad.
 
     Args:
-        entry: the candidate.
         targets: all targets, or at least the entry's.
-        evidence: judged runs.
         now: seconds since the epoch.
         suites: definitions of the suites now; runs with another one are stale.
     """
@@ -253,9 +251,6 @@ def disproves(
     failure of a run without a binding, from before bindings were recorded, ends at the next pass.
 
     Args:
-        passed: the later run.
-        failed: the earlier run.
-        drivers: current drivers of the pools of this SKU.
         max_age_s: seconds for which a failure counts.
     """
     same = (

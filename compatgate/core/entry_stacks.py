@@ -55,7 +55,6 @@ def represent(entry: Entry, facts: Facts) -> EntryStacks:
 
     Args:
         entry: an entry of the matrix; its constraint on the driver is left out.
-        facts: the catalog with the known versions.
     """
     known = _known.setdefault(facts, {})
     key = tuple(entry.components.items())
@@ -86,10 +85,6 @@ def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
 
     The newest and the oldest come first, then those of each known release of its framework, or of
     CUDA where it names no framework.
-
-    Args:
-        entry: as of `represent`.
-        facts: as of `represent`.
     """
     seen: list[Stack] = []
     names = sort_components(entry.components)
@@ -233,12 +228,7 @@ _MAX_RUNS = 256
 
 
 class StackSamples:
-    """Chooses the stacks that represent entries.
-
-    Args:
-        facts: the catalog with the known versions.
-        matrix: gives the evidence of measured stacks.
-    """
+    """Chooses the stacks that represent entries."""
 
     def __init__(self, facts: Facts, matrix: Matrix) -> None:
         self._facts = facts

@@ -65,11 +65,8 @@ def evaluate(
     Args:
         stack: the workload's stack; its CUDA is completed from a framework's version label.
         target: its pools (at least one) and policy; an empty name for a described pool.
-        facts: the catalog.
         matrix: entries, waivers and evidence; None for a question about facts alone.
-        now: for ends of life, waivers and the age of evidence.
         with_fixes: compute fixes; planning, which asks thousands of times, leaves them out.
-        basis: where the stack comes from.
     """
     found = assess(
         stack, target, facts=facts, matrix=matrix or Matrix(), now=now, with_fixes=with_fixes
@@ -153,15 +150,7 @@ def seal(
     now: datetime,
     basis: Basis = "stated",
 ) -> Verdict:
-    """Return the verdict of an assessment.
-
-    Args:
-        found: result of `assess`.
-        policy: policy of the target.
-        image: reference that the stack was read from.
-        now: time of the decision.
-        basis: where the stack comes from.
-    """
+    """Return the verdict of an assessment."""
     verdict = replace(found, image=image, basis=basis)
     return replace(verdict, id=identify(verdict, policy), decided_at=format_moment(now))
 

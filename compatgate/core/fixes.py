@@ -33,8 +33,6 @@ def find_affected_rules(changed: Parts, stated: Parts, *, about_facts: bool) -> 
     """Return the rules that may object once these parts change.
 
     Args:
-        changed: parts of the question.
-        stated: optional parts of the changed question.
         about_facts: rules about facts, or rules about the matrix and evidence.
     """
     return tuple(
@@ -47,13 +45,7 @@ def find_affected_rules(changed: Parts, stated: Parts, *, about_facts: bool) -> 
 
 
 class _Trial:
-    """A change applied to a context; each rule is asked once for all findings.
-
-    Args:
-        before: every rule's answer for the context, by id.
-        after: the context with the change.
-        changed: the parts of the question that may differ.
-    """
+    """A change applied to a context; each rule is asked once for all findings."""
 
     def __init__(
         self, before: Mapping[str, RuleAnswer], after: RuleContext, changed: Parts
@@ -102,10 +94,6 @@ class FixFinder:
 
     A fix holds when the finding's rule no longer objects and no rule about facts objects that did
     not object before. Where the change then needs a matrix entry or evidence, its message says so.
-
-    Args:
-        context: the stack on the pool.
-        answers: every rule's answer for the context, by id.
     """
 
     def __init__(self, context: RuleContext, answers: Mapping[str, RuleAnswer]) -> None:
@@ -185,12 +173,7 @@ def apply_changes(
     """Apply a fix to a context: ``>=X`` means X itself, None removes.
 
     Args:
-        context: the context before the fix.
-        changes: as `compatgate.core.rule.Fix.set`.
         changed: the parts that the changes may change; None derives them.
-
-    Raises:
-        BadInput: a change that is not possible (an empty stack, a malformed value).
     """
     pool, stack = context.pool, context.stack
     ours = {name: _concrete_value(value) for name, value in changes.items()}

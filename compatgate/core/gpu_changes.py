@@ -22,7 +22,6 @@ def other_gpu(context: RuleContext, fits: Callable[[Gpu], bool]) -> Iterator[Can
     """Yield GPUs that fit: of the target's other pools, then the nearest products.
 
     Args:
-        context: the stack on a pool.
         fits: tells whether a GPU will do.
     """
     seen: set[str] = set()

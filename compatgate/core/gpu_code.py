@@ -46,11 +46,7 @@ _DOTTED = re.compile(r"(?P<number>\d{1,2}\.\d)(?P<suffix>[af])?(?P<ptx>\+ptx)?",
 
 @lru_cache(maxsize=1024)
 def parse_capability(text: str) -> Capability:
-    """Read ``8.0``, ``80``, ``sm_80`` or ``compute_80``.
-
-    Raises:
-        BadInput: not a compute capability.
-    """
+    """Read ``8.0``, ``80``, ``sm_80`` or ``compute_80``."""
     clean = text.strip().lower()
     if match := _CAPABILITY.fullmatch(clean):
         return (int(match[1]), int(match[2]))
@@ -67,9 +63,6 @@ def parse_arch(text: str) -> tuple[Arch, ...]:
 
     Args:
         text: ``sm_80``, ``sm_90a``, ``sm_100f``, ``compute_80``, ``8.0``, ``9.0+PTX``.
-
-    Raises:
-        BadInput: not an architecture.
     """
     clean = text.strip().lower()
     if match := _DOTTED.fullmatch(clean):

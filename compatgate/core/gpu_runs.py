@@ -93,9 +93,7 @@ def carriers_of(
     to be made by the stack's CUDA.
 
     Args:
-        stack: the stack, which may state its code.
         frameworks: the stack's frameworks in the facts; stated code replaces theirs.
-        cuda: the stack's CUDA.
         os: the pool's system; wheels for Windows have other code.
         cpu: the pool's processor; wheels for Arm have other code.
     """

@@ -236,14 +236,10 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     Args:
         text: a product name, a node label, a short name, any of them with a MIG profile, or a
             bare compute capability (``8.7``, ``sm_87``, ``cc 8.7``).
-        table: the GPU facts.
 
     Returns:
         One SKU; or a family (``A100``) in which a field is None where its SKUs differ; or, for
         a capability, a `Gpu` with ``product`` False.
-
-    Raises:
-        BadInput: no product has this spelling, or several that differ do; names the candidates.
     """
     index = index_of(table)
     if (found := index.found.get(text)) is None:

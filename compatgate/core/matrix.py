@@ -338,7 +338,6 @@ class Matrix:
         """Return all that an assessment depends on of an image's reference.
 
         Args:
-            image: as in the question.
             target: name of the target; "": none.
             policy: of its canaries; None: the target is not known.
 

@@ -81,12 +81,7 @@ class Needs(Struct, frozen=True):
 
 
 def parse_needs(value: Any) -> Needs:
-    """Read needs in their text or JSON form.
-
-    Raises:
-        BadInput: a format or unit that is not known, two sizes, or nothing at all; ``field`` is
-            ``needs``.
-    """
+    """Read needs in their text or JSON form."""
     items = value.split("+") if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(one, str) for one in items):
         raise BadInput("must be a list of texts", field="needs", value=value, hint=_EXAMPLE)
@@ -118,11 +113,7 @@ def _read_name(name: str) -> str:
 
 
 def read_size(value: str) -> Size:
-    """Read a size of memory: ``60GiB`` (2**30 bytes each), ``80GB`` (10**9).
-
-    Raises:
-        BadInput: no number with one of these units, or nothing.
-    """
+    """Read a size of memory: ``60GiB`` (2**30 bytes each), ``80GB`` (10**9)."""
     match = _SIZE.fullmatch(value)
     unit = _BY_LETTERS.get(match[2].lower()) if match else None
     if match is None or unit is None:

@@ -61,13 +61,7 @@ class PackageCaches:
 
 
 class PackageFinder:
-    """Finds packages with their records on one platform, each once while the facts are loaded.
-
-    Args:
-        facts: the catalog.
-        platform: the pool's platform, with the Python of the stack.
-        caches: shared by the finders of all platforms.
-    """
+    """Finds packages with their records on one platform, each once while the facts are loaded."""
 
     def __init__(self, facts: Facts, platform: Platform, caches: PackageCaches) -> None:
         self._facts = facts
@@ -130,15 +124,7 @@ class PackageFinder:
         stated: tuple[Arch, ...] = (),
         label: str = "",
     ) -> GpuPackage:
-        """Return a package with the record of the wheel that it is assumed to be.
-
-        Args:
-            name: normalised name.
-            version: version with its local label.
-            wheel: known properties of the file.
-            stated: GPU code that the asker states for it.
-            label: label of the project's own wheel that its installer fetches.
-        """
+        """Return a package with the record of the wheel that it is assumed to be."""
         key = (self._platform.key, name, version.text, wheel, stated, label)
         found = self.caches.packages.peek(key)
         if found is None:
@@ -229,14 +215,7 @@ class PackageFinder:
 
 
 def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:
-    """Return the finder of a platform, which is made once while the facts are loaded.
-
-    Args:
-        facts: the catalog, which holds the finders.
-        os: the pool's system.
-        cpu: the pool's processor.
-        python: the stack's Python, where it is known.
-    """
+    """Return the finder of a platform, which is made once while the facts are loaded."""
     platform = Platform(os, cpu, python)
     finders: dict[Any, PackageFinder] = facts.memory.setdefault("package finders", {})
     found = finders.get(platform.key)
@@ -281,8 +260,6 @@ def open_packages(
 
     Args:
         stack: its packages and its components without published tables are listed.
-        platforms: systems and processors of the pools.
-        facts: the catalog with the records.
     """
     python = stack.get("python")
     found: list[OpenPackage] = []

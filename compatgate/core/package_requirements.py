@@ -129,10 +129,6 @@ class PlatformRequirements:
     """The requirements of one release on one platform (PEP 508).
 
     Most are on parts that no stack states: each is read when a stack first has the part.
-
-    Args:
-        texts: requirements as the metadata states them.
-        platform: decides their markers.
     """
 
     def __init__(self, texts: Iterable[str], platform: Platform) -> None:
@@ -147,7 +143,6 @@ class PlatformRequirements:
         """Return the requirements on some parts whose markers hold.
 
         Args:
-            parts: names in the stack.
             extra: the requested extra; requirements of other extras are left out.
         """
         if parts.isdisjoint(self._names):
@@ -178,8 +173,6 @@ def requirements_of_framework(
 
     Args:
         by: the release or build with its requirements.
-        stack: the stack that is judged.
-        pool: the pool that it runs on.
         without: parts to leave out.
     """
     versions = {name: have for name, have in stack.versions.items() if name not in without}

@@ -112,9 +112,7 @@ def find_record(
     assumption. A file with a record's name and another digest is a private build: no record fits.
 
     Args:
-        records: records of the package.
         version: version with its local label; without a label the index's own wheel is assumed.
-        wheel: known properties of the file.
         platform: the pool's platform; WSL uses wheels for Linux.
 
     Returns:
@@ -186,13 +184,6 @@ def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cp
 
     This holds where the wheel pins one torch, and the index's wheel of that torch is for this CUDA
     on this platform.
-
-    Args:
-        record: record of the index's wheel for the platform.
-        version: version with the label.
-        facts: the catalog with the releases of torch.
-        os: the pool's system.
-        cpu: the pool's processor.
     """
     table, pinned = facts.framework("torch"), _pinned_torch(record)
     release = find_release(table, parse_version("torch", pinned)) if table and pinned else None
@@ -231,11 +222,7 @@ def scripted_record(
     digest: nobody read this wheel.
 
     Args:
-        records: records of the package.
-        statements: statements about this release.
-        version: version with the label.
         os: the pool's system; scripts are known for Linux only.
-        cpu: the pool's processor.
     """
     code = next(
         (
@@ -306,10 +293,6 @@ def released_record(
     workflow the GPU code. Nobody read this wheel: the record has no file name and no digest.
 
     Args:
-        name: normalised name of the package.
-        version: version of the package.
-        label: the wheel's label.
-        statements: statements about this release.
         platform: the pool's platform; None is returned where the project has no wheel for it.
     """
     match = _RELEASE_LABEL.fullmatch(label)
@@ -341,11 +324,7 @@ def release_label(
     """Return the label of the wheel that a package's installer fetches beside a torch.
 
     Args:
-        statements: statements about the package's release.
-        torch: the torch that is installed.
-        cuda_major: CUDA major of that torch.
         new_abi: whether that torch has the new C++ ABI.
-        platform: the pool's platform.
     """
     wanted = (str(cuda_major), format_parts(torch.major_minor), str(new_abi).upper())
     return next(
@@ -385,14 +364,7 @@ def _is_wheel_for(wheels: ProjectWheels, platform: Platform) -> bool:
 def has_new_abi(
     table: Framework, version: Version, cuda: Pair | None, platform: Platform
 ) -> bool | None:
-    """Tell whether a framework's wheel has the new C++ ABI of libstdc++; None where not known.
-
-    Args:
-        table: the framework.
-        version: its version, of a published wheel.
-        cuda: the CUDA that the wheel is built for.
-        platform: the pool's platform.
-    """
+    """Tell whether a framework's wheel has the new C++ ABI of libstdc++; None where not known."""
     if not table.new_abi or cuda is None or platform.os == "windows" or platform.cpu != "x86_64":
         return None
     return any(

@@ -137,9 +137,6 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
         Of alternatives, the library whose name has this CUDA counts; a runtime that the package
         brings itself is left out.
-
-        Args:
-            cuda: the stack's CUDA.
         """
         key = ("runtimes", cuda.major_minor)
         if key not in self.memory:
@@ -367,12 +364,6 @@ def is_pinned_with(
 
     Pins of one extra count, too (``sglang[srt]``): they belong together even if nobody asked for
     the extra.
-
-    Args:
-        package: the pinned package.
-        other: name of the other part.
-        packages: packages of the stack.
-        stack: the stack with the versions of both.
     """
     for by in packages:
         for extra in _extras(by) if by.name != package.name else ():

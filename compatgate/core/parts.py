@@ -87,7 +87,6 @@ def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
     everything.
 
     Args:
-        keys: components, packages and others.
         frameworks: names of frameworks; they bring a CUDA even if they are not components.
     """
     found: Parts = NOTHING

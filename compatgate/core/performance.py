@@ -95,7 +95,6 @@ class BoundedCache(Generic[K, V]):
     """A cache of limited size, for any number of threads; drops what was used longest ago.
 
     Args:
-        most_bytes: the estimated size of all entries.
         most_entries: number of entries; None: only bytes count.
 
     Attributes:
@@ -127,8 +126,6 @@ class BoundedCache(Generic[K, V]):
         """Store a value, unless it alone would take more than a sixteenth of the cache.
 
         Args:
-            key: names the value.
-            value: to store.
             size: estimated bytes of key and value.
         """
         size += _ENTRY_BYTES
@@ -191,9 +188,6 @@ def near_names(
     """Return the names nearest to one, best first; empty if none is near or the budget is spent.
 
     Args:
-        name: as someone wrote it.
-        known: names that exist.
-        most: names to return.
         cutoff: least similarity, from 0 to 1.
     """
     from difflib import get_close_matches

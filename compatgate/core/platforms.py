@@ -29,13 +29,7 @@ def find_platforms(machines: PlatformMachines, instance_type: str) -> list[str]:
 
 
 def has_gpu(platform: Platform, gpu: Gpu, capabilities: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a platform may have a GPU: a SKU, a family, or a bare capability.
-
-    Args:
-        platform: the platform.
-        gpu: the GPU of a pool.
-        capabilities: compute capabilities of the platform's GPUs.
-    """
+    """Return whether a platform may have a GPU: a SKU, a family, or a bare capability."""
     if not platform.gpus:
         return True
     if not gpu.product:

@@ -77,11 +77,6 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
     it is known, runs whose content is unknown cover it by their versions. A stack that states no
     content is covered by versions. By image, only runs of the image's own digest count. A failed
     run of the same image covers the stack also if its content could not be read.
-
-    Args:
-        runs: judged runs of one suite on one SKU.
-        stack: as asked about.
-        bind: of the policy.
     """
     judged = [run for run in runs if run.outcome != "inconclusive"]
     digest = find_digest(stack.image) if bind == "image" else None
@@ -132,7 +127,6 @@ def pool_runs(
     of these leaves no run, the answer is stale at best.
 
     Args:
-        runs: judged ones of one suite and SKU that cover one stack.
         driver: of the pool of nodes; None: any.
         definition: of the suite now; None: unknown, so no run is stale for it.
         max_age_s: seconds for which a run counts.

@@ -221,10 +221,6 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
             ``command`` is what runs in the image in place of its own; ``pools`` names those of the
             target that the question is about.
-        gpus: the GPU table, to resolve names.
-
-    Raises:
-        BadInput: names the field, the value and a correct form.
     """
     body = _require_mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
@@ -256,11 +252,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
 
 def _check_command(stated: Any) -> None:
-    """Check what runs in the image, which chooses one of its installations.
-
-    Raises:
-        BadInput: it is not a list of words.
-    """
+    """Check what runs in the image, which chooses one of its installations."""
     words = [] if stated is None else stated
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
@@ -269,11 +261,7 @@ def _check_command(stated: Any) -> None:
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
-    """Read ``pools``.
-
-    Raises:
-        BadInput: it is not a list of names, or the question names no target.
-    """
+    """Read ``pools``."""
     if stated is None:
         return ()
     names = stated if isinstance(stated, list) else []
@@ -289,11 +277,7 @@ def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
 
 
 def parse_changes(body: Any) -> dict[str, Any]:
-    """Read the changes of ``set``, the pool's keys in canonical spelling.
-
-    Raises:
-        BadInput: it is not a JSON object, or states a part twice, in two spellings.
-    """
+    """Read the changes of ``set``, the pool's keys in canonical spelling."""
     found: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     stated = {} if body is None else _require_mapping(body, "set")
@@ -309,11 +293,7 @@ def parse_changes(body: Any) -> dict[str, Any]:
 
 
 def parse_changes_text(text: str) -> dict[str, Any]:
-    """Read ``driver=580.95.05,cuda-compat=``; an empty value becomes None, which removes.
-
-    Raises:
-        BadInput: an item that is not ``name=value``; ``field`` starts with ``set``.
-    """
+    """Read ``driver=580.95.05,cuda-compat=``; an empty value becomes None, which removes."""
     items = [item.strip() for item in text.split(",") if item.strip()]
     removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
     stated = ",".join(item for item in items if not item.endswith("="))
@@ -324,9 +304,6 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     """Read a pool, ``{"driver": "535.104.05", "gpu": "A100-SXM4-80GB", "os": "linux"}``.
 
     The driver may be left open; the GPU may be a bare compute capability.
-
-    Raises:
-        BadInput: ``field`` starts with ``pool.``.
     """
     body = _require_mapping(body, "pool", POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
@@ -338,11 +315,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
 
 
 def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str = "set") -> Pool:
-    """Return the pool with the stated properties set; keys that are not a pool's are ignored.
-
-    Raises:
-        BadInput: a malformed value.
-    """
+    """Return the pool with the stated properties set; keys that are not a pool's are ignored."""
     if not changes:  # the case of most questions
         return pool
     fields: dict[str, Any] = {}
@@ -404,11 +377,7 @@ def _choose_cpu(gpu: Gpu, pool: Pool) -> Cpu:
 
 
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """Return the stack with every change that is not a pool's applied; None removes.
-
-    Raises:
-        BadInput: a malformed value or an unknown component.
-    """
+    """Return the stack with every change that is not a pool's applied; None removes."""
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
     try:
         return update_stack(stack, ours) if ours else stack

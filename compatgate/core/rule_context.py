@@ -110,8 +110,6 @@ class RuleContext:
     """The input of a rule: a stack on a pool, with facts and matrix.
 
     Args:
-        stack: completed (see `compatgate.core.stack.complete_stack`).
-        pool: a pool of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
         brief: only outcomes count; messages need no search for alternatives.
@@ -178,9 +176,7 @@ class RuleContext:
         """Return the same question about another stack or pool, for its outcome.
 
         Args:
-            stack: completed.
             pool: a pool of the target, or a changed pool.
-            changed: the parts that may differ from this context's.
         """
         other = RuleContext(
             stack,
@@ -518,9 +514,7 @@ def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue
     """Return the issues whose components the stack has, on GPUs and processors that they name.
 
     Args:
-        stack: the stack to search.
         pool: the pool to run on; a pool whose GPU is not known is on no list of GPUs.
-        table: the known issues.
     """
     return [issue for issue in table.issues if _concerns(issue, stack, pool)]
 

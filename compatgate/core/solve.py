@@ -47,17 +47,6 @@ def solve(
     every want, then the newest wanted versions (the first want weighs most), then no warnings, then
     the longest time for which the verdict holds. Over several targets each want leads once, so that
     the answer has the newest of each that runs everywhere.
-
-    Args:
-        problem: wants and targets.
-        facts: the catalog.
-        matrix: entries, waivers and evidence.
-        now: for ends of life, waivers and the age of evidence.
-        evaluations: limit of work.
-
-    Raises:
-        BadInput: no part or too many parts are wanted, none of them needs a GPU, or a target has no
-            pools.
     """
     _check(problem, facts)
     search = Search(problem, facts, matrix, now, evaluations)

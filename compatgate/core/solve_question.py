@@ -35,15 +35,7 @@ def answer_question(
     Args:
         body: ``{"target": ..., "want": {"torch": ">=2.6"}, "from": {...}}``; ``targets`` names
             several, ``pool`` describes one pool.
-        find_target: returns a target by name.
-        facts: the catalog.
-        matrix: entries, waivers and evidence.
-        now: for ends of life, waivers and the age of evidence.
         described: targets that the asker has read; the body then names none.
-
-    Raises:
-        BadInput: names the field, the value and a correct form.
-        NotFound: the target does not exist.
     """
     problem = read_problem(body, find_target, facts=facts, described=described)
     found = solve(problem, facts=facts, matrix=matrix, now=now)
@@ -67,12 +59,7 @@ def read_problem(
     facts: Facts,
     described: Sequence[Target] = (),
 ) -> Problem:
-    """Read the question; the arguments are those of `answer_question`.
-
-    Raises:
-        BadInput: names the field, the value and a correct form.
-        NotFound: the target does not exist.
-    """
+    """Read the question; the arguments are those of `answer_question`."""
     if not isinstance(body, Mapping):
         raise BadInput("the question must be a JSON object", value=body)
     for key in body:

@@ -60,10 +60,7 @@ class Templates:
     """Makes the templates of a problem.
 
     Args:
-        problem: wants and targets.
         lead: the want whose newest versions come first.
-        candidates: of the facts.
-        matrix: entries and evidence.
     """
 
     def __init__(self, problem: Problem, lead: str, candidates: Candidates, matrix: Matrix) -> None:

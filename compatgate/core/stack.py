@@ -163,11 +163,6 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
     Args:
         body: ``{"cuda": "12.4", "torch": "2.4.1+cu121", "arch": ["sm_80"], ...}``; any alias of a
             component's name is accepted, and every other name is a package.
-        image: the image reference that the stack belongs to.
-
-    Raises:
-        BadInput: a malformed key or value, a part stated twice, the driver (which belongs to the
-            pool), or an empty stack. ``field`` names the key.
     """
     return _make_stack(_read_parts(body), image)
 
@@ -275,11 +270,7 @@ _RANGE = re.compile(r"([\w.-]+)\s*[<>!~]")
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:
-    """Read ``cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90`` into the JSON form.
-
-    Raises:
-        BadInput: an item that is not ``name=value``, or a name stated twice.
-    """
+    """Read ``cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90`` into the JSON form."""
     body: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = item.partition("=")
@@ -299,11 +290,7 @@ def parse_stack_text(text: str) -> dict[str, Any]:
 
 
 def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """Return the stack with components set to other versions, or removed where the value is None.
-
-    Raises:
-        BadInput: as `parse_stack`.
-    """
+    """Return the stack with components set to other versions, or removed where the value is None."""
     if stack.assumed:  # what is changed may say another CUDA
         stated_only = {name: v for name, v in stack.components.items() if name != "cuda"}
         stack = structs.replace(stack, components=stated_only, assumed=())
@@ -356,12 +343,7 @@ def stack_of(versions: Mapping[str, Version]) -> Stack:
 
 
 def complete_stack(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
-    """Complete a stack with the CUDA of a framework's version label, where it states none.
-
-    Args:
-        stack: as it was read.
-        frameworks: names of the frameworks whose label counts.
-    """
+    """Complete a stack with the CUDA of a framework's version label, where it states none."""
     if "cuda" in stack.components:
         return stack
     newest = find_labelled_cuda(stack, frameworks)

@@ -79,10 +79,7 @@ def find_floor(
     """Return the lowest driver that runs a CUDA on a pool without forward compatibility.
 
     Args:
-        cuda: the stack's CUDA.
-        toolkit: the row of that CUDA.
         pool: gives system and processor; its driver is not read.
-        facts: the tables.
 
     Returns:
         The driver, and the source; None where no minimum is published.

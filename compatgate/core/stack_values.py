@@ -65,11 +65,7 @@ class Wheel(Struct, frozen=True, omit_defaults=True):
 
 
 def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
-    """Split ``2.8.3[sm_90+compute_90]`` into the version and the GPU code stated for it.
-
-    Raises:
-        BadInput: the brackets are not closed, or hold no architecture.
-    """
+    """Split ``2.8.3[sm_90+compute_90]`` into the version and the GPU code stated for it."""
     version, bracket, rest = text.strip().partition("[")
     if not bracket:
         return text, ()
@@ -81,11 +77,7 @@ def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
 
 
 def read_version_text(key: str, value: Any) -> str:
-    """Return a version as text.
-
-    Raises:
-        BadInput: it is not text or a whole number.
-    """
+    """Return a version as text."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         hint = "versions are text: 12.10 and 12.1 are not the same number"
         raise BadInput("a version must be text", field=key, value=value, hint=hint)
@@ -215,11 +207,7 @@ def _read_record(name: str, value: Any) -> Record:
 
 
 def _check_code_name(name: str, field: str) -> None:
-    """Check that a name is one architecture.
-
-    Raises:
-        BadInput: it is not.
-    """
+    """Check that a name is one architecture."""
     if not _CODE.fullmatch(name):
         hint = "like sm_90 or compute_90"
         raise BadInput("is not an architecture", field=field, value=name[:40], hint=hint)

@@ -70,7 +70,6 @@ def complete_question(
     Args:
         question: body of ``POST /gate``, or a part of it.
         text: an error or a log.
-        facts: the catalog.
 
     Returns:
         The question, and the values that were used; a question that still lacks a stack or a place

@@ -111,7 +111,6 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
 
     Args:
         text: an error or a log; beyond `MAX_TEXT` characters it is not read.
-        table: causes and signatures.
     """
     clean = clean_text(text[:MAX_TEXT])
     plain = clean.translate(_LOWER)
@@ -143,12 +142,6 @@ def find_signatures(
 
     Of several signatures of a cause, the surest and longest counts. This serves a log that is read
     line by line: the text is the new line and a few before it.
-
-    Args:
-        text: from `clean_text`.
-        table: causes, and words of other vendors.
-        signatures: those to look for.
-        since: where the new line begins.
     """
     plain = text.translate(_LOWER)
     tail = plain[max(0, since - _SPLIT_WORDS) :]
@@ -292,7 +285,6 @@ def compare_verdict(
     """Add to each cause what its rules say of the stack; causes that fail here come first.
 
     Args:
-        causes: of the text.
         verdict: the answer about the stack on its target or pools, in JSON form.
     """
     compared = [_compare(found, verdict) for found in causes]

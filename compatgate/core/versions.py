@@ -182,9 +182,6 @@ def parse_version(component: str, text: str) -> Version:
     Args:
         component: canonical name (or an alias) of the component.
         text: e.g. ``535.104.05``, ``12040``, ``90100``, ``2.4.1+cu121``, ``9.1.0.70-1+cuda12.4``.
-
-    Raises:
-        BadInput: the text is not a version of this component; shows a correct version.
     """
     resolved = resolve_component(component)
     clean = text.strip()

@@ -133,12 +133,6 @@ def read_question(text: str, facts: Facts, targets: Collection[str] = ()) -> Wor
     Args:
         text: ``torch 2.7 cu128 @ prod-a100``, a list with commas or lines, or the exact form
             ``torch=2.7.1+cu128,python=3.12``.
-        facts: with the known releases and GPUs.
-        targets: names of targets.
-
-    Raises:
-        BadInput: a word that means nothing, a component without a version, a part stated twice, or
-            a target or GPU that is not known; the hint has the nearest names.
     """
     if len(text) > MAX_QUESTION:
         hint = "paste longer text on the page Ask"

@@ -66,7 +66,6 @@ def visible_devices(
     """Apply the variables to a host's GPUs.
 
     Args:
-        devices: GPUs of the host in PCI order, as NVML and nvidia-smi number them.
         container: the process is in a container and the devices are the host's: the container
             runtime selects before CUDA does. Inside the container NVML shows only selected GPUs.
     """

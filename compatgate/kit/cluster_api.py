@@ -65,13 +65,6 @@ class ClusterApi:
         Args:
             api: ``admission``, ``core`` or ``custom``.
             operation: of the client, such as ``list_node``.
-            args: of the operation.
-            params: further ones.
-
-        Raises:
-            Missing, Taken, Gone: there is none; it was changed meanwhile; a list must begin anew.
-            Infrastructure: the server does not answer, or cannot now.
-            CompatgateError: it refuses.
         """
 
         def once() -> dict[str, Any]:

@@ -42,11 +42,7 @@ def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time go on; the file is made, and stays.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
+    """Let one process at a time go on; the file is made, and stays."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

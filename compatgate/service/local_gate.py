@@ -84,7 +84,6 @@ class LocalClient:
 
         Args:
             name: who asks; None: this machine's user.
-            signing: the keys of attestations.
         """
         gate = LocalGate.open(database, make=make, overlays=overlays, images=images)
         try:

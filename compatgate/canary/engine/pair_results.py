@@ -45,11 +45,7 @@ class ExecutedBlock(Struct, frozen=True):
 
 
 class BlockRecord:
-    """Blocks of a paired run, by step, pair and arm.
-
-    Args:
-        steps: steps that are compared, in order.
-    """
+    """Blocks of a paired run, by step, pair and arm."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = tuple(steps)

@@ -160,7 +160,6 @@ def learn(
     Args:
         spec: declaration of the metric; values are stored in its unit.
         accepted: run to its samples, oldest first; only the latest usable ones count.
-        version: version of the baseline.
     """
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []

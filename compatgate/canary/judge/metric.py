@@ -67,7 +67,6 @@ def judge_metric(
     Args:
         baseline: accepted values; None if there are none yet.
         candidate: values to judge; None if the candidate did not report the metric.
-        doubt: why the values are implausible by themselves, such as a share above the peak.
     """
     judged = _judge_values(name, spec, baseline, candidate)
     if baseline is not None and baseline.explained:

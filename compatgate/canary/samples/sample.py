@@ -127,11 +127,7 @@ def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
 
 
 def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
-    """Read the lines after the first, as the workload declares them.
-
-    Args:
-        problems: receives deviations from the declaration, each with its line.
-    """
+    """Read the lines after the first, as the workload declares them."""
     reader = JsonLines(_as_jsonl(workload, source))
     lines = source.text.split("\n")
     first = next(i for i, line in enumerate(lines) if line.strip())

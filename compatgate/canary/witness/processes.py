@@ -68,7 +68,6 @@ class ProcessWatch:
     """Thread that looks at a program until it is closed.
 
     Args:
-        slots: indexes of the GPUs that the program may use.
         nvml: the ``pynvml`` module; None to import it.
     """
 
@@ -191,11 +190,7 @@ class _GpuUse:
 
 
 def find_package(root: Path, match: re.Match[str]) -> Library | None:
-    """Return the installed package of a mapped file, with the version of its record.
-
-    Args:
-        match: of `_PACKAGE` with the file's path.
-    """
+    """Return the installed package of a mapped file, with the version of its record."""
     component, record = _RECORDS[match["package"]]
     folder = root / match["folder"].lstrip("/")
     try:

@@ -15,12 +15,7 @@ from compatgate.errors import CompatgateError
 
 
 class Misfit(Exception):
-    """A value does not fit its field.
-
-    Args:
-        error: what is wrong.
-        path: leads to the value, from the outermost record.
-    """
+    """A value does not fit its field."""
 
     def __init__(self, error: CompatgateError, *path: Step) -> None:
         super().__init__(error)
@@ -79,11 +74,7 @@ has a table ``source/NAME`` with its parsed content."""
 
 
 def table(name: str) -> Table:
-    """Return the entry of a table.
-
-    Raises:
-        KeyError: no table has this name.
-    """
+    """Return the entry of a table."""
     kind, _, rest = name.partition("/")
     if kind == "source":
         return Table(rest, "")
@@ -106,11 +97,7 @@ def names_in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:
-    """Decode the table of this name from its parsed file.
-
-    Raises:
-        Misfit: a value does not fit its field.
-    """
+    """Decode the table of this name from its parsed file."""
     entry = table(name)
     if not entry.module:
         return document

@@ -89,12 +89,7 @@ class Decoder:
         type can say, it stands for the empty text, list or mapping.
 
         Args:
-            kind: the struct.
-            record: it may have other members, too.
             form: the component that versions without a form of their own are of.
-
-        Raises:
-            Misfit: a value does not fit; names the path to it.
         """
         made = _made(self._shapes.get(kind, _SAME), record)
         row = {**record, **made}
@@ -172,12 +167,7 @@ def read_value(kind: Any, value: Any, row: Record, form: str) -> Any:
     Args:
         kind: of a leaf, or of a tuple of them.
         value: text, or what stands for it in the file.
-        row: record of the value.
         form: names the component that a version or constraint is of.
-
-    Raises:
-        BadInput: the value is malformed.
-        ValueError: it is malformed; there is no hint.
     """
     if isinstance(value, (tuple, Struct)):
         return value

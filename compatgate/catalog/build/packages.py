@@ -176,11 +176,7 @@ def vocabulary_values(components: Sequence[Record]) -> dict[str, Any]:
 
 
 def check_vocabulary(components: Sequence[Record]) -> None:
-    """Refuse components that differ from those of this program.
-
-    Raises:
-        BadInput: they differ; names the difference.
-    """
+    """Refuse components that differ from those of this program."""
     for name, value in vocabulary_values(components).items():
         if getattr(vocabulary, name) != value:
             raise BadInput(

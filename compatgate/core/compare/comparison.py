@@ -64,9 +64,6 @@ def compare(
     The older facts choose the stacks of entries, so that a release that only the newer facts know
     represents none. ``changes`` are those of every stack; the worlds have those of the pools. With
     fixes, these are found where an entry or a stack gets worse on a pool.
-
-    Raises:
-        BadInput: a change is malformed, or names an unknown component.
     """
     comparison = Comparison(before, after, now, changes, with_fixes=with_fixes)
     return Differences(subjects=tuple(filter(None, map(comparison, subjects))))

@@ -31,9 +31,6 @@ def resolve_upgrades(
 
     Upgrades are ``driver``, ``driver=580``, ``cuda`` or ``cuda=13.0``; ``today`` (ISO date) decides
     which branches have support.
-
-    Raises:
-        BadInput: an upgrade is malformed, states what ``set`` states, or has no newer version.
     """
     chosen, remarks = dict(changes), []
     asked: dict[str, str | None] = {}

@@ -85,8 +85,6 @@ class Facts:
 
     Args:
         load: returns a table by name, decoded into the type; the catalog provides it.
-        digest: content digest of the whole catalog, named by every verdict.
-        overlays: names of the operator's files laid over the shipped ones.
         frameworks: components that have a table ``framework/<name>``.
         recorded: packages that have a table ``packages/<name>``.
     """

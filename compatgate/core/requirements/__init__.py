@@ -54,14 +54,7 @@ def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> R
 
     Args:
         requirements: the values of the image's ``NVIDIA_REQUIRE_*`` variables; all must hold.
-        host: known properties of the host. With several visible GPUs the C library asks for each
-            of them, the Go toolkit for the first.
         impl: the implementation: the Go toolkit (`go`) or the C library (`c`).
-
-    Raises:
-        MalformedRequirement: the implementation would reject a requirement. The C library
-            reads nothing after the first requirement that is not met.
-        BadInput: a property of the host is malformed.
     """
     dialect = _DIALECTS.get(impl)
     if dialect is None:

@@ -191,11 +191,7 @@ def _brand_key(brand: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """Return the host as ``configure.c`` hands it to the comparison.
-
-    Raises:
-        BadInput: a property is malformed.
-    """
+    """Return the host as ``configure.c`` hands it to the comparison."""
     brand = host_brand(stated)
     values: dict[str, object] = {"brand": None if brand is None else _brand_key(brand)}
     majors: dict[str, int] = {}

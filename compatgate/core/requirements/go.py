@@ -82,12 +82,7 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 
 
 def compile_requirement(text: str) -> Requirement:
-    """Read a whole requirement.
-
-    Raises:
-        MalformedRequirement: some factor has no operator, or asks a version property for
-            something that is not a semantic version.
-    """
+    """Read a whole requirement."""
     clauses: list[Clause] = []
     ignored: list[str] = []
     for clause in text.split(" "):
@@ -157,11 +152,7 @@ def _explain_version_mistake(rest: str, version: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """Return the host as ``image.go`` hands it to the comparison.
-
-    Raises:
-        BadInput: a property is malformed.
-    """
+    """Return the host as ``image.go`` hands it to the comparison."""
     values: dict[str, object] = {"brand": host_brand(stated) or ""}
     majors: dict[str, int] = {}
     for name in VERSION_PROPERTIES:

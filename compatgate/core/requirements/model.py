@@ -59,14 +59,7 @@ class RequirementAnswer(Struct, frozen=True):
 
 
 class MalformedRequirement(BadInput):
-    """A requirement that the chosen implementation rejects, so that no container starts.
-
-    Args:
-        requirement: the whole requirement as given.
-        factor: the offending part of it.
-        why: the mistake, as the end of a sentence that begins with that part.
-        hint: a correct form.
-    """
+    """A requirement that the chosen implementation rejects, so that no container starts."""
 
     slug = "malformed-requirement"
 
@@ -157,11 +150,7 @@ def first_number(version: str) -> int:
 
 
 def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
-    """Return the numbers of a host's version property; None if it is not known.
-
-    Raises:
-        BadInput: it is not a version.
-    """
+    """Return the numbers of a host's version property; None if it is not known."""
     text: str | None = getattr(host, name)
     if text is None:
         return None
@@ -179,11 +168,7 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
 
 
 def host_brand(host: Properties) -> str | None:
-    """Return the host's brand; None if it is not known.
-
-    Raises:
-        BadInput: it is empty.
-    """
+    """Return the host's brand; None if it is not known."""
     if host.brand == "":
         raise BadInput("empty", field="brand", value="", hint="omit the value if it is unknown")
     return host.brand

@@ -352,12 +352,7 @@ def explain_open_reach(context: RuleContext) -> str:
 
 
 def weakest_source(context: RuleContext, published: Source) -> Source:
-    """Return the weakest source of a comparison of PTX with a driver: a derived one, if any.
-
-    Args:
-        context: the context whose code and driver are compared.
-        published: the vendor's statement that applies to them.
-    """
+    """Return the weakest source of a comparison of PTX with a driver: a derived one, if any."""
     builds = [found.build for found in context.built] if context.stack.arch is None else []
     codes = (build.arch_source for build in builds if build and build.sass)
     branch = (

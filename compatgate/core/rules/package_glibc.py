@@ -102,7 +102,6 @@ def read_tag(wheel: str, table: Glibc) -> Version | None:
 
     Args:
         wheel: file name, as ``x-1.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl``.
-        table: meanings of the tags that name no glibc.
     """
     found = [
         table.tags[match["legacy"]]

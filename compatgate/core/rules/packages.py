@@ -33,8 +33,6 @@ def _run_check(context: RuleContext, what: str, *others: object) -> RuleAnswer:
     """Check the packages of a stack, unless the rule found nothing in the same packages before.
 
     Args:
-        context: the context with the packages.
-        what: name of the check.
         others: all other values that the rule reads, except packages, frameworks and platform;
             versions as they are written.
     """

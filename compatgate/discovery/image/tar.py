@@ -211,11 +211,7 @@ _NO_EXTENSION = _Extension()
 
 
 def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Member, Content]]:
-    """Yield the members of an archive; the content of each is valid until the next member.
-
-    Args:
-        with_end: the archive must have its end marker, where no digest tells that it is whole.
-    """
+    """Yield the members of an archive; the content of each is valid until the next member."""
     extended = _NO_EXTENSION
     while True:
         block = feed.take(BLOCK)

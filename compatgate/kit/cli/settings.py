@@ -32,12 +32,9 @@ class Setting(Generic[T]):
     """A setting: its option, else its variable, as its reader reads it.
 
     Args:
-        usage: the option and the name of its value.
         help: of the option; the default is added.
         read: reads the text, or None; the second argument names the source for errors.
         type: reads the text while the command line is parsed, instead.
-        variable: of the environment.
-        argparse: other arguments of `argparse.ArgumentParser.add_argument`.
     """
 
     def __init__(

@@ -135,9 +135,6 @@ class AdmissionDesk:
         Args:
             sender: of the request, if memory knows it; then only memory is asked. None: it is
                 authenticated first.
-
-        Raises:
-            MustWait: only memory is asked, and does not have everything.
         """
         service = self._service
         uid, review = parse_review(raw)

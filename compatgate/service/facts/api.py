@@ -92,11 +92,7 @@ def read_tables(service: Service) -> list[FactTable]:
 
 
 def read_records(service: Service, table: str) -> list[FactRecord]:
-    """Return the records of a table.
-
-    Raises:
-        NotFound: the table does not exist; suggests similar names.
-    """
+    """Return the records of a table."""
     source = _find_source(service, table)
     document = service.facts.document(source)
     return [

@@ -70,7 +70,6 @@ class FarGate(Gate):
     """A read-only gate.
 
     Args:
-        callers: tokens that may ask.
         spool_size: bytes of each process's spool.
         away: why the central gate did not answer at the start; None: it did.
     """

@@ -149,9 +149,6 @@ class BundleStore:
 
         Args:
             present: that this process decides on; None: there is none.
-
-        Raises:
-            BundleRefused: it is not signed by a trusted key, or older.
         """
         from compatgate.client.operations import Operations
 

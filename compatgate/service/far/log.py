@@ -181,12 +181,7 @@ class CentralDestination:
         self._client: Client | None = None
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
-        """Deliver batches in a few requests; return once the central gate has all of them.
-
-        Raises:
-            ForkedChain: the central gate has another batch of a writer and sequence, or lacks the
-                batch before.
-        """
+        """Deliver batches in a few requests; return once the central gate has all of them."""
         from compatgate.client.operations import Operations
 
         try:

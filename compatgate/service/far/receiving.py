@@ -100,18 +100,7 @@ class DeliveryDesk:
         self._policies: dict[tuple[str, int], Policy] = {}
 
     def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
-        """Store the batches that are new; return once they are on disk.
-
-        Args:
-            request: batches of one writer, in order.
-
-        Raises:
-            AccessRefused: the caller is no token, the writer belongs to another one, or a target is
-                outside the token's limit.
-            ChainForked: another batch of this writer and sequence is stored.
-            ChainGap: the batch before is not stored.
-            VerdictMismatch: a verdict is not what its id or its decision says.
-        """
+        """Store the batches that are new; return once they are on disk."""
         _require_owner(request.writer, caller)
         caller.require_targets(
             {one.target for batch in request.batches for one in batch.decisions if one.target}

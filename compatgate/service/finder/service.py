@@ -120,11 +120,7 @@ def find_causes(gate: Gate, text: str) -> tuple[FoundCause, ...]:
 
 
 def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
-    """Return the answer to a question in words; None: the text asks nothing.
-
-    Raises:
-        BadInput: the text names a component, and a word of it cannot be read.
-    """
+    """Return the answer to a question in words; None: the text asks nothing."""
     if not names_component(text):
         return None
     targets = gate.snapshot().targets

@@ -128,11 +128,6 @@ class AnsweringGate:
             asked_by: name of the token, or ``anonymous``.
             source: ``rest``, ``cli``, ``hook:kubernetes``, ...
             image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
-
-        Raises:
-            RequestTooLarge: the verdict would take too much of the database.
-            Damaged: the image is not what its digest says.
-            TooLarge: the image is a decompression bomb.
         """
         began = time.perf_counter_ns()
         now = clock.now()

@@ -99,11 +99,7 @@ def preview(call: Call[PreviewOptions]) -> Reply:
 
 
 def parse_matrix_time(text: str) -> int | datetime:
-    """Return the revision or the time that ``at`` names.
-
-    Raises:
-        BadInput: ``at`` is neither.
-    """
+    """Return the revision or the time that ``at`` names."""
     if not text.isascii() or not text.isdigit():
         return parse_moment(text, field="at", end_of_day=True)
     if len(text) > 10 or int(text) > _LARGEST_REVISION:
@@ -161,11 +157,7 @@ def show_verdict(call: Call[NoQuery]) -> Reply:
 
 
 def require_answered(principal: Principal, target: str | None) -> None:
-    """Require that a caller reaches the target of an answer; an answer about a pool has none.
-
-    Raises:
-        AccessRefused: it does not.
-    """
+    """Require that a caller reaches the target of an answer; an answer about a pool has none."""
     if target is not None:
         principal.require_targets([target])
 

@@ -134,11 +134,7 @@ class PastedText(Struct, frozen=True):
 
 
 def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
-    """Recognise and read pasted text.
-
-    Raises:
-        Inconclusive: the text states nothing.
-    """
+    """Recognise and read pasted text."""
     from compatgate.discovery.sbom.read import is_bill
 
     given = text.strip()

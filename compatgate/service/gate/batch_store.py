@@ -149,10 +149,6 @@ class DecisionWriter:
 
         Also those are on disk afterwards: another writer may not have synced them yet. The turn
         ends before the disk is waited for.
-
-        Raises:
-            Exception: of the driver; the next call opens a new connection. Nothing was stored,
-                unless `in_doubt` says that it may be. Write the same again to find out.
         """
         cursor = None
         self.in_doubt = False
@@ -179,9 +175,6 @@ class DecisionWriter:
         """Store a decision, undo it, and commit: the log does not change.
 
         The database does the same work as for a real decision, down to its disk.
-
-        Raises:
-            Exception: of the driver; no decision can be stored now.
         """
         cursor = None
         try:
@@ -249,11 +242,7 @@ class DecisionWriter:
     def _store_batches(
         self, cursor: Any, deliveries: Sequence[Delivery]
     ) -> list[tuple[int, Delivery]]:
-        """Store batches without their decisions, and return the new ones by number.
-
-        Raises:
-            ForkedChain: another batch of a writer and sequence is stored.
-        """
+        """Store batches without their decisions, and return the new ones by number."""
         new = []
         numbers = self._insert_batches(cursor, [_batch_row(one) for one in deliveries])
         for number, delivery in zip(numbers, deliveries, strict=True):

@@ -131,11 +131,7 @@ def encode_claims_as_json(claims: Mapping[str, str]) -> str:
 
 
 def decode_claims(stored: str | None) -> dict[str, str]:
-    """Return stored claims by verdict.
-
-    Raises:
-        ValueError: they are damaged.
-    """
+    """Return stored claims by verdict."""
     if not stored:
         return {}
     if stored.startswith("{"):
@@ -186,7 +182,6 @@ class WriterChain:
 
         Args:
             decisions: at least one, at most `NUMBERS`.
-            bodies: JSON of the verdicts that may be new, by id.
         """
         lines = [decision_values(one) for one in decisions]
         content = encode_values(lines)

@@ -125,11 +125,7 @@ def _current_issue() -> int:
 
 
 def sign_bundle(content: bytes, signer: Signer) -> bytes:
-    """Return a sealed bundle with a signature.
-
-    Raises:
-        Exception: the signer's, of many kinds where the key is kept elsewhere.
-    """
+    """Return a sealed bundle with a signature."""
     from compatgate.service.attestations.envelope import sign_payload
 
     envelope, payload = _open_envelope(content, "the bundle")
@@ -139,11 +135,7 @@ def sign_bundle(content: bytes, signer: Signer) -> bytes:
 
 
 def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> TrustedBundle:
-    """Return a bundle that one of these keys signed; read its payload only then.
-
-    Raises:
-        BundleRefused: no trusted key signed it.
-    """
+    """Return a bundle that one of these keys signed; read its payload only then."""
     from securesystemslib.dsse import Envelope as Signed
     from securesystemslib.exceptions import VerificationError
 
@@ -200,11 +192,7 @@ def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibK
 
 
 def load_checked_bundle(path: str, key_files: Sequence[str]) -> Bundle:
-    """Return the bundle of a file; with keys only if one of them signed it.
-
-    Raises:
-        BundleRefused: no trusted key signed it.
-    """
+    """Return the bundle of a file; with keys only if one of them signed it."""
     if not key_files:
         found = load_bundle(path)
     else:
@@ -297,11 +285,7 @@ def present_bundle(path: Path, keys: Sequence[SSlibKey]) -> TrustedBundle | None
 def apply_bundle(
     path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
 ) -> PulledBundle:
-    """Replace the file with a newer bundle; a reader sees the old one or the new one.
-
-    Raises:
-        BundleRefused: the new bundle is older than the present one.
-    """
+    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
     new.bundle.payload.require_valid()
     if present is not None and new.version < present.version and not allow_older:
         raise BundleRefused(

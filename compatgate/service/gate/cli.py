@@ -111,11 +111,7 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action.
-
-    Raises:
-        BundleRefused: a bundle is not trusted, or too old.
-    """
+    """Run an action."""
     return {"export": _export, "show": _show, "pull": _pull}[args.action](args)
 
 

@@ -100,12 +100,7 @@ def compute_here(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs)
 
 
 class ComputingProcess:
-    """Computes one answer at a time, each in a new process.
-
-    Args:
-        overlays: the operator's fact files.
-        budget: of each question.
-    """
+    """Computes one answer at a time, each in a new process."""
 
     def __init__(self, overlays: Sequence[str] | None, budget: Budget = Budget()) -> None:  # noqa: B008
         self._overlays = overlays
@@ -116,13 +111,7 @@ class ComputingProcess:
         self._shared = _SharedValues()
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of a function.
-
-        Raises:
-            OverBudget: it needs more than the budget.
-            TooBusy: too many wait already.
-            Unavailable: the client has left, or the process was killed.
-        """
+        """Return the result of a function."""
         if self._waiting >= _MAX_WAITING:
             what = f"{self._waiting} expensive questions wait already"
             raise TooBusy(what, hint="retry in a moment")

@@ -51,11 +51,7 @@ of a large image it takes 5 KiB. Its verdict adds sentences of ours, at most hal
 
 
 def check_storable(question: bytes) -> None:
-    """Refuse a question whose verdict would take too much of the database.
-
-    Raises:
-        RequestTooLarge: names the largest field.
-    """
+    """Refuse a question whose verdict would take too much of the database."""
     if len(question) <= MAX_STORED_BYTES:
         return
     size = len(pack_body(question.decode(errors="replace")))

@@ -81,7 +81,6 @@ def count_bars(
     """Count decisions of whole days, hours or minutes in UTC.
 
     Args:
-        edges: begins of the spans, in order, and the end of the last one.
         target: only decisions on this target.
         verdict_ids: of the answer; None: any.
     """

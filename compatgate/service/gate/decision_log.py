@@ -535,11 +535,7 @@ class DecisionLog:
             self._start()
 
     def rehearse(self) -> None:
-        """Check that a decision can be recorded, without changing the log.
-
-        Raises:
-            Unavailable: no decision can be recorded now; says why.
-        """
+        """Check that a decision can be recorded, without changing the log."""
         if self._spool is not None and self._away is not None:
             self._spool.check()
             return

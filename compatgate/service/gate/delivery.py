@@ -33,12 +33,7 @@ class Destination(Protocol):
     """The receiver of batches."""
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
-        """Store batches, in order; batches that are stored stay as they are.
-
-        Raises:
-            ForkedChain: another batch of a writer and sequence is stored; nothing was changed.
-            Exception: the destination does not answer; write the same again.
-        """
+        """Store batches, in order; batches that are stored stay as they are."""
 
     def close(self) -> None:
         """Close the connection."""

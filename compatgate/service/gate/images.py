@@ -314,10 +314,6 @@ class Images:
             Without an image, the question as asked. With an image that must not be read, the
             question with a remark. Else the question with the image's stack, which wins over the
             stated one, and with the digest.
-
-        Raises:
-            Damaged: the image is not what its digest says.
-            TooLarge: the image is a decompression bomb.
         """
         image = body.get("image") if isinstance(body, Mapping) else None
         if not isinstance(image, str) or not image:

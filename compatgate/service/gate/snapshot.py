@@ -63,9 +63,6 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
     Rules pool the runs of one kind: of each the newest `MAX_POOLED` are kept, so that memory grows
     with the number of tested images. Of runs without a binding, which were judged before bindings
     were recorded, the newest of each kind speaks alone.
-
-    Args:
-        runs: in the order of their arrival.
     """
     kinds: dict[EvidenceKind, list[Evidence]] = {}
     for run in (*known, *runs):
@@ -173,11 +170,7 @@ def add_evidence(
     number: int,
     suites: Callable[[], Mapping[str, SuiteDefinition]] = dict,
 ) -> Snapshot:
-    """Return the snapshot with more judged runs.
-
-    Args:
-        runs: new since the snapshot, in order.
-    """
+    """Return the snapshot with more judged runs."""
     old = snapshot.matrix
     found = keep_counting(runs, old.evidence)
     known = old.suites

@@ -69,11 +69,7 @@ class _Place(Struct, frozen=True, gc=False):
 
 
 class SpoolFile:
-    """An open, locked file of batches.
-
-    Raises:
-        OSError: the file cannot be used (every method).
-    """
+    """An open, locked file of batches."""
 
     def __init__(self, path: Path, descriptor: int, size: int, database: bytes) -> None:
         self.path = path
@@ -295,11 +291,7 @@ class Spool:
             return None
 
     def peek(self, most: int) -> list[Delivery]:
-        """Return the first batches to deliver.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Return the first batches to deliver."""
         with self._lock:
             if self._file is None:
                 return []
@@ -315,11 +307,7 @@ class Spool:
                     self._file.empty()
 
     def set_aside(self) -> Path:
-        """Set the file aside for the operator, and begin another one with the next batch.
-
-        Raises:
-            OSError: the file cannot be renamed; it stays.
-        """
+        """Set the file aside for the operator, and begin another one with the next batch."""
         with self._lock:
             if self._file is None:
                 raise OSError("the file does not exist")

@@ -41,9 +41,6 @@ def read_body(body: str, packed: bytes | None) -> str:
     Args:
         body: column ``body``, which older programs filled.
         packed: column ``packed``.
-
-    Raises:
-        DamagedContent: the packed body is damaged.
     """
     if packed is None:
         return body

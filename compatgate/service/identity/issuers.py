@@ -42,22 +42,14 @@ class _Published(Generic[T]):
         self._failure: Unavailable | None = None
 
     def get(self) -> T:
-        """Return it; read it when it is old.
-
-        Raises:
-            Unavailable: the issuer does not answer, and nothing is known, or is too old.
-        """
+        """Return it; read it when it is old."""
         if self._value is not None and time.monotonic() - self._read_at < FRESH_S:
             return self._value
         self._refresh(FAILURE_PAUSE_S)
         return self._known()
 
     def get_newer(self) -> T:
-        """Return it as the issuer publishes it now, or what was read in the last minute.
-
-        Raises:
-            Unavailable: as `get`.
-        """
+        """Return it as the issuer publishes it now, or what was read in the last minute."""
         self._refresh(UNKNOWN_KEY_PAUSE_S)
         return self._known()
 
@@ -94,11 +86,7 @@ class Issuer:
         self._keys = _Published(self._read_keys)
 
     def metadata(self) -> Mapping[str, Any]:
-        """Return the discovery document, its issuer and endpoints checked.
-
-        Raises:
-            Unavailable: the issuer does not answer, or not as an issuer does.
-        """
+        """Return the discovery document, its issuer and endpoints checked."""
         return self._metadata.get()
 
     def key(self, kid: str | None) -> Key | None:
@@ -109,22 +97,14 @@ class Issuer:
         return _find(self._keys.get(), kid) or _find(self._keys.get_newer(), kid)
 
     def endpoint(self, name: str) -> str:
-        """Return the URL of an endpoint.
-
-        Raises:
-            Unavailable: the issuer does not answer, or has no such endpoint.
-        """
+        """Return the URL of an endpoint."""
         url = self.metadata().get(name)
         if not isinstance(url, str):
             raise Unavailable(f"the issuer has no {name}", field=self.url)
         return url
 
     def get_json(self, url: str, **headers: str) -> dict[str, Any]:
-        """Read a JSON object.
-
-        Raises:
-            Unavailable: the issuer does not answer, or with something else.
-        """
+        """Read a JSON object."""
         try:
             with self._http.stream("GET", url, headers=headers) as response:
                 body = b""

@@ -98,12 +98,7 @@ class People:
         return self._sessions.open(person, "browser", id_token)
 
     def exchange(self, id_token: str, access_token: str | None) -> NewSession:
-        """Open a session for the command line.
-
-        Args:
-            id_token: for the client of the command line, just issued.
-            access_token: for the userinfo endpoint, if the settings say that it is needed.
-        """
+        """Open a session for the command line."""
         audience = self.settings.command_line
         if audience is None:
             raise Unauthorized("this gate does not support sign-in on the command line")

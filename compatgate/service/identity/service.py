@@ -57,13 +57,7 @@ class Identity:
         return secret.startswith(SECRET_PREFIX) or _is_jwt(secret)
 
     def verify(self, secret: str) -> Principal:
-        """Return the holder of a bearer token that `knows` recognises.
-
-        Raises:
-            Unauthorized: it is not valid, or its issuer is not trusted.
-            Forbidden: no rule matches the job.
-            Unavailable: the issuer's keys cannot be read.
-        """
+        """Return the holder of a bearer token that `knows` recognises."""
         if not _is_jwt(secret):
             return self.sessions.verify(secret, "command-line")
         if self._jobs is None:
@@ -72,11 +66,7 @@ class Identity:
         return self._jobs.verify(secret)
 
     def at_hand(self, secret: str) -> Principal | None:
-        """Return the holder from memory; None: `verify` must look it up.
-
-        Raises:
-            Unauthorized: the session has ended.
-        """
+        """Return the holder from memory; None: `verify` must look it up."""
         if not _is_jwt(secret):
             return self.sessions.at_hand(secret)
         return self._jobs.at_hand(secret) if self._jobs else None
@@ -102,11 +92,7 @@ class Identity:
         return {"name": self.people.settings.label, "problem": problem}
 
     def require_people(self) -> People:
-        """Return the issuer at which people sign in.
-
-        Raises:
-            NotFound: the operator names none.
-        """
+        """Return the issuer at which people sign in."""
         if self.people is None:
             what = "people cannot sign in here: this gate has tokens only"
             raise NotFound(what, hint="the operator configures an issuer with serve --oidc FILE")

@@ -47,7 +47,6 @@ class IdentitySessions:
     """The sessions of people.
 
     Args:
-        database: with the schema.
         people: None: nobody signs in, and no session counts.
     """
 

@@ -58,11 +58,8 @@ def verify(
     """Return the claims of a token.
 
     Args:
-        token: as it was received.
-        issuer: whose keys verify it.
         audience: one of the ``aud`` of the token.
         client_id: the client that the token was issued to; None: any.
-        nonce: that the token must repeat.
         access_token: that came with the token; its hash is compared where the token has one.
     """
     header = _header(token)

@@ -143,11 +143,7 @@ class Comparison(Struct, frozen=True):
 
 
 def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Comparison:
-    """Compare two runs.
-
-    Args:
-        a: the first run, used as the baseline.
-    """
+    """Compare two runs."""
     left, right = ({step.name: step for step in run.steps} for run in (a, b))
     both = [name for name in left if name in right]
     return Comparison(

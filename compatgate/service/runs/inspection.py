@@ -383,7 +383,6 @@ def find_reference(
     """Return what a metric was judged against; None for a metric without tolerance or baseline.
 
     Args:
-        judged: the run's judgement, whose figures come first.
         band: the approved baseline, of which only the same workload content counts.
     """
     if judged is None:

@@ -108,9 +108,6 @@ def choose_run(
 
     A run that fits no host now keeps the one that comes nearest for itself: what comes after it
     must not take the slots that it waits for.
-
-    Args:
-        next_for: the first run that any of some hosts could ever run, but for some runs.
     """
     open_, passed = list(offers), list[str]()
     while open_:

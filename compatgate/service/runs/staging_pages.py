@@ -47,11 +47,7 @@ def host_hours(host: HostRow) -> list[MaintenanceWindow]:
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:
-    """Return the state of a host.
-
-    Args:
-        now: aware.
-    """
+    """Return the state of a host."""
     if host.away:
         return HostState("away", f"no run starts: {host.away}")
     if host.busy >= host.slots:

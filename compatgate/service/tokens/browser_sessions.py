@@ -74,12 +74,7 @@ class BrowserSessions:
         return NewBrowserSession(cookie, principal, int((end - now).total_seconds()))
 
     def principal(self, cookie: str) -> Principal | None:
-        """Return the holder of a session; None: unknown, expired or idle for too long.
-
-        Raises:
-            Unauthorized: the token was revoked or has expired since.
-            Unavailable: the database is unavailable, and the session was not seen lately.
-        """
+        """Return the holder of a session; None: unknown, expired or idle for too long."""
         digest = digest_of(cookie)
         present = time.monotonic()
         cached = self._known.get(digest)

@@ -119,11 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _revoke_last(args: argparse.Namespace, row: Row) -> int:
-    """Revoke a token even if it is the last admin token, which no server does.
-
-    Raises:
-        BadInput: a server is named.
-    """
+    """Revoke a token even if it is the last admin token, which no server does."""
     if server_of(args):
         what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
