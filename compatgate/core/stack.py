@@ -290,7 +290,7 @@ def parse_stack_text(text: str) -> dict[str, Any]:
 
 
 def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """Return the stack with components set to other versions, or removed where the value is None."""
+    """Return the stack with components set to other versions, or removed where that is None."""
     if stack.assumed:  # what is changed may say another CUDA
         stated_only = {name: v for name, v in stack.components.items() if name != "cuda"}
         stack = structs.replace(stack, components=stated_only, assumed=())
