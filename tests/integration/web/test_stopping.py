@@ -61,7 +61,7 @@ def logged(path: Path, facts: Facts) -> int:
     gate = Gate(Database.open(str(path)), facts)
     report = gate.history.verify()
     gate.close()
-    assert report.problems == ()
+    assert not report.problems
     return report.decisions
 
 
