@@ -1,0 +1,43 @@
+"""A thing is declared in few places, and no struct is written twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import forms
+import pytest
+
+EVERY = list(forms.list_forms(forms.PACKAGE))
+MOST = {"run": 11, "pool of a target": 11, "waiver": 5}
+"""Today's counts; they only fall."""
+MOST_GROUPS = 38
+
+
+@pytest.mark.parametrize("thing", forms.THINGS)
+def test_a_thing_is_declared_in_few_places(thing: str) -> None:
+    found = forms.forms_of(thing, EVERY)
+    places = "\n".join(f"{one.path}:{one.line} {one.name}" for one in found)
+    assert len(found) <= MOST[thing], f"declare {thing} once:\n{places}"
+
+
+def test_few_structs_mirror_another() -> None:
+    groups = forms.mirrors(forms.PACKAGE)
+    assert len(groups) <= MOST_GROUPS, [[one.name for one in group] for group in groups]
+
+
+def test_classes_parameters_and_options_are_forms(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "class Waiver:\n    rules: int\n    owner: int\n    expires: int\n    match: int\n"
+        "class Copy:\n    rules: int\n    owner: int\n    expires: int\n    reason: int\n"
+        "class Same:\n    rules: int\n    owner: int\n    expires: int\n    match: int\n"
+        "def waive(rules, owner, expires): ...\n"
+        "def add(parser):\n    for name in ():\n        parser.add('--rules')\n"
+        "    parser.add('--owner')\n    parser.add('--expires')\n"
+        "waive(rules=1, owner=2, expires=3)\nwaive(rules=1)\n"
+    )
+    found = forms.forms_of("waiver", list(forms.list_forms(tmp_path)))
+    assert sorted(one.name for one in found) == [
+        "call", "class Copy", "class Same", "class Waiver", "options of add", "waive",
+    ]  # fmt: skip
+    (group,) = forms.mirrors(tmp_path)
+    assert [one.name for one in group] == ["class Waiver", "class Same"]
