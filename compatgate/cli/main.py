@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "facts": (
         "compatgate.cli.facts",
-        "show, verify, refresh and compare vendor facts; measure wheels",
+        "show, verify and compare vendor facts; measure wheels",
     ),
     "target": (
         "compatgate.service.targets.cli",
