@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.kit.database.database import Database
     from compatgate.service.attestations.service import SigningOptions
-    from compatgate.service.gate.decider import Answer
+    from compatgate.service.gate.decider import AnswerRecord
     from compatgate.service.gate.images import ImageSettings
 
 _URL = "http://database"
@@ -49,12 +49,16 @@ class _Tokens(Tokens):
 class LocalGate(Gate):
     """The gate of one command; the decision log names the command as source."""
 
-    def answer(
+    def evaluate(
         self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
-    ) -> Answer:
-        """Decide and log, as `Gate.answer`."""
+    ) -> AnswerRecord:
+        """Decide without logging, as `Gate.evaluate`."""
         by = f"cli:{asked_by}"
-        return super().answer(question, asked_by=by, source="cli", image_s=image_s)
+        return super().evaluate(question, asked_by=by, source="cli", image_s=image_s)
+
+    def known(self, question: bytes, *, asked_by: str, source: str) -> AnswerRecord | None:
+        """Return what memory has, as `Gate.known`."""
+        return super().known(question, asked_by=f"cli:{asked_by}", source="cli")
 
 
 class LocalClient:

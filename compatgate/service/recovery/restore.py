@@ -8,6 +8,7 @@ fails. A backup of an older schema is loaded as it is, and then migrated.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 from contextlib import suppress
@@ -143,6 +144,14 @@ def verify_migrated(
     return chain
 
 
+def _unused_path(folder: Path, beginning: str, ending: str = "") -> Path:
+    """Return a path with the time in its name, and a number where a second has several."""
+    moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
+    numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    paths = (folder / f"{beginning}{moment}{number}{ending}" for number in numbers)
+    return next(path for path in paths if not path.exists())
+
+
 # --- SQLite ---------------------------------------------------------------------------------
 
 
@@ -228,10 +237,8 @@ def _replace_file(target: Path, new: Path) -> str | None:
     """Give the new file its name; keep the old one, with its log, under another."""
     aside = None
     if target.exists():
-        moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
-        aside = target.with_name(f"{target.name}.before-restore-{moment}")
-        with suppress(FileExistsError):
-            os.link(target, aside)
+        aside = _unused_path(target.parent, f"{target.name}.before-restore-")
+        os.link(target, aside)
     for end in SIDE_FILES:  # SQLite must not apply the old log to the new file
         with suppress(FileNotFoundError):
             if end == "-wal" and aside is not None:
@@ -258,9 +265,8 @@ def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> Res
         _refuse_used_server(database)
         aside = None
         if not empty:
-            moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
-            name = f"{database.url.database}-before-restore-{moment}.backup"
-            aside = str(Path(path).with_name(name))
+            beginning = f"{database.url.database}-before-restore-"
+            aside = str(_unused_path(Path(path).parent, beginning, ".backup"))
             write_backup(database, aside)
         _drop_tables(database)
         try:

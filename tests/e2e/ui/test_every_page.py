@@ -109,8 +109,8 @@ PAGES = [
     "what-if?target=prod-a100&driver=nothing",
 ]
 """Paths below ``/ui/``, as an administrator sees them: each page, and what else it may show."""
-NO_PAGES = {"/runs/<id>/log"}
-"""What is no page: a text that is followed."""
+NO_PAGES = {"/runs/<id>/log", "/matrix/cells"}
+"""What is no page: a text that is followed, and an old address that leads to another page."""
 
 
 OVERFLOW = """

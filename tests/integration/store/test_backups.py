@@ -18,6 +18,7 @@ import zstandard
 from sqlalchemy import text
 
 from compatgate.errors import BadInput, Conflict, Unavailable
+from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
@@ -249,6 +250,21 @@ def test_data_is_replaced_only_by_force_and_kept_aside(backup: Path, tmp_path: P
         assert [token.name for token in gate.tokens.list().items] == names
         gate.close()
     assert os.stat(database).st_mode & 0o777 == 0o600
+
+
+def test_restores_within_a_second_keep_each_database_aside(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    database = tmp_path / "gate.db"
+    kept = []
+    for name in ("one", "two"):
+        gate = Gate.open(str(database), overlays=[])
+        gate.tokens.create(name, ["gate"], by="tester")
+        gate.close()
+        kept.append(restore(str(backup), str(database), RestoreOptions(force=True)).aside)
+    assert [_tokens_at(str(path)) for path in kept] == [["one"], ["two"]]
 
 
 @pytest.mark.postgresql
