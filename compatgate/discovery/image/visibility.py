@@ -143,13 +143,20 @@ class Visibility:
         folder = path[: path.rfind("/") + 1]
         if folder != self._folder:
             self._folder = folder
-            folders = list(_folders(path))[:-1]
-            self._linked = bool(self._links) and any(hash(f) in self._links for f in folders)
-            for above in folders:
-                if self._named.get(above.count("/")) != above and self._has_room():
-                    self._new_implied.add(hash(above))
+            if not self._links and hash(folder[:-1]) in self._new_implied:
+                self._linked = False  # the folders above were recorded with this one
+            else:
+                self._record_folders(list(_folders(path))[:-1])
         if self._linked:
             self._doubt(f"has {path} below a symbolic link")
+
+    def _record_folders(self, folders: list[str]) -> None:
+        self._linked = bool(self._links) and any(hash(one) in self._links for one in folders)
+        for above in folders:
+            key = hash(above)
+            known = key in self._new_implied or self._named.get(above.count("/")) == above
+            if not known and self._has_room():
+                self._new_implied.add(key)
 
     def _has_room(self) -> bool:
         kept = (self._replaced, self._new_replaced, self._implied, self._new_implied, self._links)
