@@ -205,11 +205,6 @@ def find_sample_files(folder: Path) -> list[Path]:
     return sorted(p for p in (folder / SAMPLES).glob(f"*{SUFFIX}") if p.is_file())
 
 
-def find_sources(paths: list[str]) -> list[Source]:
-    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples."""
-    return read_paths([result for path in paths for result in _find_files(Path(path))])
-
-
 def list_samples(workload: Workload) -> list[StoredSample]:
     """Return the readable samples of a workload, newest first; lint reports the others."""
     if workload.folder is None:
@@ -234,17 +229,6 @@ def _sources(folder: Path) -> Iterator[Source]:
             yield from read_paths([path])
         except BadInput:
             continue
-
-
-def _find_files(path: Path) -> list[str | Path]:
-    if str(path) == "-" or not path.is_dir():
-        return [path]
-    nested = path.glob(f"**/{SAMPLES}/*{SUFFIX}")
-    result = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
-    if not result:
-        hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
-        raise BadInput(f"{path} contains no samples", field="FILE", value=str(path), hint=hint)
-    return list(result)
 
 
 def _stored_sample(source: Source, workload: Workload) -> StoredSample | None:

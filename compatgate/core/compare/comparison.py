@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.core.compare.differences import (
     Difference,
@@ -174,35 +174,28 @@ class Comparison:
     ) -> Difference:
         """Return what differs between two answers, with fixes where the later one is worse."""
         effect = _find_effect(before, after)
-        difference = Difference(
-            pool,
-            stack.to_json(),
-            _outcome(before),
-            _outcome(after),
-            (_is_allowed(before), _is_allowed(after)),
-            effect,
-            _find_reason(subject.target, effect, before, after) if effect else None,
-        )
-        if isinstance(before, NoAnswer) or isinstance(after, NoAnswer):
-            return replace(difference, is_open=True)
-        key = (id(before), id(after))  # of verdicts that the evaluators keep
-        if key not in self._verdicts:
-            self._verdicts[key] = compare_verdicts(before, after)
-        change = self._verdicts[key]
-        lost = change.lost
-        if pool and self._with_fixes and CHANGE_ORDER[change.change] > CHANGE_ORDER["same"]:
-            assert isinstance(place, Target)  # noqa: S101 - it gave a verdict
-            lost = new_findings(before, self.evaluators[1](stack, place, with_fixes=True))
-        if self._changes:
-            lost = tuple(self._adapt(one, subject.row) for one in lost)
-        return replace(
-            difference,
-            change=change.change,
-            cause=change.cause,
-            is_open=change.is_open,
-            worked=change.worked,
-            lost=lost,
-            gained=change.gained,
+        change = VerdictChange(is_open=True)
+        if not (isinstance(before, NoAnswer) or isinstance(after, NoAnswer)):
+            key = (id(before), id(after))  # of verdicts that the evaluators keep
+            if key not in self._verdicts:
+                self._verdicts[key] = compare_verdicts(before, after)
+            change = self._verdicts[key]
+            lost = change.lost
+            if pool and self._with_fixes and CHANGE_ORDER[change.change] > CHANGE_ORDER["same"]:
+                assert isinstance(place, Target)  # noqa: S101 - it gave a verdict
+                lost = new_findings(before, self.evaluators[1](stack, place, with_fixes=True))
+            if self._changes:
+                lost = tuple(self._adapt(one, subject.row) for one in lost)
+            change = replace(change, lost=lost)
+        return Difference(
+            pool=pool,
+            stack=stack.to_json(),
+            before=_outcome(before),
+            after=_outcome(after),
+            allowed=(_is_allowed(before), _is_allowed(after)),
+            effect=effect,
+            reason=_find_reason(subject.target, effect, before, after) if effect else None,
+            **asdict(change),
         )
 
     def _adapt(self, finding: Finding, entry: Entry | None) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.compare.findings import CAUSES, CHANGE_ORDER, Cause, Change
+from compatgate.core.compare.findings import CAUSES, CHANGE_ORDER, Cause, Change, VerdictChange
 from compatgate.core.matrix import Entry
 from compatgate.core.request import Mode, Target
 from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome
@@ -35,7 +35,7 @@ class Reason(Struct, frozen=True):
     places: dict[tuple[str, str], int]
 
 
-class Difference(Struct, frozen=True):
+class Difference(VerdictChange, frozen=True, kw_only=True):
     """One stack on one pool, or on several as one question, before and after a change.
 
     Attributes:
@@ -46,7 +46,7 @@ class Difference(Struct, frozen=True):
         allowed: what the policy decided before, and what it decides after.
         effect: None: the answer is the same for its asker.
         reason: of the effect.
-        change: and the fields after it are those of `VerdictChange`; new findings have fixes.
+        lost: as of `VerdictChange`, with fixes.
     """
 
     pool: str
@@ -56,12 +56,6 @@ class Difference(Struct, frozen=True):
     allowed: tuple[bool, bool]
     effect: Effect | None = None
     reason: Reason | None = None
-    change: Change = "same"
-    cause: Cause | None = None
-    is_open: bool = False
-    worked: bool = True
-    lost: tuple[Finding, ...] = ()
-    gained: tuple[Finding, ...] = ()
 
 
 class Subject(Struct, frozen=True):

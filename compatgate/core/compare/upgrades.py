@@ -14,7 +14,6 @@ from compatgate.core.stack_facts import branch_of
 from compatgate.core.versions import format_parts
 from compatgate.errors import BadInput
 
-UPGRADES = ("driver", "cuda")
 _PATTERN = re.compile(r"(driver|cuda)(?:=(\d{1,4}(?:\.\d{1,4})?))?")
 _LASTING = ("LTSB", "PB")
 """Types of branches with years of support; others are for development."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from compatgate.service.web.metrics import Metrics
 
 AccessLevel = Literal["off", "errors", "all"]
-ACCESS_LEVELS: tuple[AccessLevel, ...] = ("off", "errors", "all")
 _NAME = "compatgate.access"
 _FIRST_DEFECT = 500
 _LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math.inf}
