@@ -157,6 +157,16 @@ def repeat(call, clock, options, calls=None, before=None):
     return measure(value, options, first)
 
 
+def repeat_kept(call, clock, options, before=None):
+    """Time a call as `repeat` does; return the times, and what the last call returned."""
+    kept = [None]
+
+    def keep():
+        kept[0] = call()
+
+    return repeat(keep, clock, options, before=before), kept[0]
+
+
 def measure(value, options, first=()):
     """Settle, then take values with their conditions.
 
