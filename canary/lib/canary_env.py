@@ -94,6 +94,21 @@ def torch(options, **other):
     return module, device
 
 
+def need_distributed(torch, device, gpus=1):
+    """Check that torch.distributed and enough GPUs are here.
+
+    Raises:
+        NothingToTest: this PyTorch cannot communicate.
+        NoGpu: CUDA gives this process fewer GPUs.
+    """
+    if not torch.distributed.is_available():
+        raise NothingToTest(f"PyTorch {torch.__version__} has no torch.distributed")
+    if device.type == "cuda" and not torch.distributed.is_nccl_available():
+        raise NothingToTest(f"PyTorch {torch.__version__} was built without NCCL")
+    if device.type == "cuda" and torch.cuda.device_count() < gpus:
+        raise NoGpu(f"{gpus} GPUs are needed, CUDA gives {torch.cuda.device_count()}")
+
+
 def _multiply(torch, device, a, b):
     first, second = (torch.tensor(rows, dtype=torch.float32, device=device) for rows in (a, b))
     return torch.matmul(first, second).cpu().tolist()

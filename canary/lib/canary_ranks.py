@@ -46,6 +46,7 @@ class Group:
             self.device = torch.device("cuda", gpu)
         else:
             conditions.watch([])
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             torch.set_num_threads(1)
             self.device = torch.device("cpu")
         distributed.init_process_group(

@@ -201,6 +201,21 @@ def _settle(value, options):
     return values, is_steady(values, clocks) if longest else None
 
 
+def slowest(every):
+    """Return the times of the slowest of several series, value by value, with its conditions."""
+    values, warmup = (
+        [max(part) for part in zip(*(getattr(one, of) for one in every))]
+        for of in ("values", "warmup")
+    )
+    longest = [max(every, key=lambda one, n=n: one.values[n]) for n in range(len(values))]
+    names = set.intersection(*(set(one.conditions) for one in every))
+    conditions = {
+        name: [one.conditions[name][n] for n, one in enumerate(longest)] for name in names
+    }
+    settled = [one.settled for one in every]
+    return Times(values, warmup, conditions, None if None in settled else all(settled))
+
+
 def is_steady(values, clocks=()):
     """Return whether the last values stay where those before were, and the clock stands still.
 
