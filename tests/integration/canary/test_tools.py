@@ -34,7 +34,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("libraries")
-    defines = [f"-D{name}=0" for name in ("INIT", "MIG", "ECC", "CUINIT")]
+    defines = [f"-D{name}=0" for name in ("INIT", "MIG", "ECC", "CUINIT", "OTHER")]
     for name, text in (
         ("libnvidia-ml.so.1", NVML),
         ("libcuda.so.1", CUDA),

@@ -113,11 +113,15 @@ class ToolResults:
             return False
         return declared is not None
 
-    def check(self, name: str, ok: bool, message: str = "") -> None:
-        """Add a check; one that failed once has failed."""
+    def check(self, name: str, ok: bool, message: str = "", *, host: bool = False) -> None:
+        """Add a check; one that failed once has failed.
+
+        Args:
+            host: the check is about the host's GPU, not about the stack.
+        """
         known = self._checks.get(name)
         if known is None or known.ok:
-            self._checks[name] = Check(name, ok, message[:_MESSAGE])
+            self._checks[name] = Check(name, ok, message[:_MESSAGE], host=host)
 
     def own_fault(self, message: str) -> None:
         """Record a failure of the tool itself, see `own_cuda`; only the first is stored."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 import pytest
@@ -32,24 +33,28 @@ OTHERS = (
 @pytest.fixture
 def transports(shared: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(canary_dir() / "nccl-allreduce"))
-    return shared("transports")
+    return shared("canary_nccl")
+
+
+def _read(transports: ModuleType, lines: Iterable[str]) -> Counter[str]:
+    return transports.by_way(transports.between(lines))
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_channels_name_their_way(transports: ModuleType, line: str) -> None:
-    assert transports.read([line + "\n"]) == {LINES[line]: 1}
+    assert _read(transports, [line + "\n"]) == {LINES[line]: 1}
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_lines_about_something_else_are_not_counted(transports: ModuleType, line: str) -> None:
-    assert transports.read([line]) == {}
+    assert _read(transports, [line]) == {}
 
 
 def test_sockets_are_told_from_the_rest(transports: ModuleType) -> None:
-    found = transports.read([*LINES, *OTHERS])
+    found = _read(transports, [*LINES, *OTHERS])
     assert transports.through(found, transports.SLOW) == 1
     assert transports.words(found).startswith("P2P/CUMEM x 1")
-    assert transports.words(transports.read(OTHERS)) == "none named"
+    assert transports.words(_read(transports, OTHERS)) == "none named"
 
 
 def test_an_existing_nvlink_must_be_used(transports: ModuleType, shared: Load) -> None:
