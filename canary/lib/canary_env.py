@@ -3,6 +3,7 @@
 Python 3.8 or newer; imports PyTorch only on demand.
 """
 
+import importlib
 import importlib.util
 import os
 import platform
@@ -92,6 +93,32 @@ def torch(options, **other):
     say.proof("torch", lambda a, b: _multiply(module, device, a, b))
     module.manual_seed(options.seed)
     return module, device
+
+
+def framework(options, component, name, start):
+    """Import a framework, start it, print the env line, and return its module.
+
+    Args:
+        options: of `canary_program`.
+        component: its name in the env line.
+        name: of its module.
+        start: function of the module that makes it load its libraries.
+
+    Raises:
+        NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
+        NothingToTest: the image does not have it.
+    """
+    gpus = _gpus(options)
+    beside = _beside(gpus)
+    if importlib.util.find_spec(name) is None:
+        _say(gpus, {}, {}, beside)
+        raise NothingToTest(f"{sys.executable} has no {name}")
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    module = importlib.import_module(name)
+    start(module)
+    _say(gpus, {component: str(module.__version__)}, {component: module.__file__}, beside)
+    return module
 
 
 def need_distributed(torch, device, gpus=1):

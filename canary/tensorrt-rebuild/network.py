@@ -12,7 +12,7 @@ import struct
 from collections import namedtuple
 
 import canary_numerics as numerics
-import onnx_file
+import canary_onnx as onnx
 
 Size = namedtuple("Size", "layers channels side batch")
 SMALL = Size(3, 4, 8, 2)
@@ -40,7 +40,23 @@ class Network:
             _tile(weights, size.channels * terms, 101 * layer) for layer in range(size.layers)
         ]
         self.given = _tile(line, size.batch * size.channels * size.side**2, 57)
-        self.onnx = onnx_file.convolutions(self._weights, size.channels, size.side, size.batch)
+        self.onnx = self._file()
+
+    def _file(self):
+        """Return convolutions of 3 x 3, each clipped at zero and added to its input, as ONNX."""
+        size, nodes, tensors, given = self.size, [], [], "x"
+        for number, raw in enumerate(self._weights):
+            result = "y" if number == size.layers - 1 else f"s{number}"
+            tensors.append(onnx.tensor(f"w{number}", [size.channels] * 2 + [3, 3], raw))
+            named = [given, f"w{number}"], f"c{number}"
+            nodes += [
+                onnx.node("Conv", *named, pads=[1, 1, 1, 1]),
+                onnx.node("Relu", [f"c{number}"], f"r{number}"),
+                onnx.node("Add", [given, f"r{number}"], result),
+            ]
+            given = result
+        shape = [size.batch, size.channels, size.side, size.side]
+        return onnx.model(nodes, tensors, shape, shape)
 
     def bound(self, precision):
         """Return the largest error allowed in a precision."""
