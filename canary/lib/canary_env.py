@@ -163,7 +163,7 @@ def _say(gpus, versions, paths, other, every=None):
     files = {**loaded.paths(libraries), **paths}
     if os.environ.get("COMPATGATE_INTERPRETER") != "worker":  # the worker's is not under test
         everything["python"], files["python"] = platform.python_version(), sys.executable
-    say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)
+    say.env(driver=driver(), gpus=gpus, versions=everything, paths=files, **other)
 
 
 def _dotted(number):
@@ -172,7 +172,8 @@ def _dotted(number):
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
-def _driver():
+def driver():
+    """Return the version of the host's driver; None without one."""
     try:
         with Nvml() as nvml:
             return nvml.driver()
