@@ -3,6 +3,7 @@
 import canary_models as models
 import canary_numerics as numerics
 import canary_ranks as ranks
+import canary_training as training
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -65,17 +66,9 @@ def _worst(found, weights, seed, count, device):
     The reference is the mean over all ranks' sequences, one after the other, on one device.
     """
     width, layers, heads, time, batch = SIZES[device.type]
-    model = models.Transformer(width, layers, heads, time, fused=False).double()
+    model = models.Transformer(width, layers, heads, time, fused=False).double().to(device)
     model.load_state_dict({name: part.double() for name, part in weights.items()})
-    model = model.to(device)
-    for number in range(count):
-        given, wanted = models.sequences(seed, batch, time, number)
-        for row in range(batch):
-            outputs = model(given[row : row + 1].to(device))
-            loss = models.loss_of(outputs, wanted[row : row + 1].to(device))
-            (loss / (count * batch)).backward()
-    shares = []
-    for name, part in model.named_parameters():
-        right = part.grad.cpu().flatten()
-        shares.append((numerics.rows_error(found[name].double().flatten(), right), name))
-    return max(shares)
+    parts = [models.sequences(seed, batch, time, number) for number in range(count)]
+    given, wanted = (torch.cat(each).to(device) for each in zip(*parts))
+    found = {name: part.to(device) for name, part in found.items()}
+    return training.gradients_error(found, model, given, wanted)

@@ -30,7 +30,7 @@ def main():
             for name, work in works.items():
                 times[name].append(loads.keep_at(work, share, device, watching.look))
                 say.metric(name, "ms", [times[name][-1]])
-            watching.window(loads.fingerprint(options.seed, device))
+            watching.window(loads.fingerprint(works, options.seed, device))
             say.progress((done + 1) / options.windows)
         verdicts.report(times, watching)
 
