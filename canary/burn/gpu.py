@@ -69,7 +69,8 @@ class Product:
         dtype = {"half": half, "fp32": torch.float32, "fp64": torch.float64}[kind]
         self._a, self._b = (_numbers(nonce, n, side * side, device).to(dtype) for n in "ab")
         self._a, self._b = (part.reshape(side, side) for part in (self._a, self._b))
-        self._first, self._last = self._a @ self._b, torch.empty_like(self._a)
+        self._first, self._last = (torch.empty_like(self._a) for _ in range(2))
+        torch.matmul(self._a, self._b, out=self._first)
         signs = _numbers(nonce, "signs", side * numerics.VECTORS, device)
         signs = (signs >= 0).double().mul(2).sub(1).reshape(side, numerics.VECTORS)
         name = {"half": "fp16" if half == torch.float16 else "bf16"}.get(kind, kind)

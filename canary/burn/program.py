@@ -78,7 +78,9 @@ def _check(names, reports):
     speeds = {name: statistics.median(report["rates"]) for name, report in zip(names, reports)}
     usual = statistics.median(speeds.values())
     slow = [f"{n} at {100 * s / usual:.0f} %" for n, s in speeds.items() if s < usual * (1 - SLOWER)]
-    if len(names) == 1:
+    if names == ON_CPU:
+        say.skip("alike", "two processes share the cores")
+    elif len(names) == 1:
         say.skip("alike", "there is one GPU")
     else:
         say.check("alike", not slow, f"of the median: {', '.join(slow)}" if slow else "")

@@ -13,7 +13,7 @@ SIZES = {"cuda": (1024, 8, 16, 512, 8), "cpu": (32, 1, 2, 16, 2)}
 ALLOWED = 0.1
 """Largest error of a gradient in the 2-norm, of the timed shape in bf16 against fp64.
 
-On a CPU it was 0.012 in bf16; a rank whose gradients are lost makes it 0.7.
+On a CPU it was 0.009 in bf16; a rank whose gradients are lost makes it 1.
 """
 
 

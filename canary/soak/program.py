@@ -32,7 +32,7 @@ def main():
                 say.metric(name, "ms", [times[name][-1]])
             watching.window(loads.fingerprint(works, options.seed, device))
             say.progress((done + 1) / options.windows)
-        verdicts.report(times, watching)
+        verdicts.report(times, watching, shared=device.type == "cpu")
 
 
 def _options():
