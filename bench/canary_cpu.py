@@ -1,9 +1,9 @@
 """Run every canary program that runs without a GPU, and every seeded fault; write the table.
 
-    python3 bench/canary_cpu.py --python .venv-torch/bin/python [--frameworks PYTHON] [--out FILE]
+    python3 bench/canary_cpu.py --python .venv-torch/bin/python [--out FILE]
 
-`--python` has PyTorch, `--frameworks` JAX, TensorFlow and ONNX Runtime. Figures are of a CPU and small
-sizes: they show that programs run to their end, and say nothing about a GPU.
+`make torch` makes that interpreter: it has PyTorch, JAX, TensorFlow and ONNX Runtime. Figures are
+of a CPU and small sizes: they show that programs run to their end, and say nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +31,6 @@ from compatgate.resources import canary_dir  # noqa: E402
 FAULTS = HERE / "canary_faults.toml"
 PAGE = HERE / "CANARY_CPU.md"
 FEW = ("--device", "cpu", "--repetitions", "10", "--warmup", "1")
-FRAMEWORKS = ("jax-step", "tensorflow-step", "onnxruntime-step")
 SHORTER = {"soak": ("--for", "20s", "--windows", "8"), "burn": ("--for", "10s")}
 """Programs of hours or minutes, and how long they take here."""
 NEEDS = {
@@ -51,6 +50,7 @@ NEEDS = {
 }
 """Workloads that cannot run here, and what they need."""
 PATIENCE_S = 600
+LINE = "\n"
 
 
 def read_faults() -> list[dict[str, object]]:
@@ -59,17 +59,16 @@ def read_faults() -> list[dict[str, object]]:
 
 
 def run(
-    workload: Workload, pythons: Mapping[str, str], few: Sequence[str], fault: int | None = None
+    workload: Workload, python: str, few: Sequence[str], fault: int | None = None
 ) -> tuple[Report, float, str]:
     """Run a program; return its report, its seconds, and why it has none.
 
     Args:
         workload: whose program it is.
-        pythons: interpreter by the kind of framework.
+        python: interpreter that has the frameworks.
         few: arguments that make it short.
         fault: number of the fault in the file; None for a right program.
     """
-    python = pythons["frameworks" if workload.name in FRAMEWORKS else "torch"]
     program = str(canary_dir() / workload.name / "program.py")
     # A program without options of its own takes none.
     arguments = few if "--seed" in workload.command or workload.name in SHORTER else ()
@@ -90,48 +89,43 @@ def run(
 
 
 def main() -> int:
-    """Run everything, write the page; the exit status is 1 where anything is not as it should be."""
+    """Run everything, write the page; the exit status is 1 if anything is unexpected."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has PyTorch")
-    parser.add_argument("--frameworks", default="", help="interpreter that has the others")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with the frameworks")
     parser.add_argument("--out", type=Path, default=PAGE)
     options = parser.parse_args()
-    pythons = {"torch": options.python, "frameworks": options.frameworks}
     library = Library.open([])
     rows, bad = [], []
     for workload in library.workloads.values():
-        if reason := _lacking(workload.name, pythons):
+        if reason := NEEDS.get(workload.name):
             rows.append(f"| `{workload.name}` | not run: needs {reason} | | |")
             continue
         few = (*FEW, *SHORTER.get(workload.name, ()))
-        report, seconds, why = run(workload, pythons, few)
+        report, seconds, why = run(workload, options.python, few)
         failed = [check.name for check in report.checks if not check.ok]
         bad += [f"{workload.name}: {why or failed}"] if why or failed else []
         print(f"{workload.name}: {why or failed or 'passed'} in {seconds:.1f} s", flush=True)
-        rows.append(f"| `{workload.name}` | {why or _words(report)} | {_figures(report)} | {seconds:.0f} |")
+        said = f"{why or _words(report)} | {_figures(report)} | {seconds:.0f} |"
+        rows.append(f"| `{workload.name}` | {said}")
     found = []
     for number, fault in enumerate(read_faults()):
         workload = library.workload(str(fault["workload"]))
         row = f"| `{workload.name}` | {fault['says']} |"
-        if reason := _lacking(workload.name, pythons):
+        if reason := NEEDS.get(workload.name):
             found.append(f"{row} not run: needs {reason} |")
             continue
         few = (*FEW[:2], "--repetitions", "2", "--warmup", "0", *fault.get("arguments", ()))
-        report, _, why = run(workload, pythons, few, number)
+        report, _, why = run(workload, options.python, few, number)
         failed = sorted(check.name for check in report.checks if not check.ok)
         right = not why and failed == sorted(fault["checks"])
         bad += [] if right else [f"{workload.name}, {fault['says']}: {why or failed}"]
-        print(f"{workload.name} with a fault: {', '.join(failed) or why or 'NOT FOUND'}", flush=True)
+        print(
+            f"{workload.name} with a fault: {', '.join(failed) or why or 'NOT FOUND'}", flush=True
+        )
         found.append(f"{row} {', '.join(failed) or 'not found'} |")
-    options.out.write_text(_page(pythons, rows, found))
+    options.out.write_text(_page(options.python, rows, found))
     print("\n".join(bad) or "all as expected")
     return int(bool(bad))
-
-
-def _lacking(name: str, pythons: Mapping[str, str]) -> str:
-    if name in FRAMEWORKS and not pythons["frameworks"]:
-        return name.removesuffix("-step")
-    return NEEDS.get(name, "")
 
 
 def _words(report: Report) -> str:
@@ -146,41 +140,31 @@ def _figures(report: Report) -> str:
     return ", ".join(f"{m.name} {statistics.median(m.values):.3g} {m.unit}" for m in shown)
 
 
-def _page(pythons: Mapping[str, str], rows: Sequence[str], found: Sequence[str]) -> str:
+def _page(python: str, rows: Sequence[str], found: Sequence[str]) -> str:
     code = (
-        "import importlib.metadata as m; names = {d.metadata['Name'].lower(): d.version for d in "
-        "m.distributions()}; print(', '.join(f'{n} {names[n]}' for n in ('torch', 'jax', "
-        "'tensorflow', 'tensorflow-cpu', 'tensorflow_cpu', 'onnxruntime') if n in names))"
+        "import importlib.metadata as m\n"
+        "for name in 'torch', 'jax', 'tensorflow_cpu', 'onnxruntime': print(name, m.version(name))"
     )
-    stated = [
-        subprocess.run([p, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-        for p in pythons.values()
-        if p
-    ]
-    head = f"Python {platform.python_version()}, {os.cpu_count()} cores; {'; '.join(stated)}."
-    return "\n".join(
-        [
-            "# Canary programs without a GPU",
-            "",
-            "`make canary-cpu` writes this page. Sizes are small and gloo stands in for NCCL: the figures",
-            "show that a program runs to its end, and say nothing about a GPU.",
-            "",
-            head,
-            "",
-            "| workload | checks | median of the first metrics | seconds |",
-            "|---|---|---|--:|",
-            *rows,
-            "",
-            "## Seeded faults at the timed shape",
-            "",
-            "`canary_faults.toml` makes each of them; the named checks failed, and no other.",
-            "",
-            "| workload | fault | checks that failed |",
-            "|---|---|---|",
-            *found,
-            "",
-        ]
-    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    versions = ", ".join(done.stdout.splitlines())
+    return f"""# Canary programs without a GPU
+
+`make canary-cpu` writes this page. Sizes are small and gloo stands in for NCCL: the figures show that
+a program runs to its end, and say nothing about a GPU. Python {platform.python_version()}, {versions};
+{os.cpu_count()} cores, one thread a program.
+
+| workload | checks | median of the first metrics | seconds |
+|---|---|---|--:|
+{LINE.join(rows)}
+
+## Seeded faults at the timed shape
+
+`canary_faults.toml` makes each of them; the named checks failed, and no other.
+
+| workload | fault | checks that failed |
+|---|---|---|
+{LINE.join(found)}
+"""
 
 
 if __name__ == "__main__":

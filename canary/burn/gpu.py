@@ -10,7 +10,10 @@ import canary_models as models
 import canary_numerics as numerics
 import torch
 
-SIDES = {"cuda": {"half": 8192, "fp32": 4096, "fp64": 2048}, "cpu": {"half": 64, "fp32": 64, "fp64": 64}}
+SIDES = {
+    "cuda": {"half": 8192, "fp32": 4096, "fp64": 2048},
+    "cpu": {"half": 64, "fp32": 64, "fp64": 64},
+}
 """Side of the products: tensor cores, and the units of single and of double precision."""
 BYTES = {"cuda": 1 << 30, "cpu": 1 << 16}
 """Memory that is written and read back."""

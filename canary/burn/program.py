@@ -26,9 +26,7 @@ PATIENCE_S = 300
 def main():
     """Start a process for each GPU, watch the host meanwhile, and compare the reports."""
     parser = program.parser(__doc__)
-    parser.add_argument(
-        "--for", dest="length", type=program.duration, default=300.0, metavar="5m"
-    )
+    parser.add_argument("--for", dest="length", type=program.duration, default=300.0, metavar="5m")
     options = parser.parse_args()
     names = usable(canary_cuda.described()[0]) if options.device == "cuda" else ON_CPU
     canary_env.torch(options, loaded=list(names))
@@ -77,7 +75,9 @@ def _check(names, reports):
     say.check("sound", not bad, said or f"{len(names)} GPUs give the same bits every time")
     speeds = {name: statistics.median(report["rates"]) for name, report in zip(names, reports)}
     usual = statistics.median(speeds.values())
-    slow = [f"{n} at {100 * s / usual:.0f} %" for n, s in speeds.items() if s < usual * (1 - SLOWER)]
+    slow = [
+        f"{n} at {100 * s / usual:.0f} %" for n, s in speeds.items() if s < usual * (1 - SLOWER)
+    ]
     if names == ON_CPU:
         say.skip("alike", "two processes share the cores")
     elif len(names) == 1:

@@ -13,9 +13,9 @@ from graphs import Compiler, forget
 SIZES = {"cuda": (512, 8, 8, 512, 16), "cpu": (32, 1, 2, 16, 2)}
 """Width, layers, heads, tokens, batch."""
 ALLOWED = 0.2
-"""Largest error of a row of outputs, or of a gradient, in the 2-norm: weights are in half precision.
+"""Largest error of a row of outputs, or of a gradient, in the 2-norm.
 
-It finds what a compiled model leaves out; bf16 itself was 0.03 off on a CPU.
+It finds what a compiled model leaves out; weights in bf16 were 0.03 off on a CPU.
 """
 KERNEL_ELEMENTS = {"cuda": (1024, 1024), "cpu": (8, 8)}
 

@@ -77,7 +77,12 @@ def _check_slices(uuids):
             text=True,
             check=False,
         )
-        if done.returncode or not uuid or done.stdout.count("'uuid'") != 1 or uuid not in done.stdout:
+        if (
+            done.returncode
+            or not uuid
+            or done.stdout.count("'uuid'") != 1
+            or uuid not in done.stdout
+        ):
             wrong.append(f"{uuid}: CUDA shows {done.stdout.strip()[:200]}")
     say.check("slices", not wrong, "; ".join(wrong) or f"{len(uuids)} slices open by their UUIDs")
 

@@ -83,7 +83,9 @@ def _newest_package():
     """Return the version of the newest forward-compatibility package in the image."""
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
     paths = [p for h in (*homes, "/usr/local/cuda*") for p in glob.glob(f"{h}/compat/libcuda.so.*")]
-    return max((match.group(1) for match in map(_FILE.search, paths) if match), key=_parts, default=None)
+    return max(
+        (match.group(1) for match in map(_FILE.search, paths) if match), key=_parts, default=None
+    )
 
 
 def _newer(version, than):

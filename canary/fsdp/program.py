@@ -1,4 +1,4 @@
-"""Train with fully sharded data parallelism: gradients against fp64, speed of a step, on two GPUs."""
+"""Train with fully sharded data parallelism: gradients against fp64, tokens a second."""
 
 import os
 import sys

@@ -28,9 +28,7 @@ def main():
     def loss(weights):
         kernel, matrix = weights
         form = ("NHWC", "HWIO", "NHWC")
-        inner = jax.lax.conv_general_dilated(
-            images, kernel, (1, 1), "SAME", dimension_numbers=form
-        )
+        inner = jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=form)
         outputs = jnp.tanh(inner).reshape(-1, matrix.shape[0]) @ matrix
         return ((outputs - wanted) ** 2).sum() / 2, outputs
 

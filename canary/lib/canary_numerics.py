@@ -147,8 +147,8 @@ def worst_share(off, squares, allowed):
 def rows_error(result, reference):
     """Return the largest error of a row (the last dimension) in the 2-norm, relative to its size.
 
-    The size is the norm of the row, or the root mean square of all rows' norms where that is larger:
-    a row that is small by cancellation has the rounding errors of its neighbours.
+    The size is the norm of the row, or the root mean square of all rows' norms where that is
+    larger: a row that is small by cancellation has the rounding errors of its neighbours.
     """
     off, size = ((part * part).sum(-1) for part in (result - reference, reference))
     usual = size.mean()

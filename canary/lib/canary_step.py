@@ -1,8 +1,8 @@
 """A training step that every framework can do, and its right results in fp64. Needs NumPy.
 
 Images are convolved (3 x 3), bent by a hyperbolic tangent, and every place is multiplied with a
-matrix; the loss is half the sum of squared differences. So one step needs cuDNN and cuBLAS, forwards
-and backwards. Everything is fp32, computed as the framework does by default: TF32 is allowed.
+matrix; the loss is half the sum of squared differences. So one step needs cuDNN and cuBLAS,
+forwards and backwards. All is fp32, computed as the framework does by default: TF32 is allowed.
 Python 3.8 or newer.
 """
 
@@ -17,8 +17,8 @@ SIZES = {"cuda": Size(32, 32, 128, 512), "cpu": Size(2, 8, 8, 16)}
 ROUNDINGS = 16
 """Largest error of a row in the 2-norm, in roundings of TF32.
 
-A step that rounds every factor of every product to TF32 is off by 1.2, one that cuts them off by 4.3. A
-tile of 128 x 128 outputs that is lost is off by 1100.
+A step that rounds every factor of every product to TF32 is off by 1.2, one that cuts them off by
+4.3. A tile of 128 x 128 outputs that is lost is off by 1100.
 """
 
 

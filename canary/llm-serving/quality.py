@@ -51,6 +51,7 @@ def check(seed, device):
 
 
 def bound_of(size, precision):
+    """Return the largest error allowed of logits in a precision, see above."""
     steps = _ROUNDINGS * size.layers + 4
     terms = size.width if precision == "fp32" else 1
     return 4 * math.sqrt(steps * terms) * numerics.ROUNDING[precision]

@@ -48,7 +48,9 @@ def measure(options, device, progress):
         timing.report(f"{name}-rate", "tokens/s", times, timing.per_second(batch * count))
         shares.append(_share(model, prompts, last))
         progress.done()
-    numerics.check_error("timed", max(shares), bound_of(model.size, _NAMES[model.head.weight.dtype]))
+    numerics.check_error(
+        "timed", max(shares), bound_of(model.size, _NAMES[model.head.weight.dtype])
+    )
 
 
 def _share(model, prompts, last):

@@ -30,7 +30,9 @@ def main():
     session, data = sessions[0], made[0]
     # Where a provider does not start, the runtime takes the CPU without an error.
     placed = session.get_providers()[0]
-    say.check("placed", placed == provider, f"{placed}; offered: {runtime.get_available_providers()}")
+    say.check(
+        "placed", placed == provider, f"{placed}; offered: {runtime.get_available_providers()}"
+    )
     if placed != provider:
         return
     binding = session.io_binding()

@@ -12,8 +12,8 @@ import torch
 ALLOWED = {"transformer": 0.15, "convnet": 0.6}
 """Largest error of a gradient in the 2-norm, after the timed steps and at their shape.
 
-It finds what a step leaves out or mixes up, which is an error near 1. Half precision itself is off by
-up to 0.05 and, with the batch norms of a convnet, 0.35 (CPU, smaller batches).
+It finds what a step leaves out or mixes up, which is an error near 1. Half precision itself is off
+by up to 0.05 and, with the batch norms of a convnet, 0.35 (on a CPU, in smaller batches).
 """
 STEP_TIMES = 200
 """Single steps to time, for the tail; throughput is measured over several steps."""

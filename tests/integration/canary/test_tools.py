@@ -66,15 +66,15 @@ def _run(
 
 
 def test_the_output_is_the_tools_own_with_one_line_behind_it(libraries: Path) -> None:
-    sample = SAMPLES / "gpu-burn-1080.txt"
-    output, report = _run("gpu-burn", libraries, "--", "cat", str(sample))
+    sample = SAMPLES / "nvbandwidth-v0.10.txt"
+    output, report = _run("nvbandwidth", libraries, "--", "cat", str(sample))
     assert output.startswith(sample.read_bytes())
     assert output[len(sample.read_bytes()) :].count(b"\n") == 2
     assert report.problems == ()
     assert report.env is not None
     assert report.env.driver == "535.104.05"
     assert [gpu.name for gpu in report.env.gpus] == ["NVIDIA A100-SXM4-40GB"] * 2
-    workload = read_workload(canary_dir() / "gpu-burn")
+    workload = read_workload(canary_dir() / "nvbandwidth")
     assert conclude_step(workload, ExecutionEnd("exited", 0), report).outcome == "passed"
 
 
@@ -83,7 +83,7 @@ def test_libraries_that_the_tools_children_load_are_asked_for_their_version(
 ) -> None:
     library = str(libraries / "libnccl.so.2")
     inner = f'"{sys.executable}" -c "{LINGERS}" {library}; true'
-    _, report = _run("gpu-burn", libraries, "--", "sh", "-c", inner)
+    _, report = _run("nvbandwidth", libraries, "--", "sh", "-c", inner)
     assert report.env is not None
     assert report.env.versions == {"nccl": "2.21.5"}
     assert report.env.paths == {"nccl": library}
@@ -144,19 +144,19 @@ def test_the_exit_status_is_the_tools_and_the_env_line_stands_all_the_same(
     libraries: Path,
 ) -> None:
     for script, status in (("exit 3", 3), ("kill -SEGV $$", 139)):
-        _, report = _run("gpu-burn", libraries, "--", "sh", "-c", script, status=status)
+        _, report = _run("nvbandwidth", libraries, "--", "sh", "-c", script, status=status)
         assert report.env is not None
         assert report.env.driver == "535.104.05"
 
 
 def test_a_tool_that_fails_is_not_repeated(libraries: Path) -> None:
     script = "echo once; exit 4"
-    output, _ = _run("gpu-burn", libraries, "--repeat", "5", "--", "sh", "-c", script, status=4)
+    output, _ = _run("nvbandwidth", libraries, "--repeat", "5", "--", "sh", "-c", script, status=4)
     assert output.startswith(b"once\n\n{")
 
 
 def test_a_tool_that_is_not_there_is_said_in_one_line(libraries: Path) -> None:
-    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool", status=78)
+    output, _ = _run("nvbandwidth", libraries, "--", "/no/such/tool", status=78)
     assert output.startswith(
         b"cannot run /no/such/tool: No such file or directory\nnothing to test"
     )
@@ -182,7 +182,7 @@ def test_a_library_that_the_image_lacks_says_nothing_against_the_stack(
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there is a GPU here")
-@pytest.mark.parametrize("workload", ["nccl-tests", "nvbandwidth", "dcgm-diag", "gpu-burn"])
+@pytest.mark.parametrize("workload", ["nccl-tests", "nvbandwidth", "dcgm-diag"])
 def test_without_a_gpu_the_tool_is_not_run(workload: str) -> None:
     output, report = _run(workload, None, "--", "echo", "ran", status=77)
     assert output == b"no GPU that this process may use\n"
