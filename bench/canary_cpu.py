@@ -146,12 +146,12 @@ def _page(python: str, rows: Sequence[str], found: Sequence[str]) -> str:
         "for name in 'torch', 'jax', 'tensorflow_cpu', 'onnxruntime': print(name, m.version(name))"
     )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    versions = ", ".join(done.stdout.splitlines())
+    versions = ", ".join([f"Python {platform.python_version()}", *done.stdout.splitlines()])
     return f"""# Canary programs without a GPU
 
-`make canary-cpu` writes this page. Sizes are small and gloo stands in for NCCL: the figures show that
-a program runs to its end, and say nothing about a GPU. Python {platform.python_version()}, {versions};
-{os.cpu_count()} cores, one thread a program.
+`make canary-cpu` writes this page. Sizes are small and gloo stands in for NCCL: the figures show
+that a program runs to its end, and say nothing about a GPU. {versions}; {os.cpu_count()} cores, one
+thread a program.
 
 | workload | checks | median of the first metrics | seconds |
 |---|---|---|--:|

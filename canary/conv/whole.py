@@ -1,8 +1,8 @@
 """Compare whole timed results of a convolution with the definition, tap by tap, in fp64.
 
 Freivalds' check (`canary_numerics.whole_product`) for a convolution: channels are folded with
-random signs, so that a few of them stand for all, and an error in any element shows in full. The folded
-convolution is computed by products of matrices alone; no convolution of the library takes part.
+random signs, so that a few of them stand for all, and an error in any element shows in full. The
+folded convolution is computed by products of matrices; no convolution of the library takes part.
 """
 
 import itertools

@@ -18,7 +18,7 @@ import canary_ptx as ptx  # noqa: E402
 import canary_timing as timing  # noqa: E402
 import canary_toolkit as toolkit  # noqa: E402
 
-THREADS, ROUNDS = 1024, 2000
+THREADS, ROUNDS = 256, 200
 _FILE = re.compile(r"libcuda\.so\.(\d+(?:\.\d+){1,2})$")
 
 

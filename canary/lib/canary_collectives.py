@@ -37,9 +37,9 @@ def work(number, first, count, options, meeting, sizes):
         sizes: metric to one of `KINDS` and the bytes by device.
 
     Returns:
-        For each metric the kind, the bytes and the times of the slowest rank; wrong and all elements
-        by kind; and the rounds in which ranks held different bits. All ranks return the same, but
-        for the conditions of their GPU.
+        For each metric the kind, the bytes and the times of the slowest rank; wrong and all
+        elements by kind; and the rounds in which ranks held different bits. All ranks return the
+        same, but for the conditions of their GPU.
     """
     # Newer releases call some of these functions by another name.
     warnings.simplefilter("ignore", FutureWarning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -65,3 +66,43 @@ def test_an_existing_nvlink_must_be_used(transports: ModuleType, shared: Load) -
     assert topology.around(ways, joined) == ["6 -> 7 via SHM/direct/direct"]
     assert topology.around(ways, topology.Links([0] * 8, set())) == []
     assert (joined.least, topology.Links([0], set()).least) == (18, 1)
+
+
+@pytest.mark.parametrize(
+    ("way", "links", "failed"),
+    [
+        ("P2P/CUMEM", ([4, 4], {(0, 1), (1, 0)}), set()),
+        ("NET/Socket/0", ([0, 0], set()), {"transport"}),
+        ("SHM/direct/direct", ([4, 2], {(0, 1), (1, 0)}), {"topology", "links"}),
+    ],
+)
+def test_the_transport_is_held_against_the_links_that_nvml_shows(
+    way: str,
+    links: tuple[list[int], set[tuple[int, int]]],
+    failed: set[str],
+    shared: Load,
+    transports: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topology, program = shared("topology"), shared("program")
+    monkeypatch.setattr(topology, "links", lambda gpus: (topology.Links(*links), None))
+    ways = transports.between([f"a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {way}\n"])
+    assert program._check_ways(ways, [{}, {}]).least == (min(links[0]) or 1)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["name"] for line in lines} == {"transport", "topology", "links"}
+    assert {line["name"] for line in lines if not line["ok"]} == failed
+
+
+def test_a_transport_that_is_not_known_is_not_reported(
+    shared: Load,
+    transports: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topology, program = shared("topology"), shared("program")
+    monkeypatch.setattr(topology, "links", lambda gpus: (None, "no NVIDIA driver here"))
+    program._check_ways(transports.between([]), [{}, {}])
+    names = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    skipped = {json.loads(line)["name"] for line in names}
+    assert skipped == {"topology", "links"}
