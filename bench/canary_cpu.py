@@ -30,8 +30,8 @@ from compatgate.resources import canary_dir  # noqa: E402
 
 FAULTS = HERE / "canary_faults.toml"
 PAGE = HERE / "CANARY_CPU.md"
-FEW = ("--device", "cpu", "--repetitions", "10", "--warmup", "1")
-SHORTER = {"soak": ("--for", "20s", "--windows", "8"), "burn": ("--for", "10s")}
+FEW = ("--device", "cpu", "--repetitions", "5", "--warmup", "0")
+SHORTER = {"soak": ("--for", "5s", "--windows", "4"), "burn": ("--for", "3s")}
 """Programs of hours or minutes, and how long they take here."""
 NEEDS = {
     "device-visible": "a GPU",
@@ -114,7 +114,7 @@ def main() -> int:
         if reason := NEEDS.get(workload.name):
             found.append(f"{row} not run: needs {reason} |")
             continue
-        few = (*FEW[:2], "--repetitions", "2", "--warmup", "0", *fault.get("arguments", ()))
+        few = (*FEW[:2], "--repetitions", "1", "--warmup", "0", *fault.get("arguments", ()))
         report, _, why = run(workload, options.python, few, number)
         failed = sorted(check.name for check in report.checks if not check.ok)
         right = not why and failed == sorted(fault["checks"])

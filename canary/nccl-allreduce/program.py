@@ -47,7 +47,7 @@ def main():
     count = torch.cuda.device_count() if device.type == "cuda" else LEAST
     with nccl.logged() as folder:
         arguments = 0, count, options, f"file://{folder}/meeting", SIZES
-        report = ranks.reports(collectives.work, count, arguments, options, folder, PATIENCE_S)[0]
+        reports = ranks.reports(collectives.work, count, arguments, options, folder, PATIENCE_S)
         ways = nccl.between(nccl.lines_of(folder))
     links = None
     if device.type == "cuda":
@@ -55,9 +55,9 @@ def main():
     else:
         for name in ("transport", "topology", "links"):
             say.skip(name, "a CPU does without NCCL")
-    collectives.report(report, count, TIMES)
-    if LARGEST in report["times"]:
-        kind, size, taken = report["times"][LARGEST]
+    collectives.report(reports, count, TIMES)
+    if LARGEST in reports[0]["times"]:
+        kind, size, taken = reports[0]["times"][LARGEST]
         per_link = collectives.on_bus(kind, size, count) / (links.least if links else 1)
         convert = timing.per_second(per_link / 1e9)
         timing.report("bandwidth-per-link", "GB/s", timing.Times(*taken), convert)

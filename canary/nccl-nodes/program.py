@@ -44,9 +44,9 @@ def main():
     here = torch.cuda.device_count() if device.type == "cuda" else 1
     with nccl.logged() as folder:
         arguments = node * here, nodes * here, options, "env://", SIZES
-        report = ranks.reports(collectives.work, here, arguments, options, folder, PATIENCE_S)[0]
+        reports = ranks.reports(collectives.work, here, arguments, options, folder, PATIENCE_S)
         _check_transport(device, networks.read(folder))
-    collectives.report(report, nodes * here, ("latency",))
+    collectives.report(reports, nodes * here, ("latency",))
 
 
 def _check_transport(device, ways):
