@@ -22,6 +22,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import msgspec  # noqa: E402
+from msgspec import Struct  # noqa: E402
+
 from compatgate.canary.protocol import read_report  # noqa: E402
 from compatgate.canary.run import Report  # noqa: E402
 from compatgate.canary.workload import Workload  # noqa: E402
@@ -53,9 +56,19 @@ PATIENCE_S = 600
 LINE = "\n"
 
 
-def read_faults() -> list[dict[str, object]]:
+class Fault(Struct, frozen=True, forbid_unknown_fields=True):
+    """A fault of ``canary_faults.toml``."""
+
+    workload: str
+    says: str
+    checks: tuple[str, ...]
+    code: str
+    arguments: tuple[str, ...] = ()
+
+
+def read_faults() -> list[Fault]:
     """Return the faults of the file, in its order."""
-    return list(tomllib.loads(FAULTS.read_text())["fault"])
+    return msgspec.convert(tomllib.loads(FAULTS.read_text())["fault"], list[Fault])
 
 
 def run(
@@ -109,16 +122,16 @@ def main() -> int:
         rows.append(f"| `{workload.name}` | {said}")
     found = []
     for number, fault in enumerate(read_faults()):
-        workload = library.workload(str(fault["workload"]))
-        row = f"| `{workload.name}` | {fault['says']} |"
+        workload = library.workload(fault.workload)
+        row = f"| `{workload.name}` | {fault.says} |"
         if reason := NEEDS.get(workload.name):
             found.append(f"{row} not run: needs {reason} |")
             continue
-        few = (*FEW[:2], "--repetitions", "1", "--warmup", "0", *fault.get("arguments", ()))
+        few = (*FEW[:2], "--repetitions", "1", "--warmup", "0", *fault.arguments)
         report, _, why = run(workload, options.python, few, number)
         failed = sorted(check.name for check in report.checks if not check.ok)
-        right = not why and failed == sorted(fault["checks"])
-        bad += [] if right else [f"{workload.name}, {fault['says']}: {why or failed}"]
+        right = not why and failed == sorted(fault.checks)
+        bad += [] if right else [f"{workload.name}, {fault.says}: {why or failed}"]
         print(
             f"{workload.name} with a fault: {', '.join(failed) or why or 'NOT FOUND'}", flush=True
         )
