@@ -19,7 +19,8 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_left_out,
+    report_missing_fact,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
@@ -70,7 +71,7 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             candidates=lambda: changes.other_build(context, found),
         )
     if not found.published:
-        return report_not_checked(found.name, _explain_unpublished(found))
+        return report_left_out(found.name, _explain_unpublished(found))
     release, build = found.release, found.build
     if release is None:
         message = f"{found.title} is not known; the newest known release is {found.newest}"
@@ -212,7 +213,8 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE
         if have.local:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
-            return report_not_checked("python", message)
+            need = f"python={have.public}, or a release whose wheels are known"
+            return report_missing_fact("python", message, need=need, have=have.text)
         if _is_in_range(have, low, high):
             return PASS
         need = f"{low or 'any'} to {high or 'any'}"
@@ -430,23 +432,18 @@ def _report_no_code(
 
 
 def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
-    """Report unknown code: unknown where other releases have a list, else not checked."""
-    if context.has_record(found.name):
-        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
-    publishes = any(
+    """Report unknown code, unless a record or the stated code is judged in its place."""
+    if context.has_record(found.name) or context.stack.arch is not None:
+        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold, CG201 the stated
+    message = f"which GPUs {what} of {found.title} has code for is not known"
+    need = "the build's list: state it as arch=sm_.."
+    if any(
         build.sass is not None or build.minimum_capability is not None
         for release in found.table.releases
         for build in release.builds
-    )
-    return (
-        Problem(
-            "unknown" if publishes and context.stack.arch is None else "not-checked",
-            found.name,
-            f"which GPUs {what} of {found.title} has code for is not known",
-            have=found.version.text,
-            need="the build's list: state it as arch=sm_..",
-        ),
-    )
+    ):
+        return (Problem("unknown", found.name, message, have=found.version.text, need=need),)
+    return report_missing_fact(found.name, message, need=need, have=found.version.text)
 
 
 @rule("CG407", "framework-driver", reads=CUDA | FORWARD)

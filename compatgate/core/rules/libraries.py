@@ -27,13 +27,15 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.stack_facts import FrameworkMatch
-from compatgate.core.versions import Version, format_parts
+from compatgate.core.versions import Version, format_parts, parse_version
 
 
 @rule("CG301", "cudnn-cuda", reads=CUDNN)
@@ -104,16 +106,12 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     if have is None or device is None or build is None or context.cudnn_release is None:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
-        return report_not_checked(
-            "cudnn", "cuDNN on Tegra comes with JetPack and has a separate matrix"
-        )
+        return _check_tegra(context, have)
     support = support_of(context, build, device)
     if support is Support.LISTED:
         return PASS
     if support is Support.UNKNOWN:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
-        if build.minimum_capability is not None and _toolkit_serves(context, device):
-            return report_not_checked("cudnn", message)
         return (Problem("unknown", "cudnn", message, have=have.text),)
     forward = have >= context.facts.cudnn.forward_compatible_from
     if support is Support.NEWER and forward:
@@ -125,6 +123,20 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     message, need = _explain_unsupported(context, build, support)
     source = build.capability_source if support is Support.TOO_OLD else None
     return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
+
+
+def _check_tegra(context: RuleContext, have: Version) -> RuleAnswer:
+    """Compare the cuDNN with that of the L4T release: no matrix says what else runs on it."""
+    host = context.jetson
+    brought = [one.cudnn for one in host.releases if one.cudnn] if host else []
+    if not brought:
+        message = "cuDNN on Tegra comes with JetPack; the L4T release is not stated"
+        return report_left_out("cudnn", message)
+    if any(parse_version("cudnn", text).at(3) == have.at(3) for text in brought):
+        return PASS
+    message = f"whether cuDNN {have} runs on {host.title if host else 'it'} is not known"
+    need = f"cudnn={brought[-1]}, which the release brings"
+    return report_missing_fact("cudnn", message, need=need, have=have.text)
 
 
 def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
@@ -175,12 +187,6 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
         return True
     newest = max(build.capabilities, default=None)
     return newest is not None and device > newest and not covers(build.capabilities, device)
-
-
-def _toolkit_serves(context: RuleContext, device: Pair) -> bool:
-    """Tell whether the stack's CUDA makes code that runs on a GPU; else no library of it does."""
-    toolkit = _find_toolkit(context)
-    return toolkit is None or covers(tuple(toolkit.sass), device)
 
 
 def _find_toolkit(context: RuleContext) -> ToolkitArch | None:
@@ -386,9 +392,11 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
     if cuda and have.cuda and have.cuda[0] != cuda.major:
         message = f"this NCCL {have.public} was built for CUDA {have.cuda[0]}, the stack has {cuda}"
     elif not release.cuda:
-        return report_not_checked(
-            "nccl", f"which CUDA NCCL {have} was packaged for is not published"
-        )
+        message = f"which CUDA NCCL {have} was packaged for is not published"
+        if cuda and have.cuda:
+            return report_no_effect("nccl", f"{message}; its label says CUDA {have.cuda[0]}")
+        need = f"the build: nccl={have.public}+cu{major}"
+        return report_missing_fact("nccl", message, need=need, have=have.text)
     elif major not in release.cuda:
         built = ", ".join(map(str, release.cuda))
         message = f"NCCL {have} has no build for CUDA {major}, only for CUDA {built}"

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from compatgate.core.facts.vgpu import SharingFact
 from compatgate.core.parts import NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import is_guest
 from compatgate.core.versions import format_parts
@@ -46,7 +53,10 @@ def mps_support(context: RuleContext) -> RuleAnswer:
     if gpu and gpu.mig and (fact := table.find_sharing("mps", "mig")):
         problems.append(_report_sharing(fact, fact.effect, have=gpu.sku))
     if is_guest(context) and (fact := table.find_sharing("mps", "vgpu")):
-        problems.append(Problem("not-checked", "sharing", fact.text, source=fact.source))
+        need = "sharing=time-slicing, or sharing=exclusive"
+        problems += report_missing_fact(
+            "sharing", fact.text, need=need, source=fact.source, candidates=_other_sharing
+        )
     return problems or PASS
 
 
