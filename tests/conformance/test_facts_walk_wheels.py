@@ -52,7 +52,7 @@ def test_a_torch_wheel_whose_list_is_not_known_is_unknown(walk):
             stack = {"torch": f"{version}+{build['label']}", "cuda": build["cuda"]}
             walk.expect("unknown", "CG405", stack, gpu="9.0")
             stated = {**stack, "arch": ["sm_90"]}
-            walk.expect("not-checked", "CG405", stated, gpu="9.0")
+            walk.expect("not-applicable", "CG405", stated, gpu="9.0")
     walk.done()
 
 

@@ -443,7 +443,26 @@ def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str)
         for build in release.builds
     ):
         return (Problem("unknown", found.name, message, have=found.version.text, need=need),)
+    if _all_measured_run(context, found):
+        return PASS
     return report_missing_fact(found.name, message, need=need, have=found.version.text)
+
+
+def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
+    """Tell whether every measured wheel of a framework whose table lists no code runs on the GPU."""
+    from compatgate.core.package_finder import package_finder
+    from compatgate.core.rules.package_code import check_package
+
+    pool, device, facts = context.pool, context.capability, context.facts
+    name = facts.recorded_name(found.name, found.version.cuda)
+    finder = package_finder(facts, pool.os, pool.cpu, context.stack.get("python"))
+    wheels = [finder.find(name, version) for version in facts.recorded_versions(name)]
+    measured = [one for one in wheels if one.record]
+    return (
+        device is not None
+        and bool(measured)
+        and all(check_package(context, one, device) == PASS for one in measured)
+    )
 
 
 @rule("CG407", "framework-driver", reads=CUDA | FORWARD)

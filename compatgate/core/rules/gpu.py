@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
-from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
+from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
@@ -299,6 +299,20 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
 
+def _judge_range(
+    context: RuleContext, cuda: Version, device: Pair, fact: CapabilityFact | None
+) -> RuleAnswer:
+    """Judge a toolkit without a list of targets by the first and last toolkit for the GPU."""
+    if context.toolkit is None:
+        return NOT_APPLICABLE  # CG101 says that this CUDA is not known
+    first, last = (fact.first_toolkit, fact.last_toolkit) if fact else (None, None)
+    if first and first <= cuda.major_minor and (last is None or cuda.major_minor <= last):
+        return PASS
+    message = f"which GPUs CUDA {cuda} can target is not known"
+    need = f">={format_parts(first)}" if first else f"a CUDA known to target {format_parts(device)}"
+    return report_missing_fact("cuda", message, need=need, have=cuda.text)
+
+
 @rule("CG203", "toolkit-arch", reads=CODE)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
@@ -319,11 +333,11 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     facts = context.facts.arch
     toolkit = facts.toolkits.get(format_parts(cuda.major_minor))
+    fact = facts.capabilities.get(format_parts(device))
     if toolkit is None:
-        return NOT_APPLICABLE
+        return _judge_range(context, cuda, device, fact)
     if device in toolkit.sass:
         return PASS
-    fact = facts.capabilities.get(format_parts(device))
     if fact is None:
         newest = list(facts.capabilities)[-1]
         message = (

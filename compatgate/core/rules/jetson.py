@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, JETSON, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.parts import CODE, CUDNN, DRIVER, FORWARD, JETSON, Candidate
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
@@ -136,7 +143,7 @@ def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | No
     return change
 
 
-@rule("CG131", "jetson-cuda", reads=JETSON | CUDA | FORWARD)
+@rule("CG131", "jetson-cuda", reads=JETSON | CUDNN | FORWARD)
 def jetson_cuda(context: RuleContext) -> RuleAnswer:
     """The Jetson's L4T release does not run programs of the stack's CUDA.
 
@@ -145,7 +152,7 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
     newer toolkit of the same major run by minor-version compatibility if NVIDIA's table says so (a
     warning: the driver cannot compile PTX of the newer toolkit). Across majors only the upgrade
     package helps, and only within the list of its JetPack. The minimum drivers of servers do not
-    apply.
+    apply. Another cuDNN than that of the release is unknown: no matrix says what else runs.
 
     Example: CUDA 12.8 on L4T 36.4.3 (12.6) warns; CUDA 13.0 on it fails; CUDA 12.2 on L4T 35.4.1
     (11.4) needs ``cuda-compat-12-2``.
@@ -165,7 +172,7 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
 
     found, source = match_toolkit(host, libcuda, cuda.major_minor)
     if found in ("same", "older"):
-        return PASS
+        return _check_cudnn(context, host)
     own = f"{host.title}, whose libcuda is of CUDA {format_parts(libcuda)}"
     need = f"<={format_parts(libcuda)}"
     if found == "minor":
@@ -191,6 +198,17 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_cuda(context, host, cuda),
         ),
     )
+
+
+def _check_cudnn(context: RuleContext, host: JetsonHost) -> RuleAnswer:
+    """Compare the stack's cuDNN with that of the L4T release."""
+    have = context.stack.get("cudnn")
+    brought = [one.cudnn for one in host.releases if one.cudnn]
+    if have is None or any(parse_version("cudnn", text).at(3) == have.at(3) for text in brought):
+        return PASS
+    message = f"whether cuDNN {have} runs on {host.title} is not known"
+    need = f"cudnn={brought[-1]}, which the release brings" if brought else "a release with cuDNN"
+    return report_missing_fact("cudnn", message, need=need, have=have.text)
 
 
 def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iterator[Candidate]:

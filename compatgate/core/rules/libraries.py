@@ -27,7 +27,6 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_left_out,
     report_missing_fact,
     report_no_effect,
     rule,
@@ -35,7 +34,7 @@ from compatgate.core.rule import (
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.stack_facts import FrameworkMatch
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG301", "cudnn-cuda", reads=CUDNN)
@@ -106,7 +105,8 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     if have is None or device is None or build is None or context.cudnn_release is None:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
-        return _check_tegra(context, have)
+        message = "cuDNN on Tegra has a separate matrix: CG131 compares it with the L4T release"
+        return report_no_effect("cudnn", message)
     support = support_of(context, build, device)
     if support is Support.LISTED:
         return PASS
@@ -123,20 +123,6 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     message, need = _explain_unsupported(context, build, support)
     source = build.capability_source if support is Support.TOO_OLD else None
     return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
-
-
-def _check_tegra(context: RuleContext, have: Version) -> RuleAnswer:
-    """Compare the cuDNN with that of the L4T release: no matrix says what else runs on it."""
-    host = context.jetson
-    brought = [one.cudnn for one in host.releases if one.cudnn] if host else []
-    if not brought:
-        message = "cuDNN on Tegra comes with JetPack; the L4T release is not stated"
-        return report_left_out("cudnn", message)
-    if any(parse_version("cudnn", text).at(3) == have.at(3) for text in brought):
-        return PASS
-    message = f"whether cuDNN {have} runs on {host.title if host else 'it'} is not known"
-    need = f"cudnn={brought[-1]}, which the release brings"
-    return report_missing_fact("cudnn", message, need=need, have=have.text)
 
 
 def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:

@@ -144,13 +144,14 @@ def _check_cached(
     """Check a package; a package without a problem caches that for each situation."""
     found: RuleAnswer | None = package.memory.get(situation)
     if found is None:
-        found = _check_package(context, package, device)
+        found = check_package(context, package, device)
         if isinstance(found, str):
             package.memory[situation] = found
     return found
 
 
-def _check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+    """Judge the code of one package on a GPU."""
     if package.gpus:
         return [_report_other_vendor(context, package)]
     if package.statements and (problems := find_exclusions(context, package, device)):

@@ -64,7 +64,7 @@ def _judge_unmeasured(
     own = bool(version.local) and version.cuda is None
     if own or version.key[1] == 0 or name in context.stack.measured or not _has_code(context, name):
         return ()
-    wheels = [one for one in facts.records(name) if one.wheel] if name in facts.recorded else []
+    wheels = [one for one in facts.records(name) if one.wheel]
     tags = [(one.version, tag) for one in wheels if (tag := read_tag(one.wheel, facts.glibc))]
     known = [tag for _, tag in tags]
     releases = [parse_version(name, text) for text, _ in tags]

@@ -80,7 +80,7 @@ def _check_branch(
     table = context.facts.vgpu
     read = {branch for one in context.facts.gpus.vgpus.values() for branch in one.branches}
     if version.major not in read:
-        yield from _report_unread(kind, component, version)
+        yield from _report_unread(kind, component, version, min(read, default=0))
         return
     title = "guest driver" if component == "driver" else "vGPU manager"
     candidates = (
@@ -101,9 +101,15 @@ def _check_branch(
         yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
 
 
-def _report_unread(kind: VgpuType, component: str, version: Version) -> Iterator[Problem]:
-    """Report a branch of which no release was read, unless older and newer ones have the type."""
-    if kind.branches and min(kind.branches) < version.major < max(kind.branches):
+def _report_unread(
+    kind: VgpuType, component: str, version: Version, oldest: int
+) -> Iterator[Problem]:
+    """Report a branch of which no release was read, unless older and newer ones have the type.
+
+    The oldest branch that was read stands for those before it.
+    """
+    first, last = min(kind.branches, default=0), max(kind.branches, default=0)
+    if version.major < last and (first == oldest or first < version.major):
         return
     message = f"whether {component} {version} supports {kind.prefix} is not known: no release of"
     message += f" branch {version.major} was read"
