@@ -449,14 +449,14 @@ def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str)
 
 
 def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
-    """Tell whether every measured wheel of a framework whose table lists no code runs on the GPU."""
+    """Tell whether all measured wheels of a framework run on the GPU; its table lists no code."""
     from compatgate.core.package_finder import package_finder
     from compatgate.core.rules.package_code import check_package
 
     pool, device, facts = context.pool, context.capability, context.facts
     name = facts.recorded_name(found.name, found.version.cuda)
     finder = package_finder(facts, pool.os, pool.cpu, context.stack.get("python"))
-    wheels = [finder.find(name, version) for version in facts.recorded_versions(name)]
+    wheels = [finder.find(found.name, version) for version in facts.recorded_versions(name)]
     measured = [one for one in wheels if one.record]
     return (
         device is not None
