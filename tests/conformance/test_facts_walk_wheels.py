@@ -120,7 +120,8 @@ def test_each_onnxruntime_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
                 fits = runs(walk, document, code["sass"], code["ptx"], device)
                 fits = fits or device.replace(".", "") in only
                 stack = {"onnxruntime-gpu": release["version"], "cuda": f"{major(build)}.0"}
-                walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
+                said = "pass" if fits else "fail"  # CG411 judges the wheels that have a record
+                walk.expect(f"{said}|not-applicable", "CG405", stack, gpu=device)
     walk.done(at_least=500)
 
 

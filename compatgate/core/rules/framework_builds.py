@@ -74,10 +74,14 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return report_left_out(found.name, _explain_unpublished(found))
     release, build = found.release, found.build
     if release is None:
-        message = f"{found.title} is not known; the newest known release is {found.newest}"
-        return _make_problem(found, "unknown", message, need=f"<={found.newest}")
+        return _report_unknown_release(context, found)
     if context.pool.os == "windows" and "windows" not in (release.os or found.table.os):
-        message = f"{found.name} has no GPU build for Windows"
+        message = f"{found.title} has no GPU build for Windows"
+        on_windows = [
+            r.version for r in found.table.releases if "windows" in (r.os or found.table.os)
+        ]
+        if on_windows:
+            message += f"; the last release with one is {on_windows[-1]}"
         return _make_problem(found, "fail", message, need="os=linux or wsl", source=release.source)
     if not found.version.local and is_index_wheel_cpu_only(found.table, release, context.pool):
         return _report_cpu_only(context, found, release)
@@ -90,6 +94,18 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         )
         return _make_problem(found, "warn", message, source=build.source)
     return _check_stated_cuda(context, found, build)
+
+
+def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    """Report a release without a row, unless its own wheel was measured."""
+    if context.has_record(found.name):
+        return NOT_APPLICABLE  # CG411 to CG414 judge what the wheel was measured to hold
+    known = f"{found.table.releases[0].version} to {found.newest}"
+    message = f"{found.title} is not known; the known releases are {known}"
+    name, file = f"{found.name}=={found.version.public}", f"{found.name}.yaml"
+    need = f"a release of {known}; or a record of this one: compatgate facts measure {name} "
+    need += f"--overlay {file}, for --facts {file}"
+    return _make_problem(found, "unknown", message, need=need)
 
 
 def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> RuleAnswer:
@@ -175,7 +191,7 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
             "fail",
             found.name,
             f"{message}; there are builds for {titles}",
-            have=f"CUDA {format_parts(asked)}",
+            have=found.version.text,
             need=titles,
             source=release.source,
             candidates=lambda: changes.other_build(context, found),
@@ -286,6 +302,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.plugins and (problems := _check_plugins(context, found, build, device)):
         return problems
     if build.sass is not None:
+        if context.has_record(found.name):
+            return NOT_APPLICABLE  # CG411 judges the wheel of this platform
         return _check_code(context, found, build, device)
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
@@ -492,6 +510,8 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         minimum = max(minimum, own)
     if driver >= minimum:
         return PASS
+    if context.floor and driver < context.floor[0] and minimum <= context.floor[0]:
+        return NOT_APPLICABLE  # CG101 asks for at least as much
     return (
         Problem(
             "fail",

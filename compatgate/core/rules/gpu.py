@@ -61,10 +61,13 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
         return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
-        newest = max(context.facts.driver_branches.branches)
-        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
-        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
-        return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+        branches = context.facts.driver_branches.branches
+        oldest, newest = min(branches), max(branches)
+        is_between = oldest < driver.major < newest
+        message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
+        message += "; is it a Windows driver (os=windows)?" if is_between else ""
+        need = f"a driver of a known branch, {oldest} to {newest}"
+        return (Problem("unknown", "driver", message, have=driver.text, need=need),)
     return _judge_first(context, driver.major, gpu)
 
 

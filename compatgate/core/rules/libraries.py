@@ -55,9 +55,10 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = context.cudnn_release
     if release is None:
-        newest = context.facts.cudnn.releases[-1].version
-        message = f"cuDNN {have} is not known; the newest known is {newest}"
-        return (Problem("unknown", "cudnn", message, have=have.text, need=f"<={newest}"),)
+        releases = context.facts.cudnn.releases
+        return _report_unknown_release(
+            "cudnn", "cuDNN", have, releases[0].version, releases[-1].version
+        )
     major = have.cuda[0] if have.cuda else (cuda.major if cuda else None)
     if major is None:
         return NOT_APPLICABLE
@@ -79,6 +80,17 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
             candidates=lambda: changes.other_cudnn(context),
         ),
     )
+
+
+def _report_unknown_release(
+    component: str, title: str, have: Version, oldest: Version, newest: Version
+) -> RuleAnswer:
+    """Report a release without a row; name those that have one."""
+    message = f"{title} {have} is not known; the known releases are {oldest} to {newest}"
+    need = (
+        f"a release of {oldest} to {newest}, or a record of this one in an overlay of {component}"
+    )
+    return (Problem("unknown", component, message, have=have.text, need=need),)
 
 
 @rule("CG302", "cudnn-gpu", reads=CUDNN)
@@ -236,6 +248,8 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
     floor = min(floors)
     if driver >= floor:
         return PASS
+    if context.floor and driver < context.floor[0] and floor <= context.floor[0]:
+        return NOT_APPLICABLE  # CG101 asks for at least as much
     return (
         Problem(
             "fail",
@@ -369,9 +383,10 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = _nccl_release(context)
     if release is None:
-        newest = context.facts.nccl.releases[-1].version
-        message = f"NCCL {have} is not known; the newest known is {newest}"
-        return (Problem("unknown", "nccl", message, have=have.text, need=f"<={newest}"),)
+        releases = context.facts.nccl.releases
+        return _report_unknown_release(
+            "nccl", "NCCL", have, releases[0].version, releases[-1].version
+        )
     major = _nccl_major(context)
     if major is None:
         return NOT_APPLICABLE

@@ -269,7 +269,8 @@ def _check_ptx(
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
+        have = package.version.text
+        yield Problem("unknown", package.name, message, have=have, source=source_of(package))
         return
     newest = max(known)
     if newest <= reach:
@@ -280,7 +281,7 @@ def _check_ptx(
         "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
         package.name,
         f"{what}; {limit}{describe_assumption(package)}",
-        have=driver.text,
+        have=package.version.text,
         need=f"a driver of CUDA {format_parts(newest)} or newer",
         source=source_of(package),
     )
