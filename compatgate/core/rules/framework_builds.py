@@ -506,6 +506,10 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return NOT_APPLICABLE  # its driver has numbers of its own
     minimum = build.driver[context.os]
     own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    if build.toolkit_driver and context.toolkit and own is None:
+        message = f"{found.title} needs the driver of CUDA {context.cuda}, which is not known"
+        need = "a CUDA whose own driver is published"
+        return report_missing_fact("driver", message, need=need, have=context.driver.text)
     if build.toolkit_driver and own:
         minimum = max(minimum, own)
     if driver >= minimum:

@@ -26,7 +26,7 @@ from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:  # imported by the first question about a Jetson
-    from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
+    from compatgate.core.facts.jetson import JetsonDevice, JetsonRelease, Sbsa, Wheels
     from compatgate.core.jetson import JetsonHost
 
 
@@ -98,10 +98,17 @@ def _is_l4t(driver: Version, host: JetsonHost) -> bool:
 def _check_device(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
     """Yield the module that no release which fits supports."""
     lists = [one.devices for one in host.releases]
-    device = host.device
-    if device is None or any(devices is None or device.name in devices for devices in lists):
+    device, release = host.device, host.releases[-1]
+    if device is None:
+        if context.pool.gpu and context.pool.gpu.product:
+            what = f"which device {context.gpu_name} is, for {release.title}, is not known"
+            yield from report_missing_fact("l4t", what, need="a device of the facts")
         return
-    release = host.releases[-1]
+    if any(devices is not None and device.name in devices for devices in lists):
+        return
+    if None in lists:
+        yield from _judge_unlisted(host, release, device)
+        return
     supported = " and ".join(release.devices or ())
     first = next((r for r in host.table.releases if device.name in (r.devices or ())), None)
     last = f" or older ({device.last_jetpack} is its last)" if device.last_jetpack else ""
@@ -118,6 +125,21 @@ def _check_device(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
         source=release.source,
         candidates=lambda: _propose_releases(context, host),
     )
+
+
+def _judge_unlisted(
+    host: JetsonHost, release: JetsonRelease, device: JetsonDevice
+) -> Iterator[Problem]:
+    """Report a release without a list of devices, unless its neighbours have this one."""
+    known = [one for one in host.table.releases if one.devices is not None]
+    before = [one for one in known if one.l4t < release.l4t][-1:]
+    after = [one for one in known if one.l4t > release.l4t][:1]
+    if before and after and all(device.name in (one.devices or ()) for one in before + after):
+        return
+    message = f"whether {release.title} supports {device.title} is not known"
+    need = f"a release that lists {device.title}"
+    have = release.l4t.text
+    yield from report_missing_fact("l4t", message, need=need, have=have, source=release.source)
 
 
 def _propose_releases(

@@ -240,11 +240,9 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if context.capability in context.facts.arch.tegra:
         return NOT_APPLICABLE  # its matrix is another one: CG302 says so
-    floors = [
-        row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver
-    ]
+    floors = _find_floors(context, build)
     if not floors:
-        return NOT_APPLICABLE
+        return _check_without_rows(context, have, driver)
     floor = min(floors)
     if driver >= floor:
         return PASS
@@ -265,6 +263,31 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
             ),
         ),
     )
+
+
+def _find_floors(context: RuleContext, build: CudnnBuild) -> list[Version]:
+    return [row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver]
+
+
+def _check_without_rows(context: RuleContext, have: Version, driver: Version) -> RuleAnswer:
+    """Judge a release without driver minimums by the highest of all releases for the CUDA major."""
+    if context.floor and driver < context.floor[0]:
+        return NOT_APPLICABLE  # CG101 fails
+    major, memory = _cudnn_major(context), context.facts.memory
+    builds = [one.builds[major] for one in context.facts.cudnn.releases if major in one.builds]
+    key = ("highest driver of cuDNN", major, context.os)
+    if key not in memory:
+        drivers = [row.driver.get(context.os) for one in builds for row in one.rows]
+        memory[key] = max((one for one in drivers if one), default=None)
+    if memory[key] is None or driver >= memory[key]:
+        return NOT_APPLICABLE
+    lowest = [min(floors) for one in builds if (floors := _find_floors(context, one))]
+    highest = max(lowest, default=driver)
+    if driver >= highest:
+        return NOT_APPLICABLE
+    message = f"which driver cuDNN {have} needs on {context.gpu_name} is not known; other releases"
+    message += f" need up to {highest}"
+    return report_missing_fact("driver", message, need=f">={highest}", have=str(context.driver))
 
 
 class Support(Enum):

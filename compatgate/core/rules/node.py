@@ -15,6 +15,7 @@ from compatgate.core.rule import (
     Problem,
     RuleAnswer,
     report_left_out,
+    report_missing_fact,
     report_no_effect,
     rule,
 )
@@ -73,8 +74,13 @@ def _use_flavour(flavour: Flavour) -> Candidate:
 def _check_branch(context: RuleContext, flavour: Flavour) -> Iterator[Problem]:
     """Yield what is wrong with a flavour on the driver's branch."""
     driver, gpu = context.driver, context.pool.gpu
-    row = context.facts.kernel_modules.branch(driver.major) if driver else None
-    if driver is None or row is None:
+    if driver is None:
+        return
+    row = context.facts.kernel_modules.branch(driver.major)
+    if row is None:
+        message = f"which kernel modules branch {driver.major} has is not known"
+        need = "a driver of a branch whose modules are known"
+        yield from report_missing_fact("kernel-modules", message, need=need, have=flavour)
         return
     if flavour == "open" and row.open == "none":
         message = f"driver {driver} has no open kernel modules: they came with branch 515"

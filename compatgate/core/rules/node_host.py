@@ -261,8 +261,11 @@ def gpudirect_rdma(context: RuleContext) -> RuleAnswer:
     if have is None or context.os != "linux":
         return NOT_APPLICABLE
     path = context.facts.kernel_support.rdma.get(have)
-    if path is None:
+    if have == "none":
         return PASS
+    if path is None:
+        what = f"what {have} needs is not in the facts"
+        return report_missing_fact("peer-memory", what, need="peer-memory=none", have=have)
     problems = [*_check_rdma(context, path)]
     if have == "nvidia-peermem" and "ofed" not in context.pool.node:
         what = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not stated"

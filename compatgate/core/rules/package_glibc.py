@@ -40,7 +40,7 @@ def check_glibc(context: RuleContext) -> RuleAnswer:
     have = _find_glibc(context)
     if have is None:
         return NOT_APPLICABLE
-    needed = {name: one for name, *one in _find_needs(context)}
+    needed = {name: (need, source) for name, need, source in _find_needs(context)}
     problems = [
         _report_older(f"{name} {context.stack.versions[name]}", need, source, have)
         for name, (need, source) in needed.items()

@@ -189,8 +189,15 @@ def vgpu_feature(context: RuleContext) -> RuleAnswer:
     if name is None or kind is None:
         return report_no_effect("needs", f"{gpu.vgpu} is not in the facts")  # CG137 is unknown
     table = context.facts.vgpu.features
-    known = [table[one] for one in needs.features if one in table]
-    return [one for each in known for one in _judge_feature(context, name, kind, each)] or PASS
+    return [
+        problem
+        for each in needs.features
+        for problem in (
+            _judge_feature(context, name, kind, table[each])
+            if each in table
+            else report_missing_fact("needs", f"{each} is not in the facts", need="a known feature")
+        )
+    ] or PASS
 
 
 def _judge_feature(
