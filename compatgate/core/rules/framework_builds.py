@@ -29,6 +29,7 @@ from compatgate.core.stack_facts import (
     accepts,
     default_build,
     is_index_wheel_cpu_only,
+    name_known,
 )
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -100,11 +101,11 @@ def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> Rule
     """Report a release without a row, unless its own wheel was measured."""
     if context.has_record(found.name):
         return NOT_APPLICABLE  # CG411 to CG414 judge what the wheel was measured to hold
-    known = f"{found.table.releases[0].version} to {found.newest}"
-    message = f"{found.title} is not known; the known releases are {known}"
-    name, file = f"{found.name}=={found.version.public}", f"{found.name}.yaml"
-    need = f"a release of {known}; or a record of this one: compatgate facts measure {name} "
-    need += f"--overlay {file}, for --facts {file}"
+    known = name_known([one.version for one in found.table.releases], found.version)
+    name = context.facts.recorded_name(found.name, found.version.cuda)
+    need = f"a known release, or a record of this one: compatgate facts measure {name}=="
+    need += f"{found.version.public} --overlay {name}.yaml, for --facts {name}.yaml"
+    message = f"{found.title} is not known; {known}"
     return _make_problem(found, "unknown", message, need=need)
 
 

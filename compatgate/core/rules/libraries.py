@@ -33,7 +33,7 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
-from compatgate.core.stack_facts import FrameworkMatch
+from compatgate.core.stack_facts import FrameworkMatch, name_known
 from compatgate.core.versions import Version, format_parts
 
 
@@ -55,10 +55,8 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = context.cudnn_release
     if release is None:
-        releases = context.facts.cudnn.releases
-        return _report_unknown_release(
-            "cudnn", "cuDNN", have, releases[0].version, releases[-1].version
-        )
+        known = [one.version for one in context.facts.cudnn.releases]
+        return _report_unknown_release("cudnn", "cuDNN", have, known)
     major = have.cuda[0] if have.cuda else (cuda.major if cuda else None)
     if major is None:
         return NOT_APPLICABLE
@@ -83,13 +81,11 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
 
 
 def _report_unknown_release(
-    component: str, title: str, have: Version, oldest: Version, newest: Version
+    component: str, title: str, have: Version, known: Sequence[Version]
 ) -> RuleAnswer:
-    """Report a release without a row; name those that have one."""
-    message = f"{title} {have} is not known; the known releases are {oldest} to {newest}"
-    need = (
-        f"a release of {oldest} to {newest}, or a record of this one in an overlay of {component}"
-    )
+    """Report a release without a row."""
+    message = f"{title} {have} is not known; {name_known(known, have)}"
+    need = f"a known release, or a record of this one in an overlay of {component}"
     return (Problem("unknown", component, message, have=have.text, need=need),)
 
 
@@ -406,10 +402,8 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = _nccl_release(context)
     if release is None:
-        releases = context.facts.nccl.releases
-        return _report_unknown_release(
-            "nccl", "NCCL", have, releases[0].version, releases[-1].version
-        )
+        known = [one.version for one in context.facts.nccl.releases]
+        return _report_unknown_release("nccl", "NCCL", have, known)
     major = _nccl_major(context)
     if major is None:
         return NOT_APPLICABLE
