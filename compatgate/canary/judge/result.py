@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.canary.workload import Better
 
-JUDGE = "3"
+JUDGE = "4"
 """Version of the statistics, stored with every judgement: another version may judge otherwise."""
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Outcomes, worst first."""

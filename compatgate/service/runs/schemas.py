@@ -197,7 +197,6 @@ class MetricPairsBody(Struct, frozen=True):
         list[float],
         Meta(description="logarithm of the ratio candidate to reference, one value per pair"),
     ]
-    share: float
     step: float
 
 
