@@ -25,8 +25,8 @@ _BURSTS = 2.0
 def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
     """Judge counts of which some are zero.
 
-    A tolerance does not apply to counts. Where the baseline is zero in less than half of its values,
-    rates of events are compared, and small differences only if several runs show how they scatter.
+    A tolerance does not apply to counts. Where the baseline is seldom zero, rates of events are
+    compared, and a small difference passes only if several runs show how they scatter.
     """
     before, after = baseline.values, candidate.values
     n, m = len(before), len(after)

@@ -11,6 +11,7 @@ from math import exp, expm1
 
 from msgspec.structs import replace
 
+from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.canary.judge.changes import Change, Contrast
 from compatgate.canary.judge.metric import (
     Direction,
@@ -39,16 +40,15 @@ from compatgate.canary.judge.rule import RUNS, SIGNS, RatioCourse, Rule
 from compatgate.canary.judge.statistics import Tail
 from compatgate.canary.workload import MetricSpec
 
-LEAST_RUNS = 3
-"""Number of runs of a baseline that show how far runs differ."""
 PAIRS_NEEDED = "pairs with a reference image"
+_CONFIRMATION = "another run to confirm it"
 _CONFIDENCE = 0.01
 """Chance that a change is beyond one side of the interval that is shown."""
 
 
 def has_history(baseline: Samples | None, candidate: Samples | None) -> bool:
     """Return whether a metric has ratios, and a baseline that shows how far runs differ."""
-    if baseline is None or candidate is None or len(baseline.runs) < LEAST_RUNS:
+    if baseline is None or candidate is None or len(baseline.runs) < RELIABLE_RUNS:
         return False
     return not (is_count(baseline) and 0 in (*baseline.values, *candidate.values))
 
@@ -83,6 +83,33 @@ def judge_history(
         doubt = "" if baselines[name].explained else doubts.get(name, "")
         results[name] = doubt_improvement(judged, doubt, explained.get(name, ""))
     return results
+
+
+def judge_drift(
+    metrics: Mapping[str, MetricSpec],
+    baselines: Mapping[str, Samples],
+    candidate: Mapping[str, Samples],
+    suite: int,
+) -> dict[str, MetricJudgement]:
+    """Return the metrics that are worse than the oldest baseline that a person accepted.
+
+    Upgrades that each slow a metric a little, within the tolerance, add up.
+    """
+    known = {name: baselines[name] for name in metrics}
+    oldest = {
+        name: replace(samples, runs=samples.oldest, oldest=())
+        for name, samples in known.items()
+        if len(samples.oldest) >= RELIABLE_RUNS
+    }
+    judged = judge_history(
+        {name: metrics[name] for name in oldest}, oldest, candidate, suite=suite, doubts={},
+        explained={},
+    )  # fmt: skip
+    return {
+        name: replace(one, reason=f"since the oldest approved baseline: {one.reason}")
+        for name, one in judged.items()
+        if one.outcome == "regression" or one.missing == _CONFIRMATION
+    }
 
 
 def _contrast(baseline: Samples, candidate: Samples) -> Contrast:
@@ -145,6 +172,8 @@ def _judge_centre(
         better = course.is_better(change, RUNS.passing_level(RUNS.most))
         return Aspect("centre", "improvement" if better else "ok", words)
     noise = percent(expm1(change.deviation))
+    if decision == "suspected" and runs < RUNS.most:
+        return Aspect("centre", "inconclusive", words, missing=_CONFIRMATION, repetitions=1)
     if hopeless:
         reason = f"{words}: runs differ by {noise}, too much for an answer by history"
         return Aspect("centre", "inconclusive", reason, missing=PAIRS_NEEDED)

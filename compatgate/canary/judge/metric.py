@@ -121,7 +121,8 @@ def _judge_values(
         numbers = numbers or make_numbers(side, shift, tail, spread, prepared.dropped)
     if spec.better == "either":
         aspects = choose_worse(aspects)
-    return conclude_metric(name, spec, aspects, numbers)
+    judged = conclude_metric(name, spec, aspects, numbers)
+    return replace(judged, reason=f"{judged.reason}; how far runs differ is not known")
 
 
 def make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import exp, fsum, inf, lgamma, log, log1p
+from math import exp, fsum, inf, lgamma, log, log1p, sqrt
 from operator import mul
 
 from msgspec import Struct
@@ -142,7 +142,7 @@ def fit_noise(sources: Iterable[Noise]) -> Noise | None:
     middle = fsum(centred) / len(centred)
     chance = fsum(trigamma(s.df / 2) for s in known) / len(known)
     excess = fsum((c - middle) ** 2 for c in centred) - (len(known) - 1) * chance
-    excess -= fsum(_measure_scatter(s.df / 2) for s in known) ** 0.5
+    excess -= sqrt(fsum(_measure_scatter(s.df / 2) for s in known))
     apart = max(excess, 0.0) + _ASSUMED_SOURCES * trigamma(_ASSUMED_DF / 2)
     between = apart / (len(known) - 1 + _ASSUMED_SOURCES)
     df = 2 * find_trigamma_inverse(between * (1 + 1 / len(known)) + 2 / weight)
@@ -182,7 +182,7 @@ def count_degrees(residuals: Sequence[Sequence[float]], each: int, dimensions: i
     metrics = len(residuals)
     if metrics < 2 or each < 2:
         return float(each)
-    lengths = [fsum(r * r for r in row) ** 0.5 for row in residuals]
+    lengths = [sqrt(fsum(r * r for r in row)) for row in residuals]
     unit = [[r / n for r in row] for row, n in zip(residuals, lengths, strict=True)]
     columns = list(zip(*unit, strict=True))
     total = sum(

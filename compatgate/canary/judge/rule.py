@@ -310,13 +310,11 @@ class Rule:
         A metric that may be worse is worth another run in every case.
         """
         level = self.plan.passing_level(self.plan.most)
-        for name, change in self.changes(blocks).items():
-            course = self.courses[name]
-            assert isinstance(course, RatioCourse)  # noqa: S101 - events have no change
-            if course.tail(blocks, change) <= ALARM:
-                return False
-        for name, change in self.changes(blocks).items():
-            course, runs = self.courses[name], len(self.courses[name].contrast.reference)
+        ratios = {n: course for n, course in self.courses.items() if isinstance(course, RatioCourse)}
+        if any(one.tail(blocks, self.changes(blocks)[n]) <= ALARM for n, one in ratios.items()):
+            return False
+        for name, course in ratios.items():
+            change, runs = self.changes(blocks)[name], len(course.contrast.reference)
             best = (1 / runs + 1 / self.plan.most) / (1 / runs + 1)
             reach = (change.reach(level) + change.reach(_LUCK)) * best**0.5
             if course.contrast.borrows and reach > course.limit:

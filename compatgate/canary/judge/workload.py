@@ -8,7 +8,12 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from compatgate.canary.judge.history import PAIRS_NEEDED, has_history, judge_history
+from compatgate.canary.judge.history import (
+    PAIRS_NEEDED,
+    has_history,
+    judge_drift,
+    judge_history,
+)
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples
@@ -103,6 +108,8 @@ def judge_samples(
         learned, baselines, candidate, suite=max(suite, len(metrics)), doubts=doubts,
         explained=explained,
     )  # fmt: skip
+    sound = {n: learned[n] for n, one in known.items() if one.outcome in ("ok", "improvement")}
+    known |= judge_drift(sound, baselines, candidate, max(suite, len(metrics)))
     judged = tuple(
         known.get(name)
         or judge_metric(

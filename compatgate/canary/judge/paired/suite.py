@@ -275,7 +275,8 @@ def describe_ratio(
         only = course.contrast.candidate[0]
         return PairedMetric(
             name, outcome, _round(expm1(only)), None, None,
-            f"{describe_movement(only)} than the reference", spec.unit, spec.better, spec.tolerance, judged,
+            f"{describe_movement(only)} than the reference", spec.unit, spec.better,
+            spec.tolerance, judged,
         )  # fmt: skip
     change = rule.changes(judged)[name]
     level = PAIRS.passing_level(judged)
