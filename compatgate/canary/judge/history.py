@@ -114,7 +114,8 @@ def judge_drift(
 
 def _contrast(baseline: Samples, candidate: Samples) -> Contrast:
     factor = find_conversion(candidate.unit, baseline.unit) or 1.0
-    runs = [tuple(value * factor for value in run) for run in candidate.runs if run]
+    judged = [run for run in candidate.runs if run][: RUNS.most]
+    runs = [tuple(value * factor for value in run) for run in judged]
     return Contrast(
         candidate=tuple(map(summarize_block, runs)),
         reference=tuple(summarize_block(run) for run in baseline.runs if run),
