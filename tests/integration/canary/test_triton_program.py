@@ -24,6 +24,7 @@ from compatgate.resources import canary_dir
 NAME = "inference-tail-triton"
 STAND_IN = Path(__file__).parent / "stand_ins" / "tritonserver.py"
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "1")
+MODULES = os.pathsep.join(str(canary_dir() / name) for name in (NAME, "lib"))
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def triton(tmp_path: Path) -> dict[str, str]:
     server.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
     server.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "STAND_IN_NETWORK": str(canary_dir() / NAME)}
+    return {"PATH": path, "PYTHONPATH": MODULES}
 
 
 def test_clients_are_answered_and_the_server_states_its_version(triton: dict[str, str]) -> None:
@@ -93,7 +94,7 @@ session = onnxruntime.InferenceSession(network.onnx(), providers=["CPUExecutionP
 found, = session.run(None, {"x": numpy.array(network.questions, dtype=numpy.float32)})
 assert found.tolist() == network.answers
 """
-    environment = {**os.environ, "PYTHONPATH": str(canary_dir() / NAME)}
+    environment = {**os.environ, "PYTHONPATH": MODULES}
     command = [torch_python(), "-c", code]
     done = subprocess.run(command, capture_output=True, env=environment, text=True, check=False)
     if done.stderr.startswith("missing: "):

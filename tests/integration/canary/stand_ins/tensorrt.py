@@ -15,6 +15,7 @@ __version__ = os.environ.get("STAND_IN_VERSION", "10.7.0")
 FAULT = os.environ.get("STAND_IN_FAULT", "")
 _MOST = 4096
 """Largest result that is computed."""
+network.LARGE = network.Size(4, 4, 8, 2)  # one that an interpreter can compute
 
 
 class Logger:

@@ -8,7 +8,6 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-sys.path.insert(0, os.environ["STAND_IN_NETWORK"])
 from network import Network, packed
 
 FAULT = os.environ.get("STAND_IN_FAULT", "")
