@@ -230,7 +230,7 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE
         if have.local:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
-            need = f"python={have.public}, or a release whose wheels are known"
+            need = f"python={format_parts(have.at(2))}, or a release whose wheels are known"
             return report_missing_fact("python", message, need=need, have=have.text)
         if _is_in_range(have, low, high):
             return PASS
@@ -473,7 +473,8 @@ def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
     from compatgate.core.rules.package_code import check_package
 
     pool, device, facts = context.pool, context.capability, context.facts
-    name = facts.recorded_name(found.name, found.version.cuda)
+    cuda = found.version.cuda or ((found.build.cuda_major,) if found.build else None)
+    name = facts.recorded_name(found.name, cuda)
     finder = package_finder(facts, pool.os, pool.cpu, context.stack.get("python"))
     wheels = [finder.find(found.name, version) for version in facts.recorded_versions(name)]
     measured = [one for one in wheels if one.record]
