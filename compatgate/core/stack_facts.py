@@ -266,6 +266,11 @@ class FrameworkMatch(Struct, frozen=True):
         return gpus_of_label(self.version.local)
 
     @property
+    def needs_known_gpu(self) -> bool:
+        """Return whether the toolkit of its build must know the GPU."""
+        return bool(self.table.refuses_newer_gpus or (self.build and self.build.compiles))
+
+    @property
     def newest(self) -> Version:
         """Return the newest release that the facts know."""
         return self.table.releases[-1].version

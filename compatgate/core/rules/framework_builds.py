@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
-    The version can name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
+    The rule fails where the facts list all builds of the release and name a source for that; where
+    other builds can exist (vLLM's wheels for each CUDA), the answer is unknown. The version can
+    name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
     the stack's CUDA. Wheels that are on the index but not on the install page (cu129 for torch 2.9
     to 2.13) are a warning. A version without a label is the wheel of the package index, which has
     no CUDA on some platforms (torch before 2.11, and TensorFlow, on Arm; torch on Windows). It
@@ -163,20 +165,26 @@ def _explain_unpublished(found: FrameworkMatch) -> str:
 
 
 def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
-    titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
+    """Report a CUDA without a known build: it fails where the list of builds is complete."""
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
+    if found.version.cuda and context.has_record(found.name):
+        return PASS  # its wheel was measured, or its project's build script names it
+    titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
-    message = f"no build of {release_name} for CUDA {format_parts(asked)} is published"
+    build = f"build of {release_name} for CUDA {format_parts(asked)}"
+    complete = found.table.source_of_completeness(release.version)
     return (
         Problem(
-            "fail",
+            "fail" if complete else "unknown",
             found.name,
-            f"{message}; there are builds for {titles}",
+            f"no {build} is published; there are builds for {titles}"
+            if complete
+            else f"whether there is a {build} is not known; known are builds for {titles}",
             have=f"CUDA {format_parts(asked)}",
             need=titles,
-            source=release.source,
+            source=complete or release.source,
             candidates=lambda: changes.other_build(context, found),
         ),
     )

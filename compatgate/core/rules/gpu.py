@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
 from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
+from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
@@ -228,11 +229,17 @@ def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
-    """Return whether code that this toolkit can make runs on the GPU, and is all that is needed."""
-    if any(found.build and found.build.compiles for found in context.frameworks):
+    """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
+
+    Where the workload's code is not known, it can be machine code for an older GPU of the same
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there.
+    """
+    if any(found.needs_known_gpu for found in context.frameworks):
         return False
-    own = [code for code in context.code or () if code.capability in toolkit.sass]
-    device = context.capability
+    codes, device = context.code, context.capability
+    if codes is None:
+        codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
+    own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 
 
@@ -246,14 +253,18 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
 
 @rule("CG203", "toolkit-arch", reads=CODE)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
-    """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
+    """No code that this toolkit can make runs on the GPU: support was dropped, or came later.
 
-    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
-    A toolkit that is too old for the GPU can still have made code that runs on the GPU
-    (binary-compatible SASS, or PTX). The rule then warns, because the toolkit's libraries were not
-    made for the GPU. It fails if a framework compiles code with the toolkit (JAX before its
-    plugins). An assumed CUDA never denies if the framework's build accepts a toolkit that supports
-    the GPU: installers choose the newest toolkit of the range.
+    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; Blackwell needs 12.8. A toolkit that
+    is older than the GPU, but knows an older GPU of the same major, makes code that runs on both:
+    ``sm_86`` of CUDA 11.7 on an RTX 4090 (8.9). The rule then warns, because the toolkit's
+    libraries were not made for the GPU; CG201, CG405 and CG411 judge the code itself. It also warns
+    if the workload is known to have PTX that runs on the GPU. It fails if a framework compiles code
+    with the toolkit (JAX before its plugins), or refuses GPUs that came after its toolkit
+    (TensorRT). An assumed CUDA never denies if the framework's build accepts a toolkit that
+    supports the GPU: installers choose the newest toolkit of the range.
+
+    Example: CUDA 12.6 on an RTX 5090 (12.0) fails.
 
     Fix: use a toolkit within the GPU's range.
 

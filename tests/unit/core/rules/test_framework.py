@@ -69,6 +69,16 @@ def test_a_label_without_a_published_build_fails(ask):
     assert "cu118, cu121, cu124" in message(verdict, "CG401")
 
 
+@pytest.mark.parametrize(
+    "stack",
+    ["vllm=0.12.0+cu130", "vllm=0.12.0,cuda=13.0", "onnxruntime-gpu=1.23.0,cuda=11.8"],
+)
+def test_a_cuda_without_a_known_build_is_unknown_where_the_list_may_be_incomplete(stack, ask):
+    verdict = ask("driver=580.65.06,gpu=H100-SXM5-80GB", stack)
+    assert said(verdict, "CG401") == ["unknown"]
+    assert "known are builds for CUDA 12" in message(verdict, "CG401")
+
+
 def test_without_a_label_the_stacks_cuda_chooses_the_build(ask):
     assert said(ask(POOL, "torch=2.4.1,cuda=12.4.1"), "CG401") == []
     assert said(ask(POOL, "torch=2.4.1,cuda=12.6"), "CG401") == ["fail"]
