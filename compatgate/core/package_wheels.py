@@ -129,7 +129,7 @@ def find_record(
     fitting = [
         record
         for record in known
-        if _has_version(record, version) and _is_for_platform(record.wheel, platform)
+        if _has_version(record, version) and is_for_platform(record.wheel, platform)
     ]
     if not fitting:
         return None
@@ -169,7 +169,7 @@ _PLATFORM_SUFFIXES = {
 }
 
 
-def _is_for_platform(wheel: str, platform: Platform) -> bool:
+def is_for_platform(wheel: str, platform: Platform) -> bool:
     """Tell whether a wheel's platform tag fits a pool (PEP 425)."""
     system = "windows" if platform.os == "windows" else "linux"
     name = wheel.removesuffix(".whl")

@@ -471,7 +471,10 @@ class RuleContext:
             name
             for name in self.stack.versions
             if name in self.facts.frameworks
-            or (self.facts.is_package(name) and packages.carries(name) != "nothing")
+            or (
+                self.facts.is_package(name)
+                and packages.carries(name) not in ("nothing", "bindings")
+            )
         )
 
     @lazy_property

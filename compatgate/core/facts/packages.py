@@ -19,11 +19,16 @@ from compatgate.core.versions import Version
 
 _CUDA_SUFFIX = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
-PackageContent = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
+PackageContent = Literal[
+    "code", "runtime", "options", "libraries", "bindings", "dependencies", "nothing"
+]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
 Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile on demand, and
-without which it works; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
-pins of packages with GPU code, and no code of its own; ``nothing``: no GPU code and no pin."""
+without which it works; ``libraries``: CUDA libraries for others to load; ``bindings``: calls of the
+driver and of CUDA's libraries, without GPU code; ``dependencies``: exact pins of packages with GPU
+code, and no code of its own; ``nothing``: no GPU code and no pin."""
+NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "options", "bindings")
+"""Contents without GPU code that a workload needs: no release of such a package stops a stack."""
 
 
 class KnownPackage(Struct, frozen=True):
@@ -114,7 +119,7 @@ class Packages(Struct, frozen=True, dict=True):
         if is_framework(name):
             return True
         carries = self.carries(name)
-        return carries not in (None, "nothing", "options")
+        return carries is not None and carries not in NO_GPU_CODE
 
 
 NO_KNOWN_PACKAGES = Packages((), ())
@@ -154,6 +159,8 @@ def explain_gpu_use(package: LockedPackage, known: Packages) -> str | None:
             return "compiles GPU code when it runs"
         case "libraries":
             return "carries CUDA libraries"
+        case "bindings":
+            return "calls CUDA's libraries"
         case "dependencies":
             return "is tied to packages with GPU code"
     if package.build.startswith(("cu", "rocm")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
+    from compatgate.core.stack_values import Wheel
 
 
 @rule("CG401", "framework-cuda", reads=CUDA | DRIVER | {"packages"})
@@ -46,7 +48,8 @@ def framework_cuda(context: RuleContext) -> RuleAnswer:
     to 2.13) are a warning. A version without a label is the wheel of the package index, which has
     no CUDA on some platforms (torch before 2.11, and TensorFlow, on Arm; torch on Windows). It
     fails there. It is unknown if the stack names a CUDA, if its files were read, or if the pool is
-    a Jetson, for which other indexes have wheels without a label. This rule does not check builds
+    a Jetson, for which other indexes have wheels without a label; but a digest can pin the index's
+    own file, which fails. This rule does not check builds
     of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build that uses the
     installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it does not
     accept.
@@ -143,7 +146,11 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     Indexes for Jetson have wheels without a label; files that were read are what they are.
     """
     stack = context.stack
-    if context.jetson or found.name in stack.measured:
+    if found.name in stack.measured:
+        return True
+    if _is_file_of_index(stack.wheels.get(found.name)):
+        return False
+    if context.jetson:
         return True
     frameworks = {name: stack.get(name) for name in context.facts.frameworks if name != found.name}
     toolkits = context.facts.cuda_components.toolkits
@@ -153,6 +160,18 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
         or any(one and one.cuda for one in (*frameworks.values(), *stack.packages.values()))
         or any(toolkits(name, version.public) for name, version in stack.packages.items())
     )
+
+
+def _is_file_of_index(wheel: Wheel | None) -> bool:
+    """Tell whether a pinned file is the package index's own wheel.
+
+    The index takes no file with a label or with the tag ``linux_*``; other indexes give their
+    builds with CUDA one or the other.
+    """
+    return bool(wheel and wheel.sha256 and _INDEX_FILE.fullmatch(wheel.file))
+
+
+_INDEX_FILE = re.compile(r"[^+]+-(?:(?:\w+\.)*(?:manylinux|musllinux)\w*(?:\.\w+)*|win\w+)\.whl")
 
 
 def _explain_unpublished(found: FrameworkMatch) -> str:

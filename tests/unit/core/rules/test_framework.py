@@ -426,3 +426,20 @@ def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
 )
 def test_the_cudnn_that_a_framework_asks_for_counts_where_none_is_stated(ask, gpu, stack, outcome):
     assert said(ask(f"driver=580.65.06,gpu={gpu}", stack), "CG302") == outcome
+
+
+@pytest.mark.parametrize(
+    ("place", "file", "outcome"),
+    [
+        ("cpu=aarch64", "torch-2.4.1-cp312-cp312-manylinux2014_aarch64.whl", "fail"),
+        ("os=windows", "torch-2.4.1-cp312-cp312-win_amd64.whl", "fail"),
+        ("cpu=aarch64", "torch-2.4.1-cp312-cp312-linux_aarch64.whl", "unknown"),
+        ("cpu=aarch64", "", "unknown"),
+    ],
+)
+def test_a_digest_can_pin_the_index_s_wheel_without_cuda(ask, place, file, outcome):
+    stack = {"torch": "2.4.1", "cuda": "12.4"}
+    if file:
+        stack["wheels"] = {"torch": {"file": file, "sha256": "a" * 64}}
+    verdict = ask(f"driver=580.65.06,gpu=H100-SXM5-80GB,{place}", stack)
+    assert said(verdict, "CG401") == [outcome]

@@ -255,6 +255,21 @@ def test_the_wheel_of_the_pools_processor_is_judged(ask_with):
     assert found(ask_with(ARM, f"{BASE},fast=1.0", x86), "CG410")
 
 
+@pytest.mark.parametrize(("pinned", "outcome"), [(True, "fail"), (False, "unknown")])
+def test_a_wheel_without_code_is_for_cpus_where_other_platforms_have_code(
+    ask_with, pinned, outcome
+):
+    name, tag = "torchvision", "cp312-cp312-manylinux_2_28_aarch64"
+    x86 = record("0.24.1", library(sass={"sm_90": 9}), name=name)
+    arm = record("0.24.1", name=name, tag=tag, sha256="a" * 64)
+    stack = {"torch": "2.9.1+cu128", name: "0.24.1"}
+    if pinned:
+        stack["wheels"] = {name: {"file": arm.wheel, "sha256": "a" * 64}}
+    (finding,) = found(ask_with(ARM, stack, x86, arm), "CG411")
+    assert (finding.outcome, finding.have) == (outcome, arm.wheel)
+    assert "for Linux aarch64 has no code for GPUs" in finding.message
+
+
 def test_the_digest_says_which_wheel_it_is(ask_with):
     plain = record("1.0", library(sass={"sm_90": 9}), sha256="a" * 64)
     rebuilt = record(
