@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch, Pair
+from compatgate.core.facts.packages import Variant
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import RunMode, find_run_mode
@@ -49,6 +50,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         on_request: the record is not in the catalog: the wheel was measured on request.
         fetched: the record is that of the wheel that the package's installer fetches beside the
             stack's torch.
+        variant: libraries that it chooses by the GPU.
     """
 
     name: str
@@ -64,6 +66,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     gpus: str = ""
     on_request: bool = False
     fetched: bool = False
+    variant: Variant | None = None
 
     @lazy_property
     def is_known(self) -> bool:
@@ -241,6 +244,16 @@ def _select_for_cuda(group: list[Library], cuda: Version | None) -> list[Library
     return found or group
 
 
+def _select_for_device(package: GpuPackage, device: Pair) -> tuple[Library, ...]:
+    """Return the libraries that count, without those that the package loads on other GPUs."""
+    variant = package.variant
+    if variant is None:
+        return package.libraries
+    marked = [one for one in package.libraries if variant.marker in _file_name(one.path)]
+    others = [one for one in package.libraries if one not in marked]
+    return tuple((marked if device < variant.below else others) or package.libraries)
+
+
 _STRAY_SHARE = 0.04
 """Share of a library's translation units up to which code that runs on a GPU does not mean support:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
@@ -313,9 +326,10 @@ def library_modes(
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
+        loaded = _select_for_device(package, device)
         package.memory[key] = tuple(
             tuple((library, library_run_mode(library, device, facts)) for library in group)
-            for group in loaded_groups(package, package.libraries, cuda)
+            for group in loaded_groups(package, loaded, cuda)
         )
     found: tuple[LibraryModes, ...] = package.memory[key]
     return found

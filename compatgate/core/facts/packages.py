@@ -31,6 +31,19 @@ NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "options", "binding
 """Contents without GPU code that a workload needs: no release of such a package stops a stack."""
 
 
+class Variant(Struct, frozen=True):
+    """Libraries of a package that it loads on some GPUs alone, in the place of others.
+
+    Attributes:
+        marker: part of their file names, ``nocublaslt``.
+        below: capability below which it loads them; from it on it loads those without the marker.
+    """
+
+    marker: str
+    below: Pair
+    source: Source
+
+
 class KnownPackage(Struct, frozen=True):
     """A known package; everything here holds for each of its releases.
 
@@ -41,6 +54,7 @@ class KnownPackage(Struct, frozen=True):
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
         extra: extra without which it does nothing on GPUs: its requirements always count.
+        variant: libraries that it chooses by the GPU.
         same_cuda: it refuses to be imported with a torch for another CUDA: ``major``, or ``minor``
             as well; empty: it does not compare.
     """
@@ -54,6 +68,7 @@ class KnownPackage(Struct, frozen=True):
     exact_before: Annotated[Version | None, "$name"] = None
     extra: str = ""
     same_cuda: Literal["", "major", "minor"] = ""
+    variant: Variant | None = None
 
 
 class NamePattern(Struct, frozen=True):
@@ -89,6 +104,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Return the vendor of the GPUs that a package is for; empty for NVIDIA or unknown."""
         known = self.by_name.get(name)
         return known.gpus if known else ""
+
+    def variant_of(self, name: str) -> Variant | None:
+        """Return the libraries that a package chooses by the GPU, if it does."""
+        known = self.by_name.get(name)
+        return known.variant if known else None
 
     def extra_of(self, name: str) -> str:
         """Return the extra that a package needs on GPUs; empty: none."""

@@ -180,6 +180,11 @@ def _explain_unpublished(found: FrameworkMatch) -> str:
             f"{found.title} was built by a channel of conda: what is published about the wheels "
             f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
         )
+    if found.like:
+        return (
+            f"{found.title} is no release: its GPU code is assumed to be like that of "
+            f"{found.like.title}; its CUDA, Python and pins not checked"
+        )
     return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
@@ -279,9 +284,10 @@ def framework_arch(context: RuleContext) -> RuleAnswer:
     NVIDIA's containers) are unknown until ``arch`` states them. The wheels for Windows and for
     Linux on Arm have separate lists; without a known list, the answer is unknown. A published
     minimum can deny a GPU, but does not prove that newer GPUs work: those that came with the
-    build's own toolkit or later, and Tegra GPUs. If plugins contain the code (JAX), their measured
-    wheels deny a GPU without code. If the files themselves were read (an image, a folder), CG411
-    judges them.
+    build's own toolkit or later, and Tegra GPUs. A release candidate or nightly build is assumed to
+    be like the nearest release with its build, which never denies. If plugins contain the code
+    (JAX), their measured wheels deny a GPU without code. If the files themselves were read (an
+    image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -302,6 +308,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE  # CG201 judges it
         if build is None and _is_for_jetson(context, found):
             return PASS
+        if build is None and found.like:
+            return _check_like(context, found, found.like)
         if build is None:
             return _report_unknown_code(
                 context, found, "conda's build" if found.conda else "this build"
@@ -315,6 +323,21 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
     return _report_unknown_code(context, found, build.kind)
+
+
+def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> RuleAnswer:
+    """Judge a release candidate or nightly build by the nearest release, which never denies."""
+    answer = _check_arch(context, release)
+    if isinstance(answer, str):
+        return answer
+    return [
+        replace(
+            one,
+            outcome="unknown" if one.outcome == "fail" else one.outcome,
+            message=f"{found.title} is assumed to be like {release.title}: {one.message}",
+        )
+        for one in answer
+    ]
 
 
 def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> RuleAnswer:

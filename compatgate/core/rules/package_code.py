@@ -184,7 +184,9 @@ def _check_wheel_without_code(context: RuleContext, package: GpuPackage) -> Rule
         return NOT_APPLICABLE
     pool = context.pool
     where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
-    message = f"the wheel of {package.title} for {where} has no code for GPUs, unlike {coded[0].wheel}"
+    message = (
+        f"the wheel of {package.title} for {where} has no code for GPUs, unlike {coded[0].wheel}"
+    )
     return [
         Problem(
             "unknown" if package.assumed else "fail",

@@ -215,6 +215,23 @@ def test_a_library_that_is_named_after_a_cuda_is_wanted_for_the_stacks(
     assert [f.outcome for f in found(verdict, "CG414")] == (["fail"] if fails else [])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "fails"), [("P100-PCIE-16GB", False), ("sm_52", True), ("T4", False)]
+)
+def test_of_alternatives_the_one_for_the_gpu_is_loaded(ask_with, gpu, fails):
+    with_lt, without = "bnb/libbitsandbytes_cuda128.so", "bnb/libbitsandbytes_cuda128_nocublaslt.so"
+    one = record(
+        "0.42.0",
+        library(with_lt, sass={"sm_75": 9, "sm_90": 9}),
+        library(without, sass={"sm_60": 9, "sm_75": 9}),
+        name="bitsandbytes",
+    )
+    verdict = ask_with(f"driver=470.256.02,gpu={gpu}", "cuda=12.8,bitsandbytes=0.42.0", one)
+    messages = [f.message for f in found(verdict, "CG411")]
+    assert bool(messages) is fails
+    assert all(without in message for message in messages)
+
+
 def test_the_nearest_alternative_of_the_stacks_cuda_decides(ask_with):
     paths = ("fast/lib_cuda121.so", "fast/lib_cuda126.so", "fast/lib_cuda130.so")
     code = ({"sm_90": 9}, {"sm_80": 9}, {"sm_90": 9})
