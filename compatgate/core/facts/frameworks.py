@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
@@ -194,6 +194,22 @@ class CompleteBuilds(Struct, frozen=True):
     source: Source
 
 
+Made = Literal["cubin", "ptx"]
+"""What a compiler gives to the driver: machine code, or PTX that the driver compiles."""
+
+
+class RunTimeCode(Struct, frozen=True):
+    """What releases give to the driver of the code that they compile when they run.
+
+    Attributes:
+        versions: releases that it concerns (PEP 440).
+    """
+
+    versions: str
+    makes: Made
+    source: Source
+
+
 class Framework(Struct, frozen=True, dict=True):
     """A table of one framework, ``framework/torch``; releases ascending by version."""
 
@@ -207,10 +223,19 @@ class Framework(Struct, frozen=True, dict=True):
     """Its wheels bring no CUDA library: they load those of the stack."""
     refuses_newer_gpus: Source | None = None
     """Source that a release refuses GPUs that came after the toolkit of its build."""
+    run_time: tuple[RunTimeCode, ...] = ()
+    """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[CompleteBuilds, ...] = ()
     """Releases of which all published builds are listed."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
+
+    def run_time_code(self, version: Version) -> RunTimeCode | None:
+        """Return what a release compiles when it runs; None where nothing is stated."""
+        for one in self.run_time:
+            if parse_constraint(self.name, one.versions).allows(version):
+                return one
+        return None
 
     def source_of_completeness(self, version: Version) -> Source | None:
         """Return what says that all builds of a release are listed; None where nothing does."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, json
 
+from compatgate.core.facts.frameworks import Made
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
 from compatgate.core.performance import lazy_property
@@ -226,6 +227,11 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
         torch_wheels: torch releases for which the project publishes wheels of its own.
         wheels: GPU code that the project's build script puts into the wheels of its own index.
+        makes: what it gives to the driver where it compiles for the GPU that it finds: machine code
+            (``cubin``), which an older driver of the toolkit's major takes, or ``ptx``, which needs
+            a driver of the toolkit; None where nothing is stated.
+        unless: packages with which it makes machine code in the place of PTX.
+        cuda: CUDA, or its major, that its wheels on the package index are built for.
     """
 
     versions: str
@@ -239,6 +245,9 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     requires: tuple[str, ...] = ()
     torch_wheels: tuple[str, ...] = ()
     wheels: tuple[ProjectWheels, ...] = ()
+    makes: Made | None = None
+    unless: tuple[str, ...] = ()
+    cuda: str = ""
 
 
 class PackageRecords(Struct, frozen=True):

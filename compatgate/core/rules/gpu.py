@@ -16,10 +16,10 @@ from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
-from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
+from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.driver import explain_open_reach, weakest_source
+from compatgate.core.rules.driver import explain_open_reach, run_time_outcome, weakest_source
 from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -167,30 +167,36 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     )
 
 
-@rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
+@rule("CG202", "ptx-toolchain", reads=CODE | RECORDS | FORWARD)
 def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     """The driver must compile PTX, but a toolkit newer than the driver's CUDA made it.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
-    The toolkit of a published build made its PTX, whatever CUDA the stack states.
+    The toolkit of a published build made its PTX, whatever CUDA the stack states. Parts that
+    compile when they run (CuPy, Numba, Warp, Triton) do so with the stack's toolkit, or with a
+    compiler of their own: their facts say whether the driver gets PTX or machine code. Where they
+    only conclude that it gets PTX, or where the CUDA is assumed, the answer is unknown.
 
-    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
+    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails; so does CuPy 9
+    with CUDA 11.5 on a driver of CUDA 11.4, whereas CuPy 10 makes machine code and passes.
 
     Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
 
     Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations.
     """
-    made_by, driver = context.ptx_cuda, context.driver
-    if made_by is None or driver is None:
+    driver = context.driver
+    if driver is None:
         return NOT_APPLICABLE
+    if context.ptx_cuda is None:
+        return _check_run_time_code(context, driver)
     reach = context.usable_cuda
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         message = f"{why}, so whether it compiles this PTX is not known either"
         return (Problem("unknown", "driver", message),)
-    if made_by <= reach:
-        return PASS
+    if context.ptx_cuda <= reach:
+        return _check_run_time_code(context, driver)
     cuda, own = _find_ptx_toolkit(context)
     if why := explain_open_reach(context):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
@@ -207,6 +213,31 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_compilation(context),
         ),
     )
+
+
+def _check_run_time_code(context: RuleContext, driver: Version) -> RuleAnswer:
+    """Judge the PTX that parts of the stack make with its toolkit when they run."""
+    silent: RuleAnswer = PASS if context.ptx_cuda else NOT_APPLICABLE
+    cuda, reach = context.cuda, context.usable_cuda
+    if cuda is None or reach is None or cuda.major_minor <= reach:
+        return silent
+    made = [one for one in context.run_time_code if one.makes == "ptx"]
+    if not made:
+        return PASS if context.run_time_code else silent
+    own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    return [
+        Problem(
+            run_time_outcome(context, one),
+            "driver",
+            f"{one.title} compiles to PTX when it runs: that of CUDA {cuda} is newer than driver "
+            f"{driver} understands, up to CUDA {format_parts(reach)}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+            source=one.source,
+            candidates=lambda: (changes.raise_driver(context, own),) if own else (),
+        )
+        for one in made
+    ]
 
 
 def _find_ptx_toolkit(context: RuleContext) -> tuple[str, Version | None]:
