@@ -48,6 +48,15 @@ def gpus_of_record(record: Record | None) -> str:
     return "AMD"
 
 
+_CUBLAS = re.compile(r"libcublas(?:Lt)?\.so\.(\d+)|(?i:cublas(?:lt)?64_(\d+)\.dll)")
+
+
+def cublas_major(name: str) -> int | None:
+    """Return the CUDA major of a cuBLAS: 12 for ``libcublas.so.12`` and ``cublas64_12.dll``."""
+    match = _CUBLAS.fullmatch(name)
+    return int(match[1] or match[2]) if match else None
+
+
 def runtime_major(name: str) -> int | None:
     """Return the major of a CUDA runtime: 12 for ``libcudart.so.12`` and ``cudart64_12.dll``.
 

@@ -17,7 +17,7 @@ from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import RunMode, find_run_mode
 from compatgate.core.package_requirements import Platform, PlatformRequirements, Requirement
-from compatgate.core.package_wheels import runtime_major, torch_of_label
+from compatgate.core.package_wheels import cublas_major, runtime_major, torch_of_label
 from compatgate.core.performance import lazy_property
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, format_parts
@@ -138,8 +138,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
     def runtimes(self, cuda: Version) -> dict[int, str]:
         """Return the majors and names of the CUDA runtimes that it is linked against.
 
-        Of alternatives, the library whose name has this CUDA counts; a runtime that the package
-        brings itself is left out.
+        Without a runtime, the cuBLAS that it opens by name counts, if it cannot work without it. Of
+        alternatives, the library whose name has this CUDA counts; a runtime that the package brings
+        itself is left out.
         """
         key = ("runtimes", cuda.major_minor)
         if key not in self.memory:
@@ -149,6 +150,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
             own = {name for one in self.shipped for name in (_file_name(one.path), one.soname)}
             names = {name for library in loaded for name in library.needs} - own
             majors = {name: runtime_major(name) for name in sorted(names)}
+            if not any(majors.values()) and any("cublas" in one.opens for one in self.statements):
+                opened = {name for library in loaded for name in library.opens} - own
+                majors = {name: cublas_major(name) for name in sorted(opened)}
             self.memory[key] = {major: name for name, major in majors.items() if major}
         found: dict[int, str] = self.memory[key]
         return found

@@ -232,6 +232,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
             a driver of the toolkit; None where nothing is stated.
         unless: packages with which it makes machine code in the place of PTX.
         cuda: CUDA, or its major, that its wheels on the package index are built for.
+        opens: libraries of CUDA that it opens by name and cannot work without, ``cublas``.
     """
 
     versions: str
@@ -248,6 +249,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     makes: Made | None = None
     unless: tuple[str, ...] = ()
     cuda: str = ""
+    opens: tuple[str, ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

@@ -288,3 +288,22 @@ def test_an_assumed_cuda_denies_no_code_that_is_made_when_it_runs(ask_with):
 def test_cupy_makes_machine_code_from_10_on(ask, version, outcome):
     verdict = ask("driver=450.80.02,gpu=A100-SXM4-80GB", f"cupy={version},cuda=11.2")
     assert [f.outcome for f in found(verdict, "CG202")] == outcome
+
+
+@pytest.mark.parametrize(
+    ("stack", "outcome"),
+    [
+        ("cuda=12.4,fast=1.5", []),
+        ("cuda=11.8,fast=1.5", ["fail"]),
+        ("cuda=11.8,nvidia-cublas-cu12=12.4.5.8,fast=1.5", []),
+    ],
+)
+@pytest.mark.parametrize("opens", [("cublas",), ()])
+def test_a_library_that_is_opened_by_name_counts_where_nothing_works_without(
+    ask_with, stack, outcome, opens
+):
+    library = Library("fast/_C.so", opens=("libcublas.so.12",), sass={"sm_90": 1}, units=1)
+    record = Record("fast", "1.5", "fast-1.5-cp312-cp312-linux_x86_64.whl", libraries=(library,))
+    one = statement(compiled=None, opens=opens)
+    verdict = ask_with(H100, stack, one, records=(record,))
+    assert [f.outcome for f in found(verdict, "CG414")] == (outcome if opens else [])
