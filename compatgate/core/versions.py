@@ -147,7 +147,7 @@ _LOCAL_CUDA = re.compile(
 
 
 def cuda_of_label(local: str) -> CudaBuild | None:
-    """Return the CUDA in a label: ``cu121``, ``cu12``, ``cuda115``, ``cuda12.4``, ``nv25.cu129``."""
+    """Return the CUDA of a label: ``cu121``, ``cuda115``, ``cuda12.4``, ``nv25.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None
