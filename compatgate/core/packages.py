@@ -158,6 +158,13 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return found
 
     @lazy_property
+    def cuda_majors(self) -> frozenset[int]:
+        """Return the majors of the CUDA runtimes and cuBLAS that its libraries load."""
+        names = {name for one in self.shipped for name in (*one.needs, *one.opens)}
+        majors = (runtime_major(name) or cublas_major(name) for name in names)
+        return frozenset(major for major in majors if major)
+
+    @lazy_property
     def named_cudas(self) -> tuple[Pair, ...]:
         """Return the CUDAs that its alternative libraries are named after, ascending."""
         here = {library.path for library in self.shipped}

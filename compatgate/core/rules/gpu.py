@@ -275,14 +275,20 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
 
 
 def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
-    """Return whether the CUDA is only assumed, and all builds accept one that knows the GPU."""
-    if not context.stack.assumed or not context.frameworks:
+    """Tell whether the CUDA is only assumed, and all builds accept one that knows the GPU.
+
+    Without a framework, the CUDA is the one that packages need at least; exact for a library of a
+    toolkit.
+    """
+    if not context.stack.assumed:
         return False
+    if not context.frameworks:
+        return not any(package.toolkits for package in context.packages)
     cuda = parse_version("cuda", format_parts(first))
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
 
-@rule("CG203", "toolkit-arch", reads=CODE)
+@rule("CG203", "toolkit-arch", reads=CODE | RECORDS)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
     """No code that this toolkit can make runs on the GPU: support was dropped, or came later.
 
@@ -328,10 +334,12 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
+    if newer and not context.frameworks and any(one.record for one in context.packages):
+        return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += " (its older code runs, by binary compatibility or from PTX)"
     elif newer:
-        message += ", which the build accepts, too; state the CUDA that is installed"
+        message += "; this CUDA is only assumed: state the CUDA that is installed"
     return (
         Problem(
             "warn" if runs_anyway else "unknown" if newer else "fail",
