@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from compatgate.cli.audit.attest import read_signing
 from compatgate.cli.serve_readers import LOOPBACK_SCOPES
 from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
-from compatgate.service.attestations.cli import read_signing
 
 if TYPE_CHECKING:
     import argparse
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.kit.http.certificates import CertificatePair
-    from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.far.gate import PreparedFarGate
-    from compatgate.service.gate.batch_store import CommitMode
-    from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.gate.service import Gate
-    from compatgate.service.gate.wheels import WheelSettings
-    from compatgate.service.web.call import Settings
-    from compatgate.service.web.startup import Prepared
+    from compatgate.service.app import Rooms
+    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.gate.decisions.batch_store import CommitMode
+    from compatgate.service.gate.far.gate import PreparedFarGate
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.service.gate.questions.wheels import WheelSettings
+    from compatgate.web.settings import Settings
+    from compatgate.web.startup import Prepared
 
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(settings: ServeSettings) -> int:
-    from compatgate.service.web.app import create_front
-    from compatgate.service.web.server import ServerOptions, is_loopback, listen, serve, url_of
+    from compatgate.web.app import create_front
+    from compatgate.web.server import ServerOptions, is_loopback, listen, serve, url_of
 
     logs.configure(settings.args.log_format, settings.args.log_level)
     is_far = check_far(settings)
@@ -99,7 +99,7 @@ def _serve(settings: ServeSettings) -> int:
     local = is_loopback(listener)
     web = read_web(settings, tls, local=local)
     url = url_of(listener, settings.host, secure=tls is not None)
-    open_gate = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
+    make_rooms = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
     open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
     if open_scopes:
         logs.tell(f"warning: {url} allows {', '.join(sorted(open_scopes))} without a token")
@@ -118,8 +118,8 @@ def _serve(settings: ServeSettings) -> int:
     options = ServerOptions(listener, settings.workers, level, tls, settings.proxies)
     status = serve(
         options,
-        open_gate,
-        lambda gate: create_front(gate, web, settings.threads, parent=parent),
+        make_rooms,
+        lambda rooms: create_front(rooms, web, settings.threads, parent=parent),
         announce,
     )
     return BadInput.exit_code if status else 0
@@ -176,9 +176,9 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
-    from compatgate.service.notices.webhook import read_webhook
-    from compatgate.service.tokens.browser_sessions import SessionLimits
-    from compatgate.service.web.call import Settings
+    from compatgate.service.access.tokens.browser_sessions import SessionLimits
+    from compatgate.service.attention.notices.webhook import read_webhook
+    from compatgate.web.settings import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url
@@ -186,8 +186,8 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
     if anonymous is None:  # only a loopback address opens scopes by itself
         anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
-        anonymous,
-        settings.max_request_size,
+        anonymous=anonymous,
+        max_request_size=settings.max_request_size,
         overlays=None if overlays is None else tuple(overlays),
         max_listeners=settings.threads // 2,
         admission=read_admission(settings),
@@ -210,11 +210,11 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
 def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
-    from compatgate.service.admission.claims import no_claims
-    from compatgate.service.admission.kinds import load_kinds
-    from compatgate.service.admission.questions import parse_exemptions
-    from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.cluster.claims import ClusterClaims
+    from compatgate.service.cluster.admission.claims import no_claims
+    from compatgate.service.cluster.admission.kinds import load_kinds
+    from compatgate.service.cluster.admission.questions import parse_exemptions
+    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.nodes.kubernetes.claims import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(
@@ -233,7 +233,7 @@ def read_images(settings: ServeSettings) -> ImageSettings:
 
     from compatgate.discovery.cache import default_image_folder
     from compatgate.discovery.registry.limits import read_options
-    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.gate.questions.images import ImageSettings
 
     options = read_options(cache=default_image_folder())
     return ImageSettings(
@@ -248,7 +248,7 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
     """Return the settings for measuring wheels of packages without a record."""
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.registry.limits import ImageOptions
-    from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.gate.questions.wheels import WheelSettings
 
     indexes = settings.indexes
     hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
@@ -265,9 +265,9 @@ def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages
     return read_allowed_images(settings.canary_images, "serve --canary-image", otherwise=otherwise)
 
 
-def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Gate]:
+def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Rooms]:
     """Prepare the gate, and return the function that opens it in each process."""
-    from compatgate.service.web.startup import StartOptions, prepare
+    from compatgate.web.startup import StartOptions, prepare
 
     images, wheels = read_images(settings), read_wheels(settings)
     under_test = read_canary_images(settings, local=local)
@@ -282,7 +282,7 @@ def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Cal
         )
     )
     _report(prepared, has_files=bool(settings.matrix))
-    return lambda: prepared.open_gate(
+    return lambda: prepared.open_rooms(
         images, under_test=under_test, commit=commit, wheels=wheels, spool_size=settings.spool_size
     )
 
@@ -312,11 +312,13 @@ def _report(prepared: Prepared, *, has_files: bool) -> None:
         sys.stderr.flush()
 
 
-def _prepare_far(settings: ServeSettings) -> Callable[[], Gate]:
+def _prepare_far(settings: ServeSettings) -> Callable[[], Rooms]:
     """Prepare a far gate, and return the function that opens it in each process."""
     images, wheels, callers = read_images(settings), read_wheels(settings), settings.callers
+    from compatgate.service.app import open_far_rooms
+
     prepared = get_bundle(settings)
-    return lambda: prepared.open_gate(callers, images, wheels, settings.spool_size)
+    return lambda: open_far_rooms(prepared, callers, images, wheels, settings.spool_size)
 
 
 def get_bundle(settings: ServeSettings) -> PreparedFarGate:
@@ -324,14 +326,14 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from sqlalchemy import make_url
 
     from compatgate.client.settings import TOKEN, base_of
+    from compatgate.gate_client import import_httpx
     from compatgate.kit.cli.options import read_interval
     from compatgate.kit.state import open_state_folder
-    from compatgate.service.far.gate import prepare_far_gate
-    from compatgate.service.far.keeper import BundleOptions
-    from compatgate.service.far.log import Central
-    from compatgate.service.gate.bundles import read_bundle_keys
-    from compatgate.service.gate.outages import describe_seconds
-    from compatgate.service.gate_client import import_httpx
+    from compatgate.service.gate.decisions.outages import describe_seconds
+    from compatgate.service.gate.far.bundles import read_bundle_keys
+    from compatgate.service.gate.far.gate import prepare_far_gate
+    from compatgate.service.gate.far.keeper import BundleOptions
+    from compatgate.service.gate.far.log import Central
 
     import_httpx()
     try:

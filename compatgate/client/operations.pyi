@@ -8,12 +8,18 @@ from compatgate.client.derived import listing, single, stream
 from compatgate.client.request import Moment, Request
 from compatgate.core.compare.packages import PackagesReport
 from compatgate.kit.http.schemas import Page
-from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.audit.schemas import AuditBody, ChainBody
-from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
-from compatgate.service.comparison.schemas import (
-    BacktestBody,
+from compatgate.service.access.identity.schemas import (
+    CallerBody,
+    NewSessionBody,
+    SessionBody,
+    SignInBody,
+)
+from compatgate.service.access.tokens.schemas import NewTokenBody, TokenBody
+from compatgate.service.attention.notices.schemas import IncidentBody
+from compatgate.service.attention.reports.schemas import TargetReportBody
+from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
+from compatgate.service.audit.events.schemas import AuditBody, ChainBody
+from compatgate.service.changes.comparison.schemas import (
     BacktestRequest,
     DependentsBody,
     PlanBody,
@@ -21,19 +27,29 @@ from compatgate.service.comparison.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
-from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
-from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
-from compatgate.service.gate.schemas import (
+from compatgate.service.changes.upgrades.schemas import (
+    FreezeBody,
+    KnownGoodBody,
+    MayStartBody,
+    UpgradeBody,
+    UpgradeRequest,
+    UpgradeSummary,
+)
+from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
+from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
+from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
+from compatgate.service.gate.questions.schemas import (
     BundleBody,
     DecisionBody,
     GateRequest,
     PoolQuestion,
     VerdictBody,
 )
-from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
-from compatgate.service.identity.schemas import CallerBody, NewSessionBody, SessionBody, SignInBody
-from compatgate.service.manifests.schemas import ManifestCheckBody
-from compatgate.service.matrix.schemas import (
+from compatgate.service.gate.solve.schemas import SolveBody, SolveRequest
+from compatgate.service.gate.triage.schemas import TriageBody
+from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
+from compatgate.service.matrix.documents.schemas import (
     ApprovalBody,
     Changes,
     EntryBody,
@@ -49,7 +65,14 @@ from compatgate.service.matrix.schemas import (
     WaiverBody,
     WaiverChange,
 )
-from compatgate.service.nodes.schemas import (
+from compatgate.service.matrix.proposals.backtest import BacktestBody
+from compatgate.service.matrix.proposals.schemas import (
+    ProposalBody,
+    ProposalRequest,
+    ProposalSummary,
+    RevertBody,
+)
+from compatgate.service.nodes.reports.schemas import (
     DriftBody,
     HealthReport,
     HealthStored,
@@ -57,16 +80,8 @@ from compatgate.service.nodes.schemas import (
     NodeReport,
     NodesReported,
 )
-from compatgate.service.notices.schemas import IncidentBody
-from compatgate.service.proposals.schemas import (
-    ProposalBody,
-    ProposalRequest,
-    ProposalSummary,
-    RevertBody,
-)
-from compatgate.service.reports.schemas import TargetReportBody
-from compatgate.service.runs.evidence_schemas import EvidenceBody
-from compatgate.service.runs.schemas import (
+from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
+from compatgate.service.runs.queue.schemas import (
     HostBody,
     MetricHistoryBody,
     RunBody,
@@ -76,17 +91,7 @@ from compatgate.service.runs.schemas import (
     SuiteBody,
     WorkloadBody,
 )
-from compatgate.service.tokens.schemas import NewTokenBody, TokenBody
-from compatgate.service.triage.schemas import TriageBody
-from compatgate.service.upgrades.schemas import (
-    FreezeBody,
-    KnownGoodBody,
-    MayStartBody,
-    UpgradeBody,
-    UpgradeRequest,
-    UpgradeSummary,
-)
-from compatgate.service.webhooks.schemas import (
+from compatgate.web.deploy_hooks.schemas import (
     DeployAnswer,
     DeployQuestion,
     DriverAnswer,
@@ -113,24 +118,14 @@ class Operations:
         """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
     @single
     @staticmethod
-    def ask(
-        question: GateRequest | Mapping[str, Any] | None = None,
+    def check_manifest(
+        object: Mapping[str, Any],
         *,
-        target: str | None = None,
-        pools: Sequence[str] | None = None,
-        pool: PoolQuestion | Mapping[str, Any] | None = None,
-        stack: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-        image: str | None = None,
-        command: Sequence[str] | None = None,
-        set: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-    ) -> Request[VerdictBody]:
-        """Decide whether a stack may run on a target or pool."""
+        namespace: str | None = None,
+        claims: Sequence[Mapping[str, Any]] | None = None,
+        timeout: str | None = None,
+    ) -> Request[ManifestCheckBody]:
+        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
     @single
     @staticmethod
     def preview(
@@ -166,16 +161,6 @@ class Operations:
         """Find the newest whole stacks that pass on a target, or on every one of several."""
     @single
     @staticmethod
-    def check_manifest(
-        object: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        claims: Sequence[Mapping[str, Any]] | None = None,
-        timeout: str | None = None,
-    ) -> Request[ManifestCheckBody]:
-        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
-    @single
-    @staticmethod
     def triage(
         text: str,
         *,
@@ -196,18 +181,38 @@ class Operations:
         """Find the causes of an error text."""
     @single
     @staticmethod
-    def openapi() -> Request[dict[str, Any]]:
-        """Describe this API (OpenAPI 3.1)."""
+    def ask(
+        question: GateRequest | Mapping[str, Any] | None = None,
+        *,
+        target: str | None = None,
+        pools: Sequence[str] | None = None,
+        pool: PoolQuestion | Mapping[str, Any] | None = None,
+        stack: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+        image: str | None = None,
+        command: Sequence[str] | None = None,
+        set: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+    ) -> Request[VerdictBody]:
+        """Decide whether a stack may run on a target or pool."""
     @single
     @staticmethod
-    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
-        """Plan an upgrade of driver or CUDA on a target."""
+    def openapi() -> Request[dict[str, Any]]:
+        """Describe this API (OpenAPI 3.1)."""
     @single
     @staticmethod
     def report(
         name: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Request[TargetReportBody]:
         """Report changes, questions, canary runs and node events of a target."""
+    @single
+    @staticmethod
+    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
+        """Plan an upgrade of driver or CUDA on a target."""
     @listing
     @staticmethod
     def list_targets(
@@ -340,6 +345,17 @@ class Operations:
         *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
     ) -> Request[PackagesReport]:
         """Report what `packages: enforce` would stop on the targets that audit packages."""
+    @single
+    @staticmethod
+    def import_matrix(
+        documents: str | Sequence[Mapping[str, Any]],
+        *,
+        reason: str,
+        force: bool | None = None,
+        dry_run: bool | None = None,
+        file: str | None = None,
+    ) -> Request[ImportBody]:
+        """Import documents as one revision, or not at all."""
     @listing
     @staticmethod
     def list_revisions(
@@ -359,17 +375,6 @@ class Operations:
     @staticmethod
     def diff_revisions(number: int, *, older: int | None = None) -> Request[Changes]:
         """Compare a revision with an older one."""
-    @single
-    @staticmethod
-    def import_matrix(
-        documents: str | Sequence[Mapping[str, Any]],
-        *,
-        reason: str,
-        force: bool | None = None,
-        dry_run: bool | None = None,
-        file: str | None = None,
-    ) -> Request[ImportBody]:
-        """Import documents as one revision, or not at all."""
     @single
     @staticmethod
     def sync_matrix(

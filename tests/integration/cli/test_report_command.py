@@ -11,8 +11,8 @@ from canary_runs import host
 
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.service.local_gate import LocalClient
-from compatgate.service.reports import service
+from compatgate.service.attention.reports import service
+from compatgate.web.local_gate import LocalClient
 
 Run = Callable[..., tuple[int, str, str]]
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
@@ -50,7 +50,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         local.client.ask(target="inference-l4", stack={"cuda": "12.8"})
         report_nodes(local, "535.183.01", "gpu-1", "gpu-2")
         report_nodes(local, "535.216.01", "gpu-1", "gpu-2")
-        local.gate.runs.queue.register("w1", [host()])
+        local.rooms.runs.queue.register("w1", [host()])
         local.client.submit_runs("smoke", target="prod-a100", stack=STACK, image="i:1")
         local.client.change_entry("torch24-cu124", REVOKED, reason="it hangs")
     return path

@@ -8,14 +8,19 @@ from sqlalchemy import insert
 
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.service import History
-from compatgate.service.gate.decision_counts import (
+from compatgate.service.gate.decisions.decision_counts import (
     Bar,
     count_bars,
     count_stopped_by_target,
     list_denied_verdicts,
 )
-from compatgate.service.gate.repository import Decision, Verdict, find_verdict_ids, list_decisions
+from compatgate.service.gate.decisions.repository import (
+    Decision,
+    Verdict,
+    find_verdict_ids,
+    list_decisions,
+)
+from compatgate.service.gate.decisions.service import Decisions
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(6)]
@@ -85,13 +90,13 @@ def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
     with database.reading() as session:
         assert count_stopped_by_target(session, START) == {"prod": 2}
         assert count_stopped_by_target(session, START + timedelta(days=1)) == {}
-    assert History(database).stopped_per_target(7) == {}
+    assert Decisions(database).stopped_per_target(7) == {}
 
 
 def test_history_has_every_day_up_to_today(database: Database) -> None:
-    assert [bar.total for bar in History(database).decisions_per_day(2).bars] == [0, 0]
+    assert [bar.total for bar in Decisions(database).decisions_per_day(2).bars] == [0, 0]
     _decide(database, (clock.now(), DENIED, "prod"))
-    found = History(database).decisions_per_day(30)
+    found = Decisions(database).decisions_per_day(30)
     assert len(found.bars) == 30
     assert found.bars[-1].denied == 1
     assert found.bars[0].begin.date() == clock.today() - timedelta(days=29)

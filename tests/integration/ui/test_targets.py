@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.comparison import pages as comparison_pages
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import EXAMPLE, Report
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import open_rooms
+from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
+from compatgate.web.pages import comparison as comparison_pages
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -75,7 +75,7 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
     from compatgate.core.matrix import Evidence
     from compatgate.core.versions import parse_version
     from compatgate.kit import clock
-    from compatgate.service.gate.snapshot import add_evidence
+    from compatgate.service.matrix.snapshots.snapshot import add_evidence
 
     run = Evidence(
         "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),
@@ -109,7 +109,7 @@ def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked
     with stocked.database.writing() as session:
         change = "UPDATE targets SET document = replace(document, 'A100-SXM4-80GB', 'B999')"
         session.execute(text(change))
-    later = Gate.open(database_url, overlays=[])
+    later = open_rooms(database_url, overlays=[])
     try:
         stocked.snapshots.current = later.snapshots.current
         client = pages()

@@ -1,0 +1,23 @@
+"""Serve the audit log."""
+
+from __future__ import annotations
+
+from compatgate.kit.http.call import Call
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.route import Returns, route
+from compatgate.service.audit.events.filters import AuditFilters
+from compatgate.service.audit.events.schemas import AuditBody
+from compatgate.service.audit.events.service import AuditLog
+
+
+@route(
+    "GET",
+    "/audit",
+    scope="read",
+    tag="audit",
+    query=AuditFilters,
+    returns=Returns(AuditBody, "A page of the log", paged=True, etag=True),
+)
+def list_audit(call: Call[AuditFilters]) -> Reply:
+    """List changes and batches of decisions, newest first."""
+    return page_reply(call.use(AuditLog).list_audit(**call.query.filters()))
