@@ -123,6 +123,8 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
         torch_beside: torch release installed in the same place, whose libraries were searched for
             the symbols that this package needs; None for wheels, and where torch was unreadable.
         torch_missing: some of the symbols that this torch does not define.
+        skipped: libraries that the question did not need and that were not read; a catalog's record
+            has none.
         source: where it was read, for people; the digest is the proof.
     """
 
@@ -140,6 +142,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     built_for_torch: str | None = None
     torch_beside: str | None = None
     torch_missing: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     source: str = ""
 
     @lazy_property

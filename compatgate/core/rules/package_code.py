@@ -43,7 +43,16 @@ def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
     still = [one for one in context.packages if one.is_open and not _needs_no_record(context, one)]
     found = [_report_open(context, one) for one in still if not is_excluded(context, one)]
-    return [*found, *_report_fetched(context)] or PASS
+    return [*found, *_report_skipped(context), *_report_fetched(context)] or PASS
+
+
+def _report_skipped(context: RuleContext) -> Iterator[Problem]:
+    """Report libraries for the stack's CUDA that were not read for another question."""
+    for package in context.packages:
+        if paths := package.unread_for(context.cuda):
+            message = f"{paths[0]} of {package.title}, for CUDA {context.cuda}, was not read"
+            need = f"state cuda={context.cuda} with --read-wheels"
+            yield Problem(outcome_of_open(context), package.name, message, need=need)
 
 
 def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
