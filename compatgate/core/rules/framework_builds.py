@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from compatgate.core.stack_values import Wheel
 
 
-@rule("CG401", "framework-cuda", reads=CUDA | DRIVER | {"packages"})
+@rule("CG401", "framework-cuda", reads=DRIVER | RECORDS)
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
