@@ -171,6 +171,7 @@ class PackageFinder:
                 stated=stated,
                 installed=True,
                 gpus=named or gpus_of_record(measured),
+                variant=facts.packages.variant_of(name),
             )
             measured.memory[key] = found
         return found
@@ -211,6 +212,7 @@ class PackageFinder:
             gpus=named or gpus_of_record(record),
             on_request=record is not None and facts.is_measured(record),
             fetched=record is not None and bool(label),
+            variant=facts.packages.variant_of(recorded),
         )
 
 

@@ -48,6 +48,15 @@ def gpus_of_record(record: Record | None) -> str:
     return "AMD"
 
 
+_CUBLAS = re.compile(r"libcublas(?:Lt)?\.so\.(\d+)|(?i:cublas(?:lt)?64_(\d+)\.dll)")
+
+
+def cublas_major(name: str) -> int | None:
+    """Return the CUDA major of a cuBLAS: 12 for ``libcublas.so.12`` and ``cublas64_12.dll``."""
+    match = _CUBLAS.fullmatch(name)
+    return int(match[1] or match[2]) if match else None
+
+
 def runtime_major(name: str) -> int | None:
     """Return the major of a CUDA runtime: 12 for ``libcudart.so.12`` and ``cudart64_12.dll``.
 
@@ -129,7 +138,7 @@ def find_record(
     fitting = [
         record
         for record in known
-        if _has_version(record, version) and _is_for_platform(record.wheel, platform)
+        if _has_version(record, version) and is_for_platform(record.wheel, platform)
     ]
     if not fitting:
         return None
@@ -169,7 +178,7 @@ _PLATFORM_SUFFIXES = {
 }
 
 
-def _is_for_platform(wheel: str, platform: Platform) -> bool:
+def is_for_platform(wheel: str, platform: Platform) -> bool:
     """Tell whether a wheel's platform tag fits a pool (PEP 425)."""
     system = "windows" if platform.os == "windows" else "linux"
     name = wheel.removesuffix(".whl")

@@ -240,6 +240,7 @@ class FrameworkMatch(Struct, frozen=True):
             facts about the published wheels do not hold for it. It has no ``release``, and a
             ``build`` only where the recipe of a conda channel is known.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
+        like: the release that a release candidate or nightly build is assumed to be like.
     """
 
     name: str
@@ -249,6 +250,7 @@ class FrameworkMatch(Struct, frozen=True):
     build: Build | None
     published: bool = True
     without_cuda: bool = False
+    like: FrameworkMatch | None = None
 
     @property
     def title(self) -> str:
@@ -264,6 +266,11 @@ class FrameworkMatch(Struct, frozen=True):
     def other_gpus(self) -> str:
         """Return the vendor that the version's label names; empty for NVIDIA."""
         return gpus_of_label(self.version.local)
+
+    @property
+    def needs_known_gpu(self) -> bool:
+        """Return whether the toolkit of its build must know the GPU."""
+        return bool(self.table.refuses_newer_gpus or (self.build and self.build.compiles))
 
     @property
     def newest(self) -> Version:
@@ -285,10 +292,36 @@ def find_framework(
     own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
-        return FrameworkMatch(name, version, table, None, None, False, without_cuda)
+        like = None if without_cuda or own_build else _find_nearest(name, version, cuda, table)
+        return FrameworkMatch(name, version, table, None, None, False, without_cuda, like)
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
     return FrameworkMatch(name, version, table, release, build)
+
+
+_BEFORE_RELEASE = re.compile(r"(?:rc\d+|\.dev\d+)(?:\+cu\d+)?$")
+"""Ends the versions of release candidates and nightly builds: ``2.8.0.dev20250407+cu128``."""
+
+
+def _find_nearest(
+    name: str, version: Version, cuda: Version | None, table: Framework
+) -> FrameworkMatch | None:
+    """Return the release that a version leads to, or another one of its minor or the one before.
+
+    It is the nearest with a build for the label, or for the stack's CUDA.
+    """
+    if not _BEFORE_RELEASE.search(version.whole):
+        return None
+    (major, minor), numbers = version.major_minor, version.at(3)
+    near = [r for r in table.releases if r.version.at(2) in ((major, minor - 1), (major, minor))]
+    for release in sorted(
+        near, key=lambda r: (r.version.at(3) == numbers, r.version), reverse=True
+    ):
+        if build := find_build(release, version, cuda):
+            label = f"+{version.local}" if version.local else ""
+            of_release = parse_version(name, release.version.public + label)
+            return FrameworkMatch(name, of_release, table, release, build)
+    return None
 
 
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:

@@ -141,12 +141,13 @@ def format_parts(parts: tuple[int, ...]) -> str:
 
 
 _LOCAL_CUDA = re.compile(
-    r"(?:^|[.\-_])(?:cu(?P<tag>\d{2,4})|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
+    r"(?:^|[.\-_])(?:(?:cu|cuda(?=\d{3}))(?P<tag>\d{2,4})"
+    r"|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
 )
 
 
 def cuda_of_label(local: str) -> CudaBuild | None:
-    """Return the CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
+    """Return the CUDA of a label: ``cu121``, ``cuda115``, ``cuda12.4``, ``nv25.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None

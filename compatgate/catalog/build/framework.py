@@ -37,6 +37,8 @@ def _framework(document: Record) -> Record:
     return {
         "name": name,
         "releases": [_share_requirements(row, shared) for row in rows] if shared else rows,
+        "complete": document.get("complete_builds"),
+        "refuses_newer_gpus": _stated_source(document.get("refuses_newer_gpus", {})),
         "new_abi": document.get("cxx11_abi", {}).get("new"),
     }
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, json
 
+from compatgate.core.facts.frameworks import Made
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
 from compatgate.core.performance import lazy_property
@@ -122,6 +123,8 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
         torch_beside: torch release installed in the same place, whose libraries were searched for
             the symbols that this package needs; None for wheels, and where torch was unreadable.
         torch_missing: some of the symbols that this torch does not define.
+        skipped: libraries that the question did not need and that were not read; a catalog's record
+            has none.
         source: where it was read, for people; the digest is the proof.
     """
 
@@ -139,6 +142,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     built_for_torch: str | None = None
     torch_beside: str | None = None
     torch_missing: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     source: str = ""
 
     @lazy_property
@@ -226,6 +230,12 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
         torch_wheels: torch releases for which the project publishes wheels of its own.
         wheels: GPU code that the project's build script puts into the wheels of its own index.
+        makes: what it gives to the driver where it compiles for the GPU that it finds: machine code
+            (``cubin``), which an older driver of the toolkit's major takes, or ``ptx``, which needs
+            a driver of the toolkit; None where nothing is stated.
+        unless: packages with which it makes machine code in the place of PTX.
+        cuda: CUDA, or its major, that its wheels on the package index are built for.
+        opens: libraries of CUDA that it opens by name and cannot work without, ``cublas``.
     """
 
     versions: str
@@ -239,6 +249,10 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     requires: tuple[str, ...] = ()
     torch_wheels: tuple[str, ...] = ()
     wheels: tuple[ProjectWheels, ...] = ()
+    makes: Made | None = None
+    unless: tuple[str, ...] = ()
+    cuda: str = ""
+    opens: tuple[str, ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

@@ -10,17 +10,18 @@ from datetime import date, timedelta
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, Candidate
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    FindingOutcome,
     Problem,
     RuleAnswer,
     report_missing_fact,
     report_no_effect,
     rule,
 )
-from compatgate.core.rule_context import RuleContext
+from compatgate.core.rule_context import CompiledHere, RuleContext
 from compatgate.core.stack_facts import find_floor
 from compatgate.core.versions import Version, format_parts
 
@@ -138,13 +139,14 @@ def _propose_driver_or_cuda(context: RuleContext, floor: Version) -> Iterator[Ca
     yield from changes.add_forward_compat(context)
 
 
-@rule("CG102", "minor-compat-limits", reads=CODE | FORWARD)
+@rule("CG102", "minor-compat-limits", reads=CODE | RECORDS | FORWARD)
 def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
 
     Compatible is not identical: code with SASS for the GPU runs, but PTX made by the newer toolkit
     is not understood by the older driver, and driver features that came with the toolkit are
-    absent. The rule warns, and fails when the workload needs its PTX compiled on this driver.
+    absent. The rule warns, and fails when the workload needs its PTX compiled on this driver, or
+    compiles to PTX when it runs.
 
     Example: CUDA 12.1 with ``sm_80`` code on driver 525.60.13 warns; with only ``compute_80`` it
     fails.
@@ -169,7 +171,10 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     if (own and driver >= own) or _forward_compat_covers(context, cuda):
         return PASS
     made_by = context.ptx_cuda
-    needs_jit = older and made_by is not None and made_by > (context.driver_cuda or (0, 0))
+    needs_jit = older and (
+        (made_by is not None and made_by > (context.driver_cuda or (0, 0)))
+        or any(run_time_outcome(context, one) == "fail" for one in context.run_time_code)
+    )
     than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
     limit = _describe_limit(context, older=older, needs_jit=needs_jit)
     return (
@@ -210,7 +215,9 @@ def _describe_limit(context: RuleContext, *, older: bool, needs_jit: bool) -> st
     if not older:
         return "and lacks later fixes of the toolkit's own driver"
     limit = "but cannot compile PTX made by this toolkit and lacks its newer driver features"
-    if context.code is None:
+    if context.run_time_code and context.run_time_code[0].makes == "cubin":
+        limit += f" ({context.run_time_code[0].title} makes machine code when it runs)"
+    elif context.code is None:
         limit += " (the stack states no arch, so whether it needs that was not checked)"
     return limit
 
@@ -366,6 +373,17 @@ def explain_open_reach(context: RuleContext) -> str:
     if not context.driver_cuda_is_exact:
         return f"the CUDA version of driver {context.driver} is not published"
     return ""
+
+
+def run_time_outcome(context: RuleContext, code: CompiledHere) -> FindingOutcome:
+    """Return the outcome of code that is compiled when it runs, on a driver of an older CUDA.
+
+    An assumed CUDA and a derived source never deny, nor does a reach that is not known.
+    """
+    if code.makes == "cubin":
+        return "warn"
+    assumed = context.stack.assumed or code.source.confidence == "derived"
+    return "unknown" if assumed or explain_open_reach(context) else "fail"
 
 
 def weakest_source(context: RuleContext, published: Source) -> Source:

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
 from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
+from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
-from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
+from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
@@ -27,7 +28,7 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.driver import explain_open_reach, weakest_source
+from compatgate.core.rules.driver import explain_open_reach, run_time_outcome, weakest_source
 from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -224,30 +225,36 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     )
 
 
-@rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
+@rule("CG202", "ptx-toolchain", reads=CODE | RECORDS | FORWARD)
 def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     """The driver must compile PTX, but a toolkit newer than the driver's CUDA made it.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
-    The toolkit of a published build made its PTX, whatever CUDA the stack states.
+    The toolkit of a published build made its PTX, whatever CUDA the stack states. Parts that
+    compile when they run (CuPy, Numba, Warp, Triton) do so with the stack's toolkit, or with a
+    compiler of their own: their facts say whether the driver gets PTX or machine code. Where they
+    only conclude that it gets PTX, or where the CUDA is assumed, the answer is unknown.
 
-    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
+    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails; so does CuPy 9
+    with CUDA 11.5 on a driver of CUDA 11.4, whereas CuPy 10 makes machine code and passes.
 
     Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
 
     Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations.
     """
-    made_by, driver = context.ptx_cuda, context.driver
-    if made_by is None or driver is None:
+    driver = context.driver
+    if driver is None:
         return NOT_APPLICABLE
+    if context.ptx_cuda is None:
+        return _check_run_time_code(context, driver)
     reach = context.usable_cuda
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         message = f"{why}, so whether it compiles this PTX is not known either"
         return (Problem("unknown", "driver", message),)
-    if made_by <= reach:
-        return PASS
+    if context.ptx_cuda <= reach:
+        return _check_run_time_code(context, driver)
     cuda, own = _find_ptx_toolkit(context)
     if why := explain_open_reach(context):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
@@ -264,6 +271,31 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_compilation(context),
         ),
     )
+
+
+def _check_run_time_code(context: RuleContext, driver: Version) -> RuleAnswer:
+    """Judge the PTX that parts of the stack make with its toolkit when they run."""
+    silent: RuleAnswer = PASS if context.ptx_cuda else NOT_APPLICABLE
+    cuda, reach = context.cuda, context.usable_cuda
+    if cuda is None or reach is None or cuda.major_minor <= reach:
+        return silent
+    made = [one for one in context.run_time_code if one.makes == "ptx"]
+    if not made:
+        return PASS if context.run_time_code else silent
+    own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    return [
+        Problem(
+            run_time_outcome(context, one),
+            "driver",
+            f"{one.title} compiles to PTX when it runs: that of CUDA {cuda} is newer than driver "
+            f"{driver} understands, up to CUDA {format_parts(reach)}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+            source=one.source,
+            candidates=lambda: (changes.raise_driver(context, own),) if own else (),
+        )
+        for one in made
+    ]
 
 
 def _find_ptx_toolkit(context: RuleContext) -> tuple[str, Version | None]:
@@ -286,18 +318,30 @@ def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
-    """Return whether code that this toolkit can make runs on the GPU, and is all that is needed."""
-    if any(found.build and found.build.compiles for found in context.frameworks):
+    """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
+
+    Where the workload's code is not known, it can be machine code for an older GPU of the same
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there.
+    """
+    if any(found.needs_known_gpu for found in context.frameworks):
         return False
-    own = [code for code in context.code or () if code.capability in toolkit.sass]
-    device = context.capability
+    codes, device = context.code, context.capability
+    if codes is None:
+        codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
+    own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 
 
 def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
-    """Return whether the CUDA is only assumed, and all builds accept one that knows the GPU."""
-    if not context.stack.assumed or not context.frameworks:
+    """Tell whether the CUDA is only assumed, and all builds accept one that knows the GPU.
+
+    Without a framework, the CUDA is the one that packages need at least; exact for a library of a
+    toolkit.
+    """
+    if not context.stack.assumed:
         return False
+    if not context.frameworks:
+        return not any(package.toolkits for package in context.packages)
     cuda = parse_version("cuda", format_parts(first))
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
@@ -316,16 +360,20 @@ def _judge_range(
     return report_missing_fact("cuda", message, need=need, have=cuda.text)
 
 
-@rule("CG203", "toolkit-arch", reads=CODE)
+@rule("CG203", "toolkit-arch", reads=CODE | RECORDS)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
-    """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
+    """No code that this toolkit can make runs on the GPU: support was dropped, or came later.
 
-    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
-    A toolkit that is too old for the GPU can still have made code that runs on the GPU
-    (binary-compatible SASS, or PTX). The rule then warns, because the toolkit's libraries were not
-    made for the GPU. It fails if a framework compiles code with the toolkit (JAX before its
-    plugins). An assumed CUDA never denies if the framework's build accepts a toolkit that supports
-    the GPU: installers choose the newest toolkit of the range.
+    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; Blackwell needs 12.8. A toolkit that
+    is older than the GPU, but knows an older GPU of the same major, makes code that runs on both:
+    ``sm_86`` of CUDA 11.7 on an RTX 4090 (8.9). The rule then warns, because the toolkit's
+    libraries were not made for the GPU; CG201, CG405 and CG411 judge the code itself. It also warns
+    if the workload is known to have PTX that runs on the GPU. It fails if a framework compiles code
+    with the toolkit (JAX before its plugins), or refuses GPUs that came after its toolkit
+    (TensorRT). An assumed CUDA never denies if the framework's build accepts a toolkit that
+    supports the GPU: installers choose the newest toolkit of the range.
+
+    Example: CUDA 12.6 on an RTX 5090 (12.0) fails.
 
     Fix: use a toolkit within the GPU's range.
 
@@ -358,10 +406,12 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
+    if newer and not context.frameworks and any(one.record for one in context.packages):
+        return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += " (its older code runs, by binary compatibility or from PTX)"
     elif newer:
-        message += ", which the build accepts, too; state the CUDA that is installed"
+        message += "; this CUDA is only assumed: state the CUDA that is installed"
     return (
         Problem(
             "warn" if runs_anyway else "unknown" if newer else "fail",
