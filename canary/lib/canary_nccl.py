@@ -1,11 +1,16 @@
-"""Read NCCL's transports from its log with ``NCCL_DEBUG=INFO``.
+"""Have NCCL write a log, and read the transports from it.
 
 Python 3.8 or newer. Lines look like ``host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via
 P2P/CUMEM``; with networks ``[send] via NET/IB/0/GDRDMA``.
 """
 
 import collections
+import contextlib
+import glob
+import os
 import re
+import sys
+import tempfile
 
 _CHANNEL = re.compile(
     r"NCCL INFO Channel \d+(?:/\d+)? ?: ?(\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\]"
@@ -15,17 +20,36 @@ SLOW = ("NET/Socket",)
 """Transports that a group of GPUs in one machine should not use."""
 
 
-def read(lines):
-    """Count connections by transport.
+@contextlib.contextmanager
+def logged():
+    """Have processes that are started in the block log to a folder, and yield the folder.
 
-    Args:
-        lines: lines of NCCL's log.
-
-    Returns:
-        A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``...
+    Where the block ends the program, NCCL's warnings are printed.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            NCCL_DEBUG="INFO",
+            NCCL_DEBUG_SUBSYS="INIT,GRAPH,P2P,SHM,NET",
+            NCCL_DEBUG_FILE=os.path.join(folder, "nccl.%h.%p"),
+        )
+        try:
+            yield folder
+        except SystemExit:
+            sys.stderr.writelines(line for line in lines_of(folder) if "NCCL WARN" in line)
+            raise
+
+
+def lines_of(folder):
+    """Yield the lines of all logs in a folder."""
+    for path in sorted(glob.glob(os.path.join(folder, "nccl.*"))):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            yield from file
+
+
+def by_way(ways):
+    """Sum connections of `between` by their transport alone."""
     found = collections.Counter()
-    for (_, _, way), count in between(lines).items():
+    for (_, _, way), count in ways.items():
         found[way] += count
     return found
 
