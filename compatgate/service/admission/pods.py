@@ -72,7 +72,7 @@ _REQUIRE, _MAIN = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA"
 _DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
-_READ_VARIABLES = ("NVIDIA_", _LIBRARIES)
+_READ_VARIABLES = ("NVIDIA_", _LIBRARIES, "PYTHON", "PATH")
 """Beginnings of the variables that count; most others of a pod are skipped at once."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 NO_DEVICES = ("", "void", "none")
@@ -87,6 +87,7 @@ class VariableChanges(Struct, frozen=True):
         unread: parts that were not read, in sentences.
         asks: they ask the container runtime for GPUs.
         declines: they ask it for none, whatever the image asks for.
+        leads: they may lead an interpreter to other packages.
     """
 
     set: dict[str, Any] = {}
@@ -94,6 +95,7 @@ class VariableChanges(Struct, frozen=True):
     unread: tuple[str, ...] = ()
     asks: bool = False
     declines: bool = False
+    leads: bool = False
 
 
 _NO_CHANGES = VariableChanges()
@@ -129,7 +131,8 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
         unread.append("variables of config maps and secrets (envFrom) were not read")
     asks = _names_devices(env.get(VISIBLE_DEVICES))
     declines = VISIBLE_DEVICES in env and not asks
-    return VariableChanges(changed, tuple(left), tuple(unread), asks, declines)
+    leads = any(name == "PATH" or name.startswith("PYTHON") for name in env)
+    return VariableChanges(changed, tuple(left), tuple(unread), asks, declines, leads)
 
 
 def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
@@ -308,17 +311,13 @@ def _container(
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    return Container(name, path, image, asks.why, changes, _read_command(raw), *how)
+    return Container(name, path, image, asks.why, changes, _read_command(raw, changes), *how)
 
 
-def _read_command(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _read_command(raw: Mapping[str, Any], changes: VariableChanges) -> tuple[str, ...] | None:
     """Return what a container runs; variables may lead an interpreter to other packages."""
-    if raw.get("envFrom"):
+    if changes.leads or raw.get("envFrom"):
         return ()
-    for item in read_list(raw.get("env")):
-        name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and (name.startswith("PYTHON") or name == "PATH"):
-            return ()
     command = read_list(raw.get("command"))
     if not command:  # arguments alone follow the image's entry point, or are the command
         return () if raw.get("command") or raw.get("args") else None

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.core.components import check_count
 from compatgate.core.matrix import Waiver
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
@@ -58,6 +59,10 @@ MAX_STATED = 1024
 """Components in the stated stacks of all pods of one object."""
 _NAMED = 3
 _NO_NAMESPACE = "the object is in no namespace and matches no target; its pods are decided later"
+_BODY_BYTES = 16
+"""Bytes that a parsed stack takes at most for each character of its text."""
+_STATED: BoundedCache[str, Mapping[str, Any]] = BoundedCache(MIB)
+"""Parsed stacks by their text: the replicas of a workload state the same one."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -235,7 +240,7 @@ def _workload(
         is_pod: it is a pod, and not what makes pods.
     """
     terms = list(terms_of(pod.spec))
-    bound = match_targets(namespace, pod.spec, known.targets)
+    bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
     if known.nodes is not None:
         wanted = bound.targets or bound.open
@@ -306,11 +311,14 @@ def _stated_stack(pod: Pod) -> Mapping[str, Any]:
     value = pod.annotations.get(STACK_ANNOTATION, "").strip()
     if not value:
         return {}
+    if stored := _STATED.peek(value):
+        return stored
     try:
         body = parse_stack_text(value)
         parse_stack(body)
     except BadInput as error:
         raise error.at(f"annotation {STACK_ANNOTATION}") from None
+    _STATED.put(value, body, _BODY_BYTES * len(value))
     return body
 
 

@@ -26,7 +26,7 @@ from compatgate.documents.specs import MatchSpec, PolicySpec, TargetDoc, TargetS
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.service.admission.landing import KnownNodes
-from compatgate.service.admission.matching import match_targets
+from compatgate.service.admission.matching import match_targets, terms_of
 from compatgate.service.admission.node_index import KnownNode, NodeIndex
 from compatgate.service.far.log import make_requests
 from compatgate.service.gate.batch_store import Delivery
@@ -191,7 +191,7 @@ def targets_of_pods(gate: Gate, targets: dict[str, TargetSpec]) -> dict[tuple[st
         for product_, system in product(("", A100, L4), ("", "linux")):
             labels = {PRODUCT: product_, OS: system}
             spec = {"nodeSelector": {key: value for key, value in labels.items() if value}}
-            bound = match_targets(namespace, spec, targets)
+            bound = match_targets(namespace, list(terms_of(spec)), targets)
             reached = nodes.landing(namespace, spec, ["nvidia.com/gpu"], bound.targets).reached
             full = bound.how == "match" and "prod" in bound.targets
             for known in ((), reached):
