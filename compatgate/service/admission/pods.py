@@ -259,8 +259,11 @@ def _annotations(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def count_containers(pod: Pod) -> int:
-    """Return the number of containers of a pod, with GPUs and without."""
-    return sum(1 for _ in _containers(pod))
+    """Return the number of containers of a pod, with GPUs and without; look at none of them."""
+    lists = [pod.spec.get(name) for name in _LISTS]
+    lists += [found for path in pod.lists for _, found in find_at(pod.spec, path)]
+    named = sum(1 for name in pod.more if isinstance(pod.spec.get(name), dict))
+    return sum(len(read_list(one)) for one in lists) + named + pod.itself
 
 
 def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> Iterator[Container]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from compatgate.errors import BadInput
 from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims, read_claims
 from compatgate.service.admission.kinds import Kinds, PodKind, load_kinds, parse_kinds
 from compatgate.service.admission.matching import MAX_PARTS, find_pods, unknown_kind
-from compatgate.service.admission.pods import Container, gpu_containers, pods_of
+from compatgate.service.admission.placement import PlacementMatrix
+from compatgate.service.admission.pods import (
+    Container,
+    Pod,
+    count_containers,
+    gpu_containers,
+    pods_of,
+)
+from compatgate.service.admission.questions import make_questions
 
 KINDS = load_kinds()
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
@@ -336,3 +346,30 @@ def test_a_command_counts_where_nothing_leads_it_elsewhere(
 ) -> None:
     (found,) = pod_with(containers=[{"name": "a", "image": "x", "resources": GPU, **more}])
     assert found.command == command
+
+
+class _Unread(list[Any]):
+    """A list whose items nobody may look at."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("an item was read")
+
+
+@pytest.mark.parametrize("place", ["containers", "initContainers", "ephemeralContainers"])
+def test_a_pod_of_too_many_containers_is_refused_before_one_is_read(place: str) -> None:
+    containers = _Unread([{"name": "a", "image": "x", "resources": GPU}] * 90_000)
+    kind = KINDS.of("", "Pod")
+    assert kind is not None
+    with pytest.raises(BadInput, match="too many containers: 90000"):
+        make_questions({"spec": {place: containers}}, kind, "ml", KINDS, _nothing_is_known)
+
+
+def _nothing_is_known() -> PlacementMatrix:
+    return PlacementMatrix({}, {}, "2026-11-30")
+
+
+def test_containers_are_counted_wherever_a_kind_has_them() -> None:
+    one = {"image": "x", "resources": GPU}
+    spec = {"containers": [one, one], "sidecars": [one], "script": one, "other": 1}
+    pod = Pod("spec", {}, spec, more=("script", "other"), lists=("sidecars",), itself=True)
+    assert count_containers(pod) == len(list(gpu_containers(replace(pod, itself=False), KINDS))) + 1
