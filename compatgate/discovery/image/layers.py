@@ -33,7 +33,7 @@ from compatgate.discovery.installed_metadata import (
 from compatgate.discovery.installed_packages import InstalledFile
 from compatgate.discovery.libraries import observe_major
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
-from compatgate.discovery.signals import Signals, observe_package
+from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package
 
 _SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
 _MOST_TEXT_BYTES = 64 * 1024 * 1024
@@ -265,6 +265,8 @@ class LayerScan:
             seen.add(WitnessKind.LIBRARY, [library])
             if library is None and (major := observe_major(path)):
                 seen.majors.append(replace(major, origin=origin))
+            elif library is None and files.is_toolkit_compat(path):
+                seen.note(f"{origin} does not say for which CUDA it is")
 
     def _packages(self, kind: FileKind, member: Member, reading: FileReading, origin: str) -> None:
         if kind == "rpm-log":
@@ -280,7 +282,8 @@ class LayerScan:
         for name, version in reading.packages:
             where = f"{origin}: {name} {version}"
             package = observe_package(name, version, where, self._signals, notes)
-            self.seen.add(WitnessKind.PACKAGE, [package])
+            if package and package.component != CUDA_COMPAT:  # which its library shows
+                self.seen.add(WitnessKind.PACKAGE, [package])
         for sentence in notes:
             self.seen.note(sentence)
 

@@ -90,6 +90,40 @@ def test_a_history_that_names_a_variable_of_nvidia_allows_nothing(registry, laye
     assert "fail" in {f["outcome"] for f in verdict["findings"]}
 
 
+DPKG = b"Package: cuda-compat-13-0\nStatus: install ok installed\nVersion: 580.65.06-1\n\n"
+COMPAT = "usr/local/cuda-13.0/compat/libcuda.so.580.65.06"
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"var/lib/dpkg/status": DPKG}, 1),
+        ({COMPAT: b""}, 1),
+        ({"usr/local/cuda/compat/libcuda.so.580.65.06": bytes(2**20)}, 1),
+        ({COMPAT: bytes(2**20)}, 0),
+    ],
+    ids=["a record of the package", "an empty library", "of no CUDA", "the library"],
+)
+def test_only_its_library_shows_that_an_image_has_forward_compatibility(
+    registry, layer, compatgate, files, code
+):
+    torch = {f"{SITE}/torch-2.9.0+cu130.dist-info/METADATA": metadata("torch", "2.9.0+cu130")}
+    step = {"created_by": "RUN apt-get install -y cuda-compat-13-0"}
+    env = {
+        "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-13-0",
+        "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat",
+        "CUDA_DRIVER_VERSION": "580.65.06",
+        "LD_LIBRARY_PATH": "/usr/local/cuda/compat",
+    }
+    image = registry.push(layer({**torch, **files}), env=env, history=[step])
+
+    answer = compatgate("check", *POOL, "--image", image.reference, "--format", "json")
+
+    verdict = json.loads(answer.stdout)
+    assert answer.returncode == code, answer.stdout
+    assert ("cuda-compat" in verdict["stack"]) == (code == 0)
+
+
 def test_what_the_image_shows_wins_over_what_is_stated_and_is_a_finding(
     registry, layer, compatgate
 ):
