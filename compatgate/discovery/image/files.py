@@ -65,8 +65,12 @@ _LIBRARY = re.compile(
 _COMPAT = re.compile(r"(?:.*/)?compat[^/]*/(?:.*/)?libcuda\.so\.\d+\.[\d.]+")
 _TOOLKIT = re.compile(r"(?:.*/)?cuda[^/]*/version\.(?:json|txt)")
 _SITE_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/")
-# Folders of package managers' caches: their files are not installed.
-_CACHES = re.compile(r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/|(?:^|/)(?:conda|miniconda3?)/pkgs/")
+# Folders of package managers' caches: their files are not installed. A cache may have whole
+# environments as well, as that of poetry does.
+_CACHES = re.compile(
+    r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/(?!(?:.*/)?lib(?:32|64)?/python\d[\d.]*t?/)"
+    r"|(?:^|/)(?:conda|miniconda3?)/pkgs/"
+)
 _STUBS = re.compile(r"/(?:stubs|debug|include|share)/")
 _SYSTEM_PROGRAMS = re.compile(r"(?:usr/)?(?:s?bin|lib(?:exec)?|share)/")
 _NVIDIA_LIBRARY = re.compile(
