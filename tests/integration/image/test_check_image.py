@@ -165,12 +165,10 @@ def test_a_variable_alone_does_not_say_the_cuda_of_an_image(
 )
 def test_packages_in_a_cache_are_no_hiding_place(registry, layer, compatgate, path, denied):
     old, new = ({f"torch-{v}.dist-info/METADATA": metadata("torch", v)} for v in TORCH)
-    shown = {f"{SITE}/{name}": data for name, data in old.items()}
-    image = registry.push(
-        layer({f"{path}/{name}": data for name, data in new.items()}), layer(shown)
-    )
-    same = registry.push(
-        layer({f"{path}/{name}": data for name, data in old.items()}), layer(shown)
+    shown = layer({f"{SITE}/{name}": data for name, data in old.items()})
+    image, same = (
+        registry.push(layer({f"{path}/{name}": data for name, data in files.items()}), shown)
+        for files in (new, old)
     )
 
     verdict = json.loads(
