@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
 from compatgate.service.cluster.admission.claims import (
@@ -314,7 +316,22 @@ def _container(
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    return Container(name, path, image, asks.why, changes, _read_command(raw, changes), *how)
+    command = _read_command(raw, changes)
+    if command and (place := _interpreter_on_volume(command[0], raw)):
+        left = f"{place} is an interpreter on a volume, which was not read"
+        changes = replace(changes, open=(*changes.open, left))
+    return Container(name, path, image, asks.why, changes, command, *how)
+
+
+def _interpreter_on_volume(program: str, raw: Mapping[str, Any]) -> str:
+    """Return the path of a Python interpreter that no image has; empty for any other program."""
+    place = _clean_path(program)
+    if not program.startswith("/") or not INTERPRETER.fullmatch(posixpath.basename(place)):
+        return ""
+    mounts = (
+        read_text(read_mapping(m).get("mountPath")) for m in read_list(raw.get("volumeMounts"))
+    )
+    return place if any(m and place.startswith(f"{_clean_path(m)}/") for m in mounts) else ""
 
 
 def _read_command(raw: Mapping[str, Any], changes: VariableChanges) -> tuple[str, ...] | None:

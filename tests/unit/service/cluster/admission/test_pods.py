@@ -378,3 +378,23 @@ def test_containers_are_counted_wherever_a_kind_has_them() -> None:
     spec = {"containers": [one, one], "sidecars": [one], "script": one, "other": 1}
     pod = Pod("spec", {}, spec, more=("script", "other"), lists=("sidecars",), itself=True)
     assert count_containers(pod) == len(list(gpu_containers(replace(pod, itself=False), KINDS))) + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "mount", "is_open"),
+    [
+        ("/v/bin/python", "/v", True),
+        ("/v/../v/bin/python3.11", "/v/", True),
+        ("/v/bin/python", "/other", False),
+        ("/vv/bin/python", "/v", False),
+        ("/v/start.sh", "/v", False),
+        ("python", "/v", False),
+    ],
+)
+def test_an_interpreter_on_a_volume_is_not_that_of_the_image(
+    program: str, mount: str, is_open: bool
+) -> None:
+    mounts = [{"name": "v", "mountPath": mount}]
+    container = {"name": "a", "image": "x", "resources": GPU, "command": [program]}
+    (found,) = pod_with(containers=[{**container, "volumeMounts": mounts}])
+    assert any("on a volume" in one for one in found.changes.open) == is_open
