@@ -132,7 +132,9 @@ def make_questions(
         maker.remarks.append(
             f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
         )
-    for pod in found.pods:
+    pods = list(found.pods)
+    check_count(sum(map(count_containers, pods)), MAX_CONTAINERS, "containers", "request.object")
+    for pod in pods:
         maker.add_pod(pod)
     return Questions(tuple(maker.asked.values()), tuple(dict.fromkeys(maker.remarks)))
 
@@ -153,12 +155,10 @@ class _QuestionMaker:
         self._kind, self._namespace, self._kinds = kind, namespace, kinds
         self._known = known
         self._claims = StatedClaims(claims, kinds, namespace)
-        self._containers = self._stated_keys = 0
+        self._stated_keys = 0
 
     def add_pod(self, pod: Pod) -> None:
         """Add the questions of a pod, if it asks for GPUs."""
-        self._containers += count_containers(pod)
-        check_count(self._containers, MAX_CONTAINERS, "containers", "request.object")
         found = list(gpu_containers(pod, self._kinds, self._claims))
         if not found:
             return

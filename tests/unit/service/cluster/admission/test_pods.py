@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.errors import BadInput
+from compatgate.service.cluster.admission import questions
 from compatgate.service.cluster.admission.claims import (
     NO_CLAIMS,
     KnownClaims,
@@ -367,6 +368,18 @@ def test_a_pod_of_too_many_containers_is_refused_before_one_is_read(place: str) 
     assert kind is not None
     with pytest.raises(BadInput, match="too many containers: 90000"):
         make_questions({"spec": {place: containers}}, kind, "ml", KINDS, _nothing_is_known)
+
+
+def test_an_object_of_too_many_pods_is_refused_before_one_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "gpu_containers", lambda *_: pytest.fail("a pod was read"))
+    template = {"spec": {"template": {"spec": {"containers": [{"image": "x", "resources": GPU}]}}}}
+    jobs = [{"name": f"j{n}", "template": template} for n in range(3000)]
+    kind = KINDS.of("jobset.x-k8s.io", "JobSet")
+    assert kind is not None
+    with pytest.raises(BadInput, match="too many containers: 3000"):
+        make_questions({"spec": {"replicatedJobs": jobs}}, kind, "ml", KINDS, _nothing_is_known)
 
 
 def _nothing_is_known() -> PlacementMatrix:
