@@ -38,7 +38,8 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
 
     A usable forward-compatibility package (``cuda-compat``, see CG103) lowers the minimum. Drivers
     of a Jetson have other numbers: CG131 judges the Jetson by its L4T release. If a build names
-    only a CUDA major (``cupy-cuda13x``), it needs the lowest driver of that major.
+    only a CUDA major (``cupy-cuda13x``), it needs the lowest driver of that major, whatever older
+    CUDA the rest of the stack has.
 
     Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
 
@@ -50,8 +51,9 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     cuda, driver = context.cuda, context.driver
     if driver is None:
         return NOT_APPLICABLE
-    if cuda is None:
-        return _check_major(context, driver)
+    newer = _check_major(context, driver, cuda.major if cuda else 0)
+    if cuda is None or newer is not NOT_APPLICABLE:
+        return newer
     if why := _explain_unknown_toolkit(context, cuda):
         return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
     if context.jetson:
@@ -92,12 +94,13 @@ def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -
     return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
-def _check_major(context: RuleContext, driver: Version) -> RuleAnswer:
-    """Judge the CUDA major that a build names, where no release of it is known."""
+def _check_major(context: RuleContext, driver: Version, known: int) -> RuleAnswer:
+    """Judge the newest CUDA major that a build names, above the major that is known."""
     if context.jetson:
         return NOT_APPLICABLE  # CG131 judges it
     versions, frameworks = context.stack.versions.items(), context.facts.frameworks
-    labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
+    named = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
+    labels = [label for label in named if label[0] > known]
     if not labels:
         return NOT_APPLICABLE
     major, name = max(labels)
