@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from compatgate.core.node import parse_node_version
 from compatgate.core.rules import BY_ID
+from compatgate.core.versions import parse_version
 
 STACK = {"cuda": "12.4"}
 
@@ -178,7 +180,7 @@ def test_each_branch_needs_the_kernel_that_its_source_names(walk):
 
 def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     table = walk.read("kernel_support")
-    failed = {one["id"]: one for one in table["build_failures"]}
+    failed = walk.facts.kernel_support.failures
     listed = {
         (row["branch"], ".".join(row["kernel"].split(".")[:2]))
         for row in table["validated_kernels"]
@@ -186,7 +188,8 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     assert len(table["named_kernels"]) + len(table["validated_kernels"]) >= 40
     for row in table["named_kernels"]:
         branch = int(row["driver"].split(".")[0])
-        if any(row["driver"] in one["driver"].get("only", ()) for one in failed.values()):
+        driver, kernel = parse_version("driver", row["driver"]), parse_node_version(row["kernel"])
+        if any(one.drivers.contains(driver) and one.kernels.contains(kernel) for one in failed):
             continue  # judged by what was seen
         major, minor = (int(part) for part in row["kernel"].split("."))
         node = {"kernel": f"{row['kernel']}.0"}
@@ -204,13 +207,18 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
 
 
 def test_what_was_seen_not_to_build_is_unknown_and_mended_by_the_driver_that_mends_it(walk):
-    for row in walk.read("kernel_support")["build_failures"]:
-        driver = row["driver"].get("only", [row["driver"].get("first")])[0]
-        node = {"kernel": f"{row['kernel']['first']}.1"}
-        walk.expect("fail", "CG118", STACK, driver=driver, gpu="T4", node=node)
-        if row["fixed"]:
-            node = {"kernel": row["kernel"]["first"]}
-            walk.expect("pass", "CG118", STACK, driver=row["fixed"], gpu="T4", node=node)
+    failures = walk.facts.kernel_support.failures
+    for one in failures:
+        driver = next(v for v in (one.drivers.first, *one.drivers.only) if v)
+        kernel = next(v for v in (one.kernels.first, *one.kernels.only) if v)
+        at = {"gpu": "T4", "node": {"kernel": kernel.text}}
+        walk.expect("unknown|fail", "CG118", STACK, driver=driver.text, **at)
+        if one.flavour:
+            at["node"] = {"kernel": kernel.text, "kernel-modules": one.flavour}
+            walk.expect("fail", "CG118", STACK, driver=driver.text, **at)
+        again = (f.drivers.contains(one.fixed) and f.kernels.contains(kernel) for f in failures)
+        if one.fixed and not any(again):
+            walk.expect("pass", "CG118", STACK, driver=one.fixed.text, **at)
     walk.done(at_least=10)
 
 

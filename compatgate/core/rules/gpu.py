@@ -16,7 +16,15 @@ from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
 from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+    report_not_checked,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.driver import explain_open_reach, weakest_source
 from compatgate.core.stack_facts import accepts
@@ -29,7 +37,10 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
     newer. Forward compatibility does not help: the kernel driver itself must support the GPU. A
-    Jetson's driver comes with its L4T release, which CG130 judges.
+    Jetson's driver comes with its L4T release, which CG130 judges. Windows packages have the limits
+    of the branch that they are of, and in WSL the branch must carry CUDA for it. The rule warns
+    about a driver that is older than the first of its branch that lists the product: the GPU may
+    run there under a generic name.
 
     Fix: use a driver within the GPU's range of branches.
 
@@ -39,23 +50,26 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     gpu, driver = context.pool.gpu, context.driver
     if gpu is None or driver is None or context.jetson:
         return NOT_APPLICABLE
-    if context.os == "windows":
-        return report_not_checked(
-            "driver", "GPU support by Windows driver branches is not in the facts"
-        )
+    branch = context.branch
+    if branch is None and context.os == "windows":
+        return _report_unknown_branch(context, driver)
+    number = branch.branch if branch else driver.major
     fact = context.facts.arch.capabilities.get(format_parts(gpu.capability))
     last = gpu.last_branch or (fact.last_branch if fact else None)
-    if gpu.first_branch and driver.major < gpu.first_branch:
+    if context.os == "windows":
+        last = gpu.last_windows_branch or last
+    if gpu.first_branch and number < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
-        return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
-    if last and driver.major > last:
+        need = f">={_number_of(context, gpu.first_branch)}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if last and number > last:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
-        return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
-    if context.branch is None:
-        newest = max(context.facts.driver_branches.branches)
-        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
-        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
-        return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+        need = f"<{_number_of(context, last, end=True) + 1}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if branch is None:
+        return _report_unknown_branch(context, driver)
+    if problem := _find_wsl_problem(context, driver) or _find_late_product(context, driver, gpu):
+        return (problem,)
     if not gpu.product:
         return report_not_checked(
             "gpu", f"the first driver for {gpu.name} depends on the product, which is not stated"
@@ -63,6 +77,65 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     if gpu.first_branch is None:
         return report_not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
     return PASS
+
+
+def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
+    """Return the first or last number that drivers of a branch have on the pool's system."""
+    if context.os == "linux":
+        return branch
+    rows = context.facts.driver_branches.windows
+    own = next((one for one in rows if one.branch == branch), None)
+    return branch if own is None else own.last if end else own.first
+
+
+def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
+    table = context.facts.driver_branches
+    if context.os == "windows":
+        newest = max((one.last for one in table.windows), default=0)
+        message = (
+            f"the branch of Windows driver {driver} is not known; the newest known is {newest}"
+        )
+    else:
+        newest = max(table.branches)
+        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
+        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
+    return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+
+
+def _find_wsl_problem(context: RuleContext, driver: Version) -> Problem | None:
+    """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
+    windows = context.facts.driver_branches.of_windows(driver) if context.pool.os == "wsl" else None
+    if windows is None or windows.wsl:
+        return None
+    message = f"drivers of branch {windows.branch} carry no CUDA for WSL"
+    if windows.wsl is None:
+        message = f"whether drivers of branch {windows.branch} carry CUDA for WSL is not known"
+    first = next(one for one in context.facts.driver_branches.windows if one.wsl)
+    need = f">={first.first}"
+    outcome: FindingOutcome = "unknown" if windows.wsl is None else "fail"
+    return Problem(outcome, "driver", message, driver.text, need, first.source)
+
+
+def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
+    """Return a warning about a driver that came before the first that lists the product."""
+    firsts = gpu.first_drivers
+    if context.os == "windows":
+        listed = gpu.first_windows
+    else:
+        own = (one for one in firsts if one.major == driver.major)
+        listed = next(own, firsts[0] if firsts and driver.major < firsts[0].major else None)
+    if listed is None or driver >= listed:
+        return None
+    return Problem(
+        "warn",
+        "driver",
+        f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the GPU may "
+        "not work, or only under a generic name",
+        have=driver.text,
+        need=f">={listed}",
+        source=gpu.source,
+        candidates=lambda: (changes.raise_driver(context, listed),),
+    )
 
 
 def _report_undriven_gpu(
