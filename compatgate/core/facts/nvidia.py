@@ -108,7 +108,6 @@ class WindowsBranch(Struct, frozen=True):
 
     Attributes:
         first, last: the number before the point, both included.
-        wsl: whether its packages carry CUDA for WSL; None: not known.
         seen: releases that were read, ascending.
     """
 
@@ -116,9 +115,16 @@ class WindowsBranch(Struct, frozen=True):
     last: int
     branch: int
     cuda: Pair | None
-    wsl: bool | None
     source: Source
     seen: tuple[Driver, ...] = ()
+
+
+class WslBranches(Struct, frozen=True):
+    """The branches whose Windows packages carry CUDA for WSL; between the two it is not known."""
+
+    last_without: int
+    first_with: int
+    source: Source
 
 
 class DriverBranches(Struct, frozen=True):
@@ -126,6 +132,7 @@ class DriverBranches(Struct, frozen=True):
 
     branches: dict[int, Branch]
     windows: tuple[WindowsBranch, ...]
+    wsl: tuple[WslBranches, ...]
 
     def of_windows(self, driver: Version) -> WindowsBranch | None:
         """Return the branch of a Windows driver."""

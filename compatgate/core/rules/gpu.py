@@ -104,16 +104,16 @@ def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
 
 def _find_wsl_problem(context: RuleContext, driver: Version) -> Problem | None:
     """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
-    windows = context.facts.driver_branches.of_windows(driver) if context.pool.os == "wsl" else None
-    if windows is None or windows.wsl:
+    rows, branch = context.facts.driver_branches.wsl, context.branch
+    if context.pool.os != "wsl" or not rows or not branch or branch.branch >= rows[0].first_with:
         return None
-    message = f"drivers of branch {windows.branch} carry no CUDA for WSL"
-    if windows.wsl is None:
-        message = f"whether drivers of branch {windows.branch} carry CUDA for WSL is not known"
-    first = next(one for one in context.facts.driver_branches.windows if one.wsl)
-    need = f">={first.first}"
-    outcome: FindingOutcome = "unknown" if windows.wsl is None else "fail"
-    return Problem(outcome, "driver", message, driver.text, need, first.source)
+    outcome: FindingOutcome = "fail"
+    message = f"drivers of branch {branch.branch} carry no CUDA for WSL"
+    if branch.branch > rows[0].last_without:
+        outcome = "unknown"
+        message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+    need = f">={_number_of(context, rows[0].first_with)}"
+    return Problem(outcome, "driver", message, driver.text, need, rows[0].source)
 
 
 def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
