@@ -111,13 +111,18 @@ class When(Struct, frozen=True):
     Attributes:
         mig: only pools of MIG slices.
         driver_from: only drivers from this one on.
+        uses: parts that the node has, whatever their version.
+        kernels: ranges of Linux kernels, one of which holds.
         node: values of parts of the node, by name.
     """
 
     gpus: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
     capabilities: tuple[Pair, ...] = ()
     mig: bool = False
     driver_from: Driver | None = None
+    uses: tuple[str, ...] = ()
+    kernels: Annotated[tuple[VersionRange, ...], "node"] = ()
     node: dict[str, tuple[str, ...]] = {}
 
 
