@@ -299,7 +299,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     for the oldest that its build accepts. Nothing is assumed where the stack states its CUDA or
     leaves it open, where a framework's label says it, for a wheel that has no CUDA on any of the
     pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A stack
-    without a framework has the CUDA of its toolkit libraries.
+    without a framework has the CUDA of its toolkit libraries. A month of Triton
+    (``tritonserver=24.08``) names NVIDIA's image, which brings its CUDA and ``cuda-compat``.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -307,6 +308,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     """
     if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
         return stack
+    if in_image := _assume_image(stack, facts):
+        return in_image
     found: list[tuple[Pair, str]] = []
     for name, version in stack.versions.items():
         if name not in facts.frameworks:
@@ -326,6 +329,22 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+_MONTH = re.compile(r"\d\d\.\d\d")
+
+
+def _assume_image(stack: Stack, facts: Facts) -> Stack | None:
+    """Return a stack with the CUDA of the monthly image that it names; None without one."""
+    triton = stack.get("tritonserver")
+    image = facts.containers.find(triton.text) if triton and _MONTH.fullmatch(triton.text) else None
+    if image is None or image.cuda is None:
+        return None
+    what = f"tritonserver {image.release} is assumed to be NVIDIA's image, with CUDA {image.cuda}"
+    series = make_version(format_parts(image.cuda.major_minor), image.cuda.major_minor)
+    brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
+    components = {"cuda": image.cuda, **stack.components}
+    return structs.replace(stack, components=components, assumed=(what,), **brought)
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:

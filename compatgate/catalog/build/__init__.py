@@ -50,7 +50,7 @@ _MODULES = {
         "vgpu_types",
     ),
     "packages": ("cudnn", "nccl", "cuda_components", "components"),
-    "framework": ("known_issues",),
+    "framework": ("known_issues", "ngc_containers"),
     "tables": ("compilers", "precision", "error_signatures"),
     "node": (
         "platform_machines",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
-from compatgate.core.facts.frameworks import Framework, KnownIssues
+from compatgate.core.facts.frameworks import Containers, Framework, KnownIssues
 from compatgate.core.facts.nvidia import (
     CudaArch,
     CudaDriver,
@@ -100,6 +100,8 @@ class Facts:
     cudnn: Table[Cudnn] = Table("nvidia.Cudnn")
     nccl: Table[Nccl] = Table("nvidia.Nccl")
     known_issues: Table[KnownIssues] = Table("frameworks.KnownIssues")
+    containers: Table[Containers] = Table("frameworks.Containers", "ngc_containers")
+    """Monthly images of NVIDIA; loaded when a stack names a month of Triton."""
     compilers: Table[Compilers] = Table("compilers.Compilers")
     """What nvcc builds with; imported when a stack says what it is built with."""
     precision: Table[PrecisionTable] = Table("precision.PrecisionTable")
