@@ -240,7 +240,7 @@ def node_references(context: Context) -> Iterator[Problem]:
 
 
 def _node_values(subject: str, when: When) -> Iterator[Problem]:
-    named = {name: () for name in when.uses} | when.node
+    named = dict.fromkeys(when.uses, ()) | when.node
     for name, values in named.items():
         component = NODE_COMPONENTS.get(name)
         if component is None:

@@ -14,8 +14,8 @@ from compatgate.catalog.build.decode import Decoder, Shape
 from compatgate.catalog.build.values import Record, inherit_source, record_source
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import (
-    Containers,
     Build,
+    Containers,
     Framework,
     KnownIssue,
     KnownIssues,
