@@ -300,9 +300,10 @@ def released_record(
         platform: the pool's platform; None is returned where the project has no wheel for it.
     """
     wheels = find_stated_wheels(statements, label, platform)
-    if wheels is None:
+    match = _RELEASE_LABEL.fullmatch(label)
+    if wheels is None or not (match or wheels.cuda):
         return None
-    match, cuda = _RELEASE_LABEL.fullmatch(label), wheels.cuda or cuda_of_label(label)
+    cuda = wheels.cuda or cuda_of_label(label)
     new_abi = wheels.new_abi
     if match and new_abi is None:
         new_abi = match["abi"].lower() == "true"
@@ -353,7 +354,7 @@ def find_stated_wheels(
     """Return the row of a label; labels are equal whatever their case and separators (PEP 440)."""
     wanted = _normalise(label)
     for one in statements:
-        for wheels in one.wheels:
+        for wheels in one.wheels if one.source.confidence != "derived" else ():
             there = any(wanted == _normalise(known) for known in wheels.labels)
             if there and wheels.code and _is_wheel_for(wheels, platform):
                 return wheels

@@ -486,6 +486,9 @@ def find_build(release: Release, version: Version, cuda: Version | None) -> Buil
     if cuda is None:
         return None
     exact = next((b for b in builds if b.cuda == cuda.major_minor), None)
+    plain = default_build(release)
+    if exact and not exact.listed and plain and accepts(plain, cuda):
+        return plain  # a version alone is the index's wheel, which runs with each minor
     return exact or next((b for b in builds if accepts(b, cuda)), None)
 
 
