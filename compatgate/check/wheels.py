@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -67,7 +68,7 @@ def read_wheels(
 
     packages = measure_packages(
         [_package_request(package, origins) for package in missing],
-        WheelSources(read_index_settings()),
+        WheelSources(read_index_settings(), places=facts.wheel_places),
         MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
         ProgressLines(),
         network=network,
@@ -97,7 +98,8 @@ def _note(one: MeasureResult) -> str:
     if one.record is None:
         return f"{title} could not be measured: {one.why}"
     when = "measured now" if one.fresh else "measured before"
-    return f"{title}: {when}, {one.record.wheel} (sha256 {one.record.sha256})"
+    place = f" from {host}" if (host := urlsplit(one.record.source).hostname) else ""
+    return f"{title}: {when}, {one.record.wheel}{place} (sha256 {one.record.sha256})"
 
 
 class ProgressLines:

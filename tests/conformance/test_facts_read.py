@@ -20,6 +20,7 @@ NOT_FOR_RULES = {
     "image_signals": "images are read by it",
     "platform_machines": "machines are recognised by it",
     "require_cuda": "the language that core/requirements reads; its images are asked as tests",
+    "wheel_places": "wheels are measured at it",
     "xid": "health reads kernel logs by it",
 }
 NODE = {

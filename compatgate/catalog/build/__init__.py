@@ -51,7 +51,7 @@ _MODULES = {
     ),
     "packages": ("cudnn", "nccl", "cuda_components", "components"),
     "framework": ("known_issues", "ngc_containers"),
-    "tables": ("compilers", "precision", "error_signatures"),
+    "tables": ("compilers", "precision", "error_signatures", "wheel_places"),
     "node": (
         "platform_machines",
         "platforms",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.places import WheelPlaces
     from compatgate.core.facts.platforms import Platforms
     from compatgate.core.facts.precision import PrecisionTable
     from compatgate.core.facts.records import PackageRecords, Record, Statement
@@ -128,6 +129,8 @@ class Facts:
     """What is known of glibc; imported when a question states one."""
     platform_machines: Table[PlatformMachines] = Table("machines.PlatformMachines")
     """Machines by what they print of themselves; no rule reads them."""
+    wheel_places: Table[WheelPlaces] = Table("places.WheelPlaces")
+    """The places of wheels; no rule reads them, what measures wheels does."""
     gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")
     """Published peaks of GPUs; no rule reads them."""
 

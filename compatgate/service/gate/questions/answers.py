@@ -70,7 +70,7 @@ class AnsweringGate:
         self._overlays = overlays
         self._images = _make_images(images, overlays) if images else None
         self.snapshots = Snapshots(database, facts)
-        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
+        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.measures else None
         self.snapshots.suites = _define_suites
         self._commit: CommitMode = commit
         self._log = self._make_log(spool)
