@@ -284,7 +284,8 @@ def known_places(
         title = f"{place.name} ({found.url})"
         if place.kind == "file":
             names = _file_names(found, platform)
-            files = tuple(IndexFile(file, f"{found.url}/{quote(file)}") for file in names)
+            addresses = [(one, f"{found.url}/{quote(one, safe='+')}") for one in names]
+            files = tuple(IndexFile(*one) for one in addresses)
             yield WheelSource(files=files, title=title, transport=transport)
         else:
             flat = place.kind == "page"
