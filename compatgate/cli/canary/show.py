@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.canary.runs import describe_pool, run_line, stack_text
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls

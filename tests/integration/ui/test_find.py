@@ -25,7 +25,7 @@ def _find(pages, text, **headers):
 )
 def test_a_question_in_words_is_answered_at_once_with_what_was_assumed(pages, stocked, text):
     shown = _find(pages, text).text
-    verdict = stocked.preview({"target": "prod-a100", "stack": {"torch": "2.4.1+cu124"}})
+    verdict = stocked.gate.preview({"target": "prod-a100", "stack": {"torch": "2.4.1+cu124"}})
     assert ("Allowed" if verdict.allowed else "Denied") in shown
     assert all(finding.rule in shown for finding in verdict.findings[:3])
     assert "torch=2.4.1+cu124" in shown
@@ -36,12 +36,12 @@ def test_a_question_in_words_is_answered_at_once_with_what_was_assumed(pages, st
 
 def test_nothing_that_is_asked_in_passing_is_logged(pages, stocked):
     _find(pages, "torch 2.4.1 cu124 @ prod-a100")
-    assert not stocked.history.list_decisions().items
+    assert not stocked.decisions.list_decisions().items
 
 
 def test_a_question_without_a_target_is_answered_for_each(pages, stocked):
     shown = _find(pages, "cuda 12.4 sm_70").text
-    for name in stocked.snapshot().targets:
+    for name in stocked.gate.snapshot().targets:
         assert f"/ui/ask?target={name}&amp;stack=cuda%3D12.4%2Carch%3Dsm_70" in shown
 
 
@@ -53,7 +53,7 @@ def test_a_word_that_cannot_be_read_shows_no_answer_and_the_way_out(pages):
 
 
 def test_the_beginning_of_an_id_leads_to_its_verdict(pages, stocked):
-    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest").id
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest").id
     for text in (verdict, verdict[:9], verdict[3:11]):
         answer = _find(pages, text)
         assert answer.headers["Location"].endswith(f"/ui/verdicts/{verdict}")
@@ -61,11 +61,11 @@ def test_the_beginning_of_an_id_leads_to_its_verdict(pages, stocked):
 
 
 def test_a_run_and_its_host_are_found(kept_pages, kept):
-    run = kept.gate.runs.list(limit=1).items[0].id
+    run = kept.rooms.runs.list(limit=1).items[0].id
     client = kept_pages()
     assert client.get(f"/ui/find?q={run}").headers["Location"].endswith(run)
     assert f"/ui/runs/{run}" in client.get(f"/ui/find?q={run[:8]}", headers=HX).text
-    host = kept.gate.runs.hosts().items[0].name
+    host = kept.rooms.runs.hosts().items[0].name
     assert "staging host" in client.get(f"/ui/find?q={host}").text
 
 

@@ -7,7 +7,7 @@ import re
 from ui_marks import post
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
 from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
 
 
@@ -31,17 +31,17 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
             "stack": {"cuda": "12.4", "arch": "sm_70"},
             "image": f"registry.example/a:{n}",
         }
-        stocked.decide(body, asked_by="ci", source="rest")
+        stocked.gate.decide(body, asked_by="ci", source="rest")
     text = pages().get("/ui/").text
     assert "3 ×" in text
     assert "CG201 no code for L4" in text
 
 
-def test_an_empty_gate_teaches_the_first_step(gate):
+def test_an_empty_gate_teaches_the_first_step(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
-    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
     assert "compatgate matrix import" in text
 
@@ -85,15 +85,15 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
     assert "ordered new nodes" in client.get(f"/ui/incidents/{number}").text
     assert f'/ui/incidents/{number}"' not in client.get("/ui/").text
     assert client.get("/ui/incidents/999").status_code == 404
-    actions = [link.action for link in stocked.history.list_audit(action="incident.").items]
+    actions = [link.action for link in stocked.audit.list_audit(action="incident.").items]
     assert actions == ["incident.resolve", "incident.reopen", "incident.snooze"]
     assert ">Resolve<" not in pages("read").get(f"/ui/incidents/{number}").text
 
 
-def test_a_quiet_fleet_needs_nobody(gate):
+def test_a_quiet_fleet_needs_nobody(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
-    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     assert "Nothing needs attention." in client.get("/ui/").text
     assert "Nothing needs attention." in client.get("/ui/incidents").text

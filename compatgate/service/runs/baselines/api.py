@@ -6,11 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.route import NoQuery, Returns, route
 from compatgate.service.runs.baselines.filters import BaselineFilters
 from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
-from compatgate.web.call import Call
-from compatgate.web.route import NoQuery, Returns, route
+from compatgate.service.runs.baselines.service import BaselineService
 
 
 @route(
@@ -23,7 +24,7 @@ from compatgate.web.route import NoQuery, Returns, route
 )
 def list_baselines(call: Call[BaselineFilters]) -> Reply:
     """List versions of baselines, newest first."""
-    found = call.gate.baselines.list(**call.query.filters())
+    found = call.use(BaselineService).list(**call.query.filters())
     return page_reply(found, lambda row: convert(row, BaselineBody, from_attributes=True))
 
 
@@ -37,7 +38,7 @@ def list_baselines(call: Call[BaselineFilters]) -> Reply:
 )
 def show_baseline(call: Call[NoQuery]) -> Reply:
     """Show a version of a baseline with its distribution."""
-    return Reply(call.gate.baselines.show(call.args["id"]))
+    return Reply(call.use(BaselineService).show(call.args["id"]))
 
 
 class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +71,7 @@ def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
     """Approve a proposed baseline for future runs; implausible values need a reason."""
     number, by = call.args["id"], call.principal.name
     explained = call.query.explained or ""
-    return Reply(call.gate.baselines.approve(number, by=by, explained=explained))
+    return Reply(call.use(BaselineService).approve(number, by=by, explained=explained))
 
 
 @route(
@@ -87,4 +88,4 @@ def refuse_baseline(call: Call[NoQuery]) -> Reply:
     The next valid run proposes a version that is learned without it.
     """
     number, by = call.args["id"], call.principal.name
-    return Reply(call.gate.baselines.refuse(number, by=by))
+    return Reply(call.use(BaselineService).refuse(number, by=by))

@@ -47,8 +47,8 @@ def proven(staging: Staging, gpu_engine: Engine) -> Staging:
     first = staging.submit("good", image=GOOD, against="none")
     staging.work()
     assert staging.run(first).state == "inconclusive", "there is no baseline yet"
-    (proposed,) = staging.gate.baselines.list().items
-    staging.gate.baselines.approve(proposed.id, by="tester")
+    (proposed,) = staging.rooms.baselines.list().items
+    staging.rooms.baselines.approve(proposed.id, by="tester")
     second = staging.submit("good", image=GOOD, against="none")
     staging.work()
     assert staging.run(second).state == "passed", staging.run(second).reason
@@ -59,7 +59,7 @@ def proven(staging: Staging, gpu_engine: Engine) -> Staging:
 def answer(staging: Staging) -> tuple[str, bool]:
     """The rule about evidence that speaks, and whether the gate allows the stack."""
     question = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
-    verdict = staging.gate.decide(question, asked_by="t", source="test")
+    verdict = staging.rooms.gate.decide(question, asked_by="t", source="test")
     rules = [one.rule for one in verdict.findings if one.rule.startswith("CG81")]
     return "".join(rules), verdict.allowed
 
@@ -68,7 +68,7 @@ def answer(staging: Staging) -> tuple[str, bool]:
 def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
     proven: Staging, gpu_engine: Engine, against: str
 ) -> None:
-    proposals = [one.id for one in proven.gate.baselines.list().items]
+    proposals = [one.id for one in proven.rooms.baselines.list().items]
     unclear = {"no-gpu", "no-metric", "no-check"} if against == "none" else set()
     found, wanted = {}, {}
     for fault, environment in FAULTS.items():
@@ -77,7 +77,7 @@ def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
         run = proven.submit("good", image=image, against=against)
         proven.work()
         row = proven.run(run)
-        evidence = [one.outcome for one in proven.gate.runs.evidence(run=run).items]
+        evidence = [one.outcome for one in proven.rooms.runs.evidence(run=run).items]
         print(f"{fault} | {row.state}: {row.reason} | {evidence} | {answer(proven)}")
         found[fault] = (row.state, REASONS[fault] in row.reason, evidence, answer(proven))
         wanted[fault] = (
@@ -86,6 +86,6 @@ def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
             else ("failed", True, ["failed"], DENIED)
         )
         if evidence == ["failed"]:
-            proven.gate.runs.discard(run, by="tester", reason="the next fault is tested alone")
+            proven.rooms.runs.discard(run, by="tester", reason="the next fault is tested alone")
     assert found == wanted
-    assert [one.id for one in proven.gate.baselines.list().items] == proposals
+    assert [one.id for one in proven.rooms.baselines.list().items] == proposals
