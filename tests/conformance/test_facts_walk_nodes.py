@@ -7,6 +7,7 @@ from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 
 STACK = {"cuda": "12.4"}
+_EXAMPLES = {"peer-memory": "dma-buf", "ofed": "24.10-0.7.0.0"}
 
 
 def test_each_gpu_takes_the_flavours_that_its_architecture_takes(walk):
@@ -122,12 +123,18 @@ def test_each_defect_is_found_in_its_releases_and_not_after(walk):
         gpu = "A100-SXM4-80GB-MIG-1g.10gb" if when.get("mig") else gpu
         node = {name: values[0] for name, values in when.get("node", {}).items()}
         first = defect["only"][0] if "only" in defect else defect.get("first", "1.10.0")
+        expected = "not-checked|warn" if "where" in defect else defect["outcome"]
         if defect["component"] == "driver":
-            node = {"kernel": "6.8"}
-            walk.expect(defect["outcome"], "CG115", STACK, driver=first, gpu=gpu, node=node)
+            kernel = next((k["first"] for k in when.get("kernels", ())), "6.8")
+            used = {name: _EXAMPLES.get(name, "1.0") for name in when.get("uses", ())}
+            capability = when.get("capabilities", ["8.0"])[0]
+            gpu = "GeForce-RTX-4090" if when.get("segments") else gpu
+            gpu = gpu if gpu != "A100-SXM4-80GB" else f"sm_{capability.replace('.', '')}"
+            node = {"kernel": kernel, **used, **node}
+            driver = first if first != "1.10.0" else "580.95.05"
+            walk.expect(expected, "CG115", STACK, driver=driver, gpu=gpu, node=node)
             continue
         stated = {**node, defect["component"]: first}
-        expected = "not-checked|warn" if "where" in defect else defect["outcome"]
         walk.expect(expected, "CG115", STACK, driver="580.95.05", gpu=gpu, node=stated)
         if defect["fixed"]:
             stated[defect["component"]] = defect["fixed"]

@@ -33,17 +33,28 @@ def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str])
 
 
 def find_learning_obstacle(step: StepResult) -> str:
-    """Return why a step's values must not be learned from; "" if they may.
-
-    A metric without a baseline is no obstacle: the first runs make one.
-    """
+    """Return why none of a step's values may be learned from; "" if some may."""
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
+    return step.reason or "it failed" if step.outcome == "failed" else ""
+
+
+def list_learnable(step: StepResult) -> dict[str, str]:
+    """Return the metrics whose values may be learned from, with a doubt about them, or "".
+
+    A metric is learned by itself, and one that is open only if pairs passed. A metric without a
+    baseline may be learned: the first runs make one.
+    """
+    if find_learning_obstacle(step):
+        return {}
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE_OUTCOMES and not m.doubt]
-    if judged.outcome == "failed" or doubtful:
-        return judged.reason
-    return ""
+    return {
+        metric.name: metric.doubt
+        for metric in judged.metrics
+        if metric.doubt
+        or metric.outcome in _LEARNABLE_OUTCOMES
+        or (step.outcome == "passed" and metric.outcome != "regression")
+    }
 
 
 class BaselineJudge:
@@ -59,34 +70,42 @@ class BaselineJudge:
         self._sku = sku or NO_GPU_SKU
         self._facts = facts
 
-    def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
+    def judge(self, workload: Workload, reports: Sequence[Report], suite: int = 0) -> StepJudgement:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
         doubts = self._doubts(workload, reports)
-        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines, doubts)
-        return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
+        judged = judge_reports(
+            workload.metrics, list(workload.checks), reports, baselines, doubts, suite=suite
+        )
+        body = judged.to_json()
+        return StepJudgement(judged.outcome, judged.reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
         """Offer a step's values to learn from, unless there is a reason against it.
 
         Implausible values are offered with their doubt: a person who approves them says why.
         """
-        if not (workload.metrics and step.report) or find_learning_obstacle(step):
+        learnable = list_learnable(step) if workload.metrics and step.report else {}
+        report = msgspec.convert(step.report, Report) if learnable else Report()
+        ground = self._ground(workload, report) if learnable else None
+        if ground is None:
             return
-        report = msgspec.convert(step.report, Report)
-        ground = self._ground(workload, report)
-        if ground is not None:
-            judged = msgspec.convert(step.judgement, WorkloadJudgement)
-            doubts = {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
-            results = [
-                Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
-                for m in report.metrics
-            ]
-            known = [samples for samples in results if samples.name in workload.metrics]
-            self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
+        # Repeats lie in one session, so that they differ less than runs do: the first one counts.
+        runs = msgspec.convert(step.judgement, WorkloadJudgement).runs
+        known = [
+            Samples(
+                metric.name,
+                metric.unit,
+                (metric.values[: max(len(metric.values) // runs, 1)],),
+                doubt=learnable[metric.name],
+            )
+            for metric in report.metrics
+            if metric.name in learnable
+        ]
+        self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
 
     def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:
         if self._facts is None:

@@ -65,6 +65,8 @@ class StepRunner:
         self._executor = context.executor
         self._context = context
         self._must_stop = must_stop
+        workloads = context.workloads(lease.run.suite)
+        self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host.
@@ -123,7 +125,7 @@ class StepRunner:
             reports.append(report)
             if result.outcome != "passed":
                 break
-            judged = self._context.judge.judge(step.workload, reports)
+            judged = self._context.judge.judge(step.workload, reports, self._suite)
             result = msgspec.structs.replace(
                 result,
                 outcome=judged.outcome,

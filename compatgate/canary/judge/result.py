@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.canary.workload import Better
 
-JUDGE = "3"
+JUDGE = "4"
 """Version of the statistics, stored with every judgement: another version may judge otherwise."""
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Outcomes, worst first."""
@@ -22,6 +22,7 @@ class Samples(Struct, frozen=True):
         runs: one tuple of values per run, in the order measured, without warm-up.
         doubt: of values that are offered: why a person must give a reason before they are accepted.
         explained: of an accepted baseline: why a person accepted implausible values.
+        oldest: runs of the oldest baseline that a person accepted; () if it is this one.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Samples(Struct, frozen=True):
     runs: tuple[tuple[float, ...], ...]
     doubt: str = ""
     explained: str = ""
+    oldest: tuple[tuple[float, ...], ...] = ()
 
     @property
     def values(self) -> tuple[float, ...]:

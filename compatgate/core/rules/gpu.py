@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
-from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
+from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
@@ -19,10 +19,11 @@ from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
-    FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
@@ -68,15 +69,30 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         return _report_undriven_gpu(context, driver, gpu, why, need)
     if branch is None:
         return _report_unknown_branch(context, driver)
-    if problem := _find_wsl_problem(context, driver) or _find_late_product(context, driver, gpu):
+    if problems := _find_wsl_problem(context, driver):
+        return problems
+    if problem := _find_late_product(context, driver, gpu):
         return (problem,)
+    return _judge_first(context, number, gpu)
+
+
+def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
+    """Judge a GPU whose first branch may be open: any branch for a newer capability knows it."""
     if not gpu.product:
-        return report_not_checked(
-            "gpu", f"the first driver for {gpu.name} depends on the product, which is not stated"
-        )
-    if gpu.first_branch is None:
-        return report_not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
-    return PASS
+        message = f"the first driver for {gpu.name} depends on the product, which is not stated"
+        return report_left_out("gpu", message)
+    if gpu.first_branch is not None:
+        return PASS
+    message = f"the first driver branch for {gpu.sku} is not published"
+    newer = [
+        other.first_branch
+        for other in context.facts.gpus.gpus.values()
+        if other.capability > gpu.capability and other.first_branch
+    ]
+    if newer and branch >= min(newer):
+        return report_no_effect("gpu", message)
+    need = f"a driver of branch {min(newer)} or newer" if newer else "a branch known to support it"
+    return report_missing_fact("driver", message, need=need, have=str(context.driver))
 
 
 def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
@@ -92,28 +108,33 @@ def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
     table = context.facts.driver_branches
     if context.os == "windows":
         newest = max((one.last for one in table.windows), default=0)
-        message = (
-            f"the branch of Windows driver {driver} is not known; the newest known is {newest}"
-        )
-    else:
-        newest = max(table.branches)
-        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
-        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
-    return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+        message = f"the branch of Windows driver {driver} is not known; the newest is {newest}"
+        need = f"a driver of a known branch, up to {newest}"
+        return report_missing_fact("driver", message, need=need, have=driver.text)
+    oldest, newest = min(table.branches), max(table.branches)
+    is_between = oldest < driver.major < newest
+    message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
+    message += "; is it a Windows driver (os=windows)?" if is_between else ""
+    need = f"a driver of a known branch, {oldest} to {newest}"
+    return (Problem("unknown", "driver", message, have=driver.text, need=need),)
 
 
-def _find_wsl_problem(context: RuleContext, driver: Version) -> Problem | None:
+def _find_wsl_problem(context: RuleContext, driver: Version) -> RuleAnswer | None:
     """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
     rows, branch = context.facts.driver_branches.wsl, context.branch
-    if context.pool.os != "wsl" or not rows or not branch or branch.branch >= rows[0].first_with:
+    if context.pool.os != "wsl" or not branch:
         return None
-    outcome: FindingOutcome = "fail"
-    message = f"drivers of branch {branch.branch} carry no CUDA for WSL"
-    if branch.branch > rows[0].last_without:
-        outcome = "unknown"
+    if not rows:
         message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
-    need = f">={_number_of(context, rows[0].first_with)}"
-    return Problem(outcome, "driver", message, driver.text, need, rows[0].source)
+        return report_missing_fact("driver", message, need="facts about WSL", have=driver.text)
+    if branch.branch >= rows[0].first_with:
+        return None
+    need, source = f">={_number_of(context, rows[0].first_with)}", rows[0].source
+    if branch.branch <= rows[0].last_without:
+        message = f"drivers of branch {branch.branch} carry no CUDA for WSL"
+        return (Problem("fail", "driver", message, driver.text, need, source),)
+    message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+    return report_missing_fact("driver", message, need=need, have=driver.text, source=source)
 
 
 def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
@@ -170,9 +191,7 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     minimum = gpu.mig_driver
     if minimum is None or context.os == "windows":
-        return report_not_checked(
-            "driver", f"the first driver with MIG on {gpu.name} is not published"
-        )
+        return _judge_open_mig(context, driver, gpu)
     if driver >= minimum:
         return PASS
     return (
@@ -186,6 +205,24 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
             candidates=lambda: (changes.raise_driver(context, minimum),),
         ),
     )
+
+
+def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> RuleAnswer:
+    """Judge MIG without a published minimum by those of all GPUs of the same capability."""
+    message = f"the first driver with MIG on {gpu.name} is not published"
+    known = [
+        other.mig_driver
+        for other in context.facts.gpus.gpus.values()
+        if other.mig_driver and other.capability == gpu.capability
+    ]
+    if context.os == "windows":
+        need = "os=linux"
+        message += " for Windows"
+    elif known and driver >= max(known):
+        return report_no_effect("driver", f"{message}; every similar GPU has it from {max(known)}")
+    else:
+        need = f">={max(known)}, as on similar GPUs" if known else "a GPU with a published minimum"
+    return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
 @rule("CG201", "no-kernel-image", reads=CODE | FORWARD)
@@ -214,7 +251,7 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
             return NOT_APPLICABLE
         if context.cuda is None or context.stack.measured:
             return NOT_APPLICABLE
-        return report_not_checked(
+        return report_left_out(
             "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"
         )
     if find_run_mode(codes, device, context.facts.arch):
@@ -317,6 +354,20 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
 
+def _judge_range(
+    context: RuleContext, cuda: Version, device: Pair, fact: CapabilityFact | None
+) -> RuleAnswer:
+    """Judge a toolkit without a list of targets by the first and last toolkit for the GPU."""
+    if context.toolkit is None:
+        return NOT_APPLICABLE  # CG101 says that this CUDA is not known
+    first, last = (fact.first_toolkit, fact.last_toolkit) if fact else (None, None)
+    if first and first <= cuda.major_minor and (last is None or cuda.major_minor <= last):
+        return PASS
+    message = f"which GPUs CUDA {cuda} can target is not known"
+    need = f">={format_parts(first)}" if first else f"a CUDA known to target {format_parts(device)}"
+    return report_missing_fact("cuda", message, need=need, have=cuda.text)
+
+
 @rule("CG203", "toolkit-arch", reads=CODE)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
@@ -337,11 +388,11 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     facts = context.facts.arch
     toolkit = facts.toolkits.get(format_parts(cuda.major_minor))
+    fact = facts.capabilities.get(format_parts(device))
     if toolkit is None:
-        return NOT_APPLICABLE
+        return _judge_range(context, cuda, device, fact)
     if device in toolkit.sass:
         return PASS
-    fact = facts.capabilities.get(format_parts(device))
     if fact is None:
         newest = list(facts.capabilities)[-1]
         message = (
