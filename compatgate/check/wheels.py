@@ -77,7 +77,7 @@ def read_wheels(
     progress = ProgressLines()
     packages = measure_packages(
         [_package_request(package, origins) for package in missing],
-        WheelSources(read_index_settings()),
+        WheelSources(read_index_settings(), places=facts.wheel_places),
         MeasureOptions(
             toolkits=list_ptx_toolkits(facts.arch),
             cache=default_wheel_folder(),

@@ -249,7 +249,7 @@ class RuleContext:
 
     @lazy_property
     def branch(self) -> Branch | None:
-        """Return the Linux driver branch; None when the driver is not known, or not Linux."""
+        """Return the driver's branch, in the numbers of Linux; None when it is not known."""
         if self.driver is None or self.jetson:
             return None
         return branch_of(self.driver, self.os, self.facts)

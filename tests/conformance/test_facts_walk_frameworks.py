@@ -151,7 +151,9 @@ def floor_of_capability(walk, stack, lowest, release, build):
     measured = {r.version for name in stack for r in walk.facts.records(name)} & {*stack.values()}
     facts = walk.read("cuda_arch_support")
     toolkits_of = [
-        walk.numbers(one.get("cuda") or f"{major(one)}.0") for one in (build, *release["builds"])
+        walk.numbers(one.get("cuda") or f"{major(one)}.0")
+        for one in (build, *release["builds"])
+        if one.get("listed", True)
     ]
     built, newest = toolkits_of[0], max(toolkits_of)
     for known in facts["compute_capabilities"]:

@@ -15,6 +15,7 @@ from compatgate.catalog.build.values import Record, inherit_source, record_sourc
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import (
     Build,
+    Containers,
     Framework,
     KnownIssue,
     KnownIssues,
@@ -25,7 +26,11 @@ from compatgate.core.facts.nvidia import Source
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-TABLES: dict[str, type] = {"framework": Framework, "known_issues": KnownIssues}
+TABLES: dict[str, type] = {
+    "framework": Framework,
+    "known_issues": KnownIssues,
+    "ngc_containers": Containers,
+}
 _SYSTEMS = ("linux", "windows")
 _FLOOR = re.compile(r">=\s*([\d.]+)")
 _MAJOR = re.compile(r"\d+\.\*")

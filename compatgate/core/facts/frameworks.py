@@ -296,3 +296,26 @@ class KnownIssues(Struct, frozen=True):
     """Table ``known_issues``."""
 
     issues: tuple[KnownIssue, ...]
+
+
+class Container(Struct, frozen=True):
+    """A monthly image of NVIDIA.
+
+    Attributes:
+        release: the month, ``24.08``.
+    """
+
+    release: str
+    product: str
+    cuda: Annotated[Version, "cuda"] | None
+    source: Source
+
+
+class Containers(Struct, frozen=True):
+    """Table ``ngc_containers``."""
+
+    containers: tuple[Container, ...]
+
+    def find(self, month: str) -> Container | None:
+        """Return an image of a month whose CUDA is known: the images of a month share it."""
+        return next((one for one in self.containers if one.release == month and one.cuda), None)

@@ -193,12 +193,16 @@ class BuildList(Struct, frozen=True):
 
 
 class ProjectWheels(Struct, frozen=True):
-    """GPU code of the wheels that a project builds for its own index.
+    """GPU code of the wheels that a project builds.
 
     Attributes:
-        labels: version labels of the wheels, ``cu118`` or ``cu12torch2.8cxx11abiTRUE``.
+        labels: version labels of the wheels, ``cu118`` or ``cu12torch2.8cxx11abiTRUE``; ``none``:
+            the wheel without a label.
         code: GPU code that its build script makes.
-        cpu: processor of the wheels for Linux; None for every processor.
+        cpu: processor of the wheels; None for every processor.
+        os: systems of the wheels.
+        cuda: toolkit that builds them; None where the label says it.
+        torch: the torch that they are built for, where it is one.
         pythons: Python versions with wheels; empty where they are not known.
         new_abi: whether they have the new C++ ABI whatever their labels say; None: as these say.
     """
@@ -208,6 +212,9 @@ class ProjectWheels(Struct, frozen=True):
     cpu: Literal["x86_64", "aarch64"] | None = None
     pythons: tuple[str, ...] = ()
     new_abi: bool | None = None
+    os: tuple[Literal["linux", "windows"], ...] = ("linux",)
+    cuda: Pair | None = None
+    torch: str | None = None
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):

@@ -324,12 +324,8 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
     if driver is None or context.jetson:
         return NOT_APPLICABLE
     if branch is None:
-        why = (
-            "Windows branches have other numbers" if context.os == "windows" else "not in the facts"
-        )
-        return report_no_effect(
-            "driver", f"end of life of branch {driver.major} not checked: {why}"
-        )
+        why = f"end of life of branch {driver.major} not checked: not in the facts"
+        return report_no_effect("driver", why)
     when = branch.eol
     if when and when >= context.today:
         notice = (date.fromisoformat(when) - EOL_NOTICE).isoformat()
@@ -358,7 +354,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
 
 def _find_supported_branch(context: RuleContext) -> Iterator[Candidate]:
     """Yield the nearest newer branch that is not past its end of life."""
-    own = context.driver.major if context.driver else None
+    own = context.branch.branch if context.branch and context.os == "linux" else None
     for branch in context.facts.driver_branches.branches.values():
         if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
             continue

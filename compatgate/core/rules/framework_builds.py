@@ -469,16 +469,15 @@ def _minimum_covers(
     """Tell whether a published minimum covers a GPU: older toolkits than the build's know it.
 
     It does not cover GPUs that came later, nor Tegra parts, nor those that came with its toolkit,
-    unless another build of the release has a newer one.
+    unless another build of the install page has a newer one.
     """
     facts = context.facts.arch
     fact = facts.capabilities.get(format_parts(device))
     if fact is None or device in facts.tegra:
         return False
     toolkit, builds = _toolkit_of(build), found.release.builds if found.release else ()
-    return fact.first_toolkit <= toolkit and fact.first_toolkit < max(
-        map(_toolkit_of, builds), default=toolkit
-    )
+    newest = max((_toolkit_of(one) for one in builds if one.listed), default=toolkit)
+    return fact.first_toolkit <= toolkit and fact.first_toolkit < newest
 
 
 def _toolkit_of(build: Build) -> Pair:

@@ -39,9 +39,10 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
     newer. Forward compatibility does not help: the kernel driver itself must support the GPU. A
-    Jetson's driver comes with its L4T release, which CG130 judges. Windows drivers, also those of
-    WSL, have other numbers: such a driver belongs to the newest branch that is not above its
-    number. That reading never denies: outside of the GPU's range the answer is unknown.
+    Jetson's driver comes with its L4T release, which CG130 judges. Windows packages have the limits
+    of the branch that they are of, and in WSL the branch must carry CUDA for it. The rule warns
+    about a driver that is older than the first of its branch that lists the product: the GPU may
+    run there under a generic name.
 
     Fix: use a driver within the GPU's range of branches.
 
@@ -51,42 +52,29 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     gpu, driver = context.pool.gpu, context.driver
     if gpu is None or driver is None or context.jetson:
         return NOT_APPLICABLE
+    branch = context.branch
+    if branch is None and context.os == "windows":
+        return _report_unknown_branch(context, driver)
+    number = branch.branch if branch else driver.major
     fact = context.facts.arch.capabilities.get(format_parts(gpu.capability))
     last = gpu.last_branch or (fact.last_branch if fact else None)
     if context.os == "windows":
-        return _judge_windows(context, driver, gpu, last)
-    if gpu.first_branch and driver.major < gpu.first_branch:
+        last = gpu.last_windows_branch or last
+    if gpu.first_branch and number < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
-        return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
-    if last and driver.major > last:
+        need = f">={_number_of(context, gpu.first_branch)}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if last and number > last:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
-        return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
-    if context.branch is None:
-        branches = context.facts.driver_branches.branches
-        oldest, newest = min(branches), max(branches)
-        is_between = oldest < driver.major < newest
-        message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
-        message += "; is it a Windows driver (os=windows)?" if is_between else ""
-        need = f"a driver of a known branch, {oldest} to {newest}"
-        return (Problem("unknown", "driver", message, have=driver.text, need=need),)
-    return _judge_first(context, driver.major, gpu)
-
-
-def _judge_windows(context: RuleContext, driver: Version, gpu: Gpu, last: int | None) -> RuleAnswer:
-    """Judge a Windows driver by the newest branch that is not above its number."""
-    older = [one for one in context.facts.driver_branches.branches if one <= driver.major]
-    branch = max(older, default=0)
-    need = f"a driver of branch {gpu.first_branch} or newer" if gpu.first_branch else "its branches"
-    if gpu.first_branch and branch < gpu.first_branch:
-        why = f"{context.gpu_name} needs branch {gpu.first_branch} or newer"
-    elif last and branch > last:
-        why = f"branch {last} is the last that supports {context.gpu_name}"
-        need = f"a driver of branch {last} or older"
-    else:
-        return _judge_first(context, branch, gpu)
-    message = f"which branch Windows driver {driver} belongs to is not known; its number is that of"
-    message += f" branch {branch} or older, and {why}"
-    return report_missing_fact("driver", message, need=need, have=driver.text, source=gpu.source)
+        need = f"<{_number_of(context, last, end=True) + 1}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if branch is None:
+        return _report_unknown_branch(context, driver)
+    if problems := _find_wsl_problem(context, driver):
+        return problems
+    if problem := _find_late_product(context, driver, gpu):
+        return (problem,)
+    return _judge_first(context, number, gpu)
 
 
 def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
@@ -106,6 +94,70 @@ def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
         return report_no_effect("gpu", message)
     need = f"a driver of branch {min(newer)} or newer" if newer else "a branch known to support it"
     return report_missing_fact("driver", message, need=need, have=str(context.driver))
+
+
+def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
+    """Return the first or last number that drivers of a branch have on the pool's system."""
+    if context.os == "linux":
+        return branch
+    rows = context.facts.driver_branches.windows
+    own = next((one for one in rows if one.branch == branch), None)
+    return branch if own is None else own.last if end else own.first
+
+
+def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
+    table = context.facts.driver_branches
+    if context.os == "windows":
+        newest = max((one.last for one in table.windows), default=0)
+        message = f"the branch of Windows driver {driver} is not known; the newest is {newest}"
+        need = f"a driver of a known branch, up to {newest}"
+        return report_missing_fact("driver", message, need=need, have=driver.text)
+    oldest, newest = min(table.branches), max(table.branches)
+    is_between = oldest < driver.major < newest
+    message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
+    message += "; is it a Windows driver (os=windows)?" if is_between else ""
+    need = f"a driver of a known branch, {oldest} to {newest}"
+    return (Problem("unknown", "driver", message, have=driver.text, need=need),)
+
+
+def _find_wsl_problem(context: RuleContext, driver: Version) -> RuleAnswer | None:
+    """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
+    rows, branch = context.facts.driver_branches.wsl, context.branch
+    if context.pool.os != "wsl" or not branch:
+        return None
+    if not rows:
+        message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+        return report_missing_fact("driver", message, need="facts about WSL", have=driver.text)
+    if branch.branch >= rows[0].first_with:
+        return None
+    need, source = f">={_number_of(context, rows[0].first_with)}", rows[0].source
+    if branch.branch <= rows[0].last_without:
+        message = f"drivers of branch {branch.branch} carry no CUDA for WSL"
+        return (Problem("fail", "driver", message, driver.text, need, source),)
+    message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+    return report_missing_fact("driver", message, need=need, have=driver.text, source=source)
+
+
+def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
+    """Return a warning about a driver that came before the first that lists the product."""
+    firsts = gpu.first_drivers
+    if context.os == "windows":
+        listed = gpu.first_windows
+    else:
+        own = (one for one in firsts if one.major == driver.major)
+        listed = next(own, firsts[0] if firsts and driver.major < firsts[0].major else None)
+    if listed is None or driver >= listed:
+        return None
+    return Problem(
+        "warn",
+        "driver",
+        f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the GPU may "
+        "not work, or only under a generic name",
+        have=driver.text,
+        need=f">={listed}",
+        source=gpu.source,
+        candidates=lambda: (changes.raise_driver(context, listed),),
+    )
 
 
 def _report_undriven_gpu(
