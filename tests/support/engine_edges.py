@@ -57,7 +57,7 @@ class Says:
         self._judged = judged or (StepJudgement("passed", ""),)
         self.offered = []
 
-    def judge(self, workload, reports):
+    def judge(self, workload, reports, *, explained=""):
         return self._judged[min(len(reports), len(self._judged)) - 1]
 
     def offer(self, run, workload, step):

@@ -33,16 +33,15 @@ def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str])
 
 
 def find_learning_obstacle(step: StepResult) -> str:
-    """Return why a step's values must not be learned from; "" if they may.
+    """Return why nothing of a step may be learned; "" if metrics may.
 
-    A metric without a baseline is no obstacle: the first runs make one.
+    Pairs that did not pass forbid it, whatever the stored baselines say.
     """
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE_OUTCOMES and not m.doubt]
-    if judged.outcome == "failed" or doubtful:
-        return judged.reason
+    if judged.outcome == "failed" or step.outcome not in ("passed", judged.outcome):
+        return step.reason or judged.reason
     return ""
 
 
@@ -59,33 +58,47 @@ class BaselineJudge:
         self._sku = sku or NO_GPU_SKU
         self._facts = facts
 
-    def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
+    def judge(
+        self, workload: Workload, reports: Sequence[Report], *, explained: str = ""
+    ) -> StepJudgement:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
-        doubts = self._doubts(workload, reports)
-        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines, doubts)
-        return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
+        judged = judge_reports(
+            workload.metrics,
+            list(workload.checks),
+            reports,
+            baselines,
+            self._doubts(workload, reports),
+            dict.fromkeys(workload.metrics, explained),
+        )
+        reason = judged.reason
+        if judged.outcome == "inconclusive" and judged.missing:
+            more = len(judged.missing) - 1
+            reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
+        return StepJudgement(judged.outcome, reason, judged.more, judged.to_json())
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a step's values to learn from, unless there is a reason against it.
+        """Offer the values of each metric that is neither worse, nor open, nor doubtful.
 
-        Implausible values are offered with their doubt: a person who approves them says why.
+        A metric without a baseline is offered: the first runs make one.
         """
         if not (workload.metrics and step.report) or find_learning_obstacle(step):
             return
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
-        if ground is not None:
-            judged = msgspec.convert(step.judgement, WorkloadJudgement)
-            doubts = {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
-            results = [
-                Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
-                for m in report.metrics
-            ]
-            known = [samples for samples in results if samples.name in workload.metrics]
+        if ground is None:
+            return
+        judged = msgspec.convert(step.judgement, WorkloadJudgement)
+        sound = {m.name: m for m in judged.metrics if m.outcome in _LEARNABLE_OUTCOMES}
+        known = [
+            Samples(m.name, m.unit, (m.values,), explained=sound[m.name].explained)
+            for m in report.metrics
+            if m.name in workload.metrics and m.name in sound and not sound[m.name].doubt
+        ]
+        if known:
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
 
     def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:

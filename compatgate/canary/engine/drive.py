@@ -177,7 +177,7 @@ def _run_steps(
     prepared = {step.name: _prepare(steps, step) for step in todo}
     context.queue.enter(lease, "running")
     for step in todo:
-        done[step.name] = _run_step(lease, context.queue, steps, planned, step, prepared[step.name])
+        done[step.name] = _run_step(steps, planned, step, prepared[step.name])
     return [done[step.name] for step in planned]
 
 
@@ -200,22 +200,16 @@ def _run_pairs(
     for step in planned:
         if step not in compared and step.name not in done:
             job = jobs[step.name]["B"]
-            done[step.name] = _run_step(lease, context.queue, steps, planned, step, job)
+            done[step.name] = _run_step(steps, planned, step, job)
     return [done[step.name] for step in planned]
 
 
 def _run_step(
-    lease: Lease,
-    queue: Queue,
-    steps: StepRunner,
-    planned: Sequence[Step],
-    step: Step,
-    prepared: PreparedJob,
+    steps: StepRunner, planned: Sequence[Step], step: Step, prepared: PreparedJob
 ) -> StepResult:
     at = planned.index(step)
-    queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
     with tracing.span("canary.step", {"compatgate.step": step.name}):
-        return steps.run(step, prepared)
+        return steps.run(step, prepared, f"{at + 1} of {len(planned)}", at / len(planned))
 
 
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:

@@ -71,6 +71,11 @@ class Lease(Struct, frozen=True):
     attempt: int
     abandoned: bool = False
 
+    @property
+    def is_last(self) -> bool:
+        """Return whether no further attempt may follow."""
+        return self.attempt >= self.run.max_attempts
+
 
 class LeaseLost(Exception):
     """Error: another worker has the run; this one stops without a trace."""
@@ -236,8 +241,14 @@ class StepJudgement(Struct, frozen=True):
 class Judge(Protocol):
     """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
 
-    def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
-        """Judge all executions of a step together."""
+    def judge(
+        self, workload: Workload, reports: Sequence[Report], *, explained: str = ""
+    ) -> StepJudgement:
+        """Judge all executions of a step together.
+
+        Args:
+            explained: why a person accepts improbably good values; "" if nobody does.
+        """
         ...
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:

@@ -12,6 +12,7 @@ pair from its beginning. A block that failed is kept, so that no attempt hides a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
@@ -69,14 +70,14 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
 
 
 def is_compared(jobs: Jobs, executor: Executor) -> bool:
-    """Return whether the arms differ, and the host can run both on the same nodes.
+    """Return whether the workload takes pairs, the arms differ, and the host can run both.
 
     A workload with its own image runs in the same image twice.
     """
     a, b = jobs["A"], jobs["B"]
     several = a.job.workload.nodes > 1
     can = not several or getattr(executor, "pairs_nodes", True)
-    return can and (a.image, a.tool) != (b.image, b.tool)
+    return a.job.workload.paired and can and (a.image, a.tool) != (b.image, b.tool)
 
 
 class PairSession:
@@ -106,6 +107,8 @@ class PairSession:
             reason = "nothing to compare: candidate and reference run in the same image"
             if any(step.workload.nodes > 1 for step in alike):
                 reason += ", or the host cannot run both on the same nodes"
+            if long := [step.name for step in alike if not step.workload.paired]:
+                reason += f", or take too long for pairs ({', '.join(long)})"
             state = PairsState("inconclusive", reason, single=self._single)
             self._queue.compare(self._lease, state)
         return jobs
@@ -134,7 +137,8 @@ class PairSession:
         """
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
-        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease))
+        explained = self._lease.run.explained
+        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease), explained)
         assert isinstance(self._context.executor, PairExecutor)  # noqa: S101 - asked before
         every = [jobs[step.name][arm] for step in compared for arm in ARMS]
         with self._context.executor.hold(every) as executor:
@@ -146,7 +150,8 @@ class PairSession:
         judged = self._judged or judge_record(record, known)
         against = self._lease.run.against
         reference = (against.entry or against.image or "") if against else ""
-        results = conclude_steps(record, judged, reference, self._context.judge.judge)
+        judge_alone = partial(self._context.judge.judge, explained=explained)
+        results = conclude_steps(record, judged, reference, judge_alone)
         state = describe_state(record, judged, self._images, self._single)
         if record.trouble("A") or record.trouble("B"):
             failed = [result for result in results if result.outcome == "failed"]

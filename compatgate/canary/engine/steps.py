@@ -16,12 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
-from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
 from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
-    HostObservation,
     Job,
     PreparedJob,
     Progress,
@@ -106,24 +105,36 @@ class StepRunner:
 
         return tell
 
-    def run(self, step: Step, prepared: PreparedJob) -> StepResult:
-        """Run a step, repeat it where that may settle its outcome, and record the result."""
+    def run(self, step: Step, prepared: PreparedJob, place: str, share: float) -> StepResult:
+        """Run a step, repeat it where that may settle its outcome, and record the result.
+
+        A workload of hours is never repeated. The reason of each repetition is shown.
+
+        Args:
+            place: of the step in the run, for people.
+            share: of the run that is done.
+        """
         reports: list[Report] = []
         hung = 0
+        most = self._context.settings.repeats if step.workload.paired else 0
+        again = ""
         while True:
-            again = len(reports) + hung
-            name = f"{step.name}-again{again}" if again else step.name
+            number = len(reports) + hung
+            name = f"{step.name}-again{number}" if number else step.name
+            self._queue.say(self._lease, f"running {step.name} ({place}){again}", share)
             result, report = self.run_once(self._executor, step, prepared, name, step.name)
             if result.attributable and result.exit_code is None:
                 hung += 1
                 result = self._judge_hang(step, result, hung)
-                if result.outcome == "failed" or hung > 1:
+                if result.outcome == "failed" or hung > min(most, 1):
                     break
+                again = f", again: {result.reason}"
                 continue
             reports.append(report)
             if result.outcome != "passed":
                 break
-            judged = self._context.judge.judge(step.workload, reports)
+            explained = self._lease.run.explained
+            judged = self._context.judge.judge(step.workload, reports, explained=explained)
             result = msgspec.structs.replace(
                 result,
                 outcome=judged.outcome,
@@ -131,8 +142,9 @@ class StepRunner:
                 judgement=judged.body,
                 report=msgspec.to_builtins(merge_reports(reports)),
             )
-            if not judged.more or len(reports) > self._context.settings.repeats:
+            if not judged.more or len(reports) > most:
                 break
+            again = f", again: {judged.more} more values are needed"
         self._queue.record(self._lease, result)
         return result
 
@@ -141,7 +153,8 @@ class StepRunner:
         if earlier := self._queue.ended_in_time(self._lease, step.name, step.workload.digest):
             reason = f"{result.reason}; on this host it ended in time before (run {earlier})"
             return msgspec.structs.replace(result, outcome="failed", reason=reason)
-        reason = f"{result.reason}, {times} times; it never ended in time on this host"
+        often = f", {times} times" if times > 1 else ""
+        reason = f"{result.reason}{often}; it never ended in time on this host"
         return msgspec.structs.replace(result, reason=reason)
 
     def run_once(
@@ -179,7 +192,10 @@ class StepRunner:
             log.close()
         report = lookout.report()
         observed = watching.observed()
-        verdict = _discount_unhealthy_host(conclude_step(workload, ended, report), observed)
+        concluded = conclude_step(workload, ended, report, gpu_seen=observed.state == "healthy")
+        verdict = judge_host(concluded, observed)
+        if verdict.passing and workload.paired and not self._lease.is_last:
+            raise InfrastructureError(f"{step.name}: {verdict.reason}")
         result = StepResult(
             name=step.name,
             workload=workload.name,
@@ -222,15 +238,6 @@ class _Tee:
     def feed(self, data: bytes) -> None:
         self._reader.feed(data)
         self._log.feed(strip_signatures(data))
-
-
-def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
-    """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
-    spoilt = observed.spoils(passed=verdict.outcome == "passed")
-    if not spoilt:
-        return verdict
-    why = f"the host was {observed.state}: {observed.reason}"
-    return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
 
 
 class ExecutionStopped(Exception):

@@ -44,6 +44,12 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the image in pairs with an entry or an image; auto: with the blessed entry "
         "that it would replace (default for an image on a target); none: judge it alone",
     )
+    add(
+        "--explained",
+        metavar="REASON",
+        help="why improbably good values are right: above the published peak, or better by more "
+        "than 2 x; kept with the run and its baseline",
+    )
     add("--host", metavar="H", help="staging host (default: any suitable host)")
     add(
         "--priority",
@@ -82,7 +88,17 @@ def run_start(args: argparse.Namespace) -> int:
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("suite", "target", "pool", "image", "entry", "host", "priority", "against")
+    names = (
+        "suite",
+        "target",
+        "pool",
+        "image",
+        "entry",
+        "host",
+        "priority",
+        "against",
+        "explained",
+    )
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         from compatgate.core.stack import parse_stack_text

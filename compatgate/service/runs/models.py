@@ -91,6 +91,9 @@ class Run(Base):
     pairs: Mapped[dict[str, Any] | None] = mapped_column(
         JsonText, comment="JSON: pairs so far, and the judgement"
     )
+    explained: Mapped[str] = mapped_column(
+        Text, server_default="", comment="Why improbably good values are right"
+    )
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -173,7 +176,7 @@ class RunRow(RunBody, frozen=True, kw_only=True):
 
 _NEW_RUN: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__) | {
     "seq": 0, "nodes": 1, "priority": 0, "attempts": 0, "doing": "", "reason": "",
-    "cancelling": False,
+    "cancelling": False, "explained": "",
 }  # fmt: skip
 
 

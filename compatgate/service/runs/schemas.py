@@ -42,6 +42,13 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
             " target"
         ),
     ] = None
+    explained: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=1000)] | None,
+        Meta(
+            description="why improbably good values are right: above the published peak, or better"
+            " by more than 2 x; without a reason they are inconclusive"
+        ),
+    ] = None
 
 
 class AgainstBody(Against, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +125,9 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     source: Annotated[
         str | None, Meta(description="format and source of an imported run; null: not imported")
     ] = None
+    explained: Annotated[
+        str, Meta(description="why improbably good values are right; empty: no reason was given")
+    ] = ""
 
 
 class PeakShare(Struct, frozen=True):

@@ -239,6 +239,8 @@ class Runs:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
                 if run.against and run.against.image:
                     detail["against"] = run.against.image
+                if run.explained:
+                    detail["explained"] = run.explained
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
             return tuple(runs.find_run(session, run.id) for run in made)
 
@@ -382,6 +384,7 @@ class Runs:
             host=run.host,
             priority=run.priority,
             against=run.against.asked if run.against and purpose == "request" else NONE,
+            explained=(run.explained or None) if purpose == "request" else None,
         )
         return self.submit(asked, by=by, purpose=purpose)
 

@@ -194,6 +194,7 @@ def plan_runs(
             max_attempts=MAX_ATTEMPTS,
             asked_by=by,
             created_at=at,
+            explained=asked.explained or "",
         )
         for place in result
     ]
