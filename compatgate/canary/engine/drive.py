@@ -151,13 +151,14 @@ def _give_up(lease: Lease, context: HostContext) -> None:
     """End a run that is out of attempts, even on a host that is gone for good."""
     run = lease.run
     reason = (
-        f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'}"
+        f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'};"
+        f" once that is mended: compatgate canary rerun {run.id}"
     )
     try:
         context.executor.clean(run.id)
     except InfrastructureError as error:
         reason += f"; leftovers on {lease.host} are removed when the host answers ({error.detail})"
-    context.queue.finish(lease, "error", reason, None)
+    context.queue.finish(lease, "inconclusive", reason, None)
 
 
 def _run_steps(

@@ -88,7 +88,7 @@ class Queue(Protocol):
         """Take the next run that one of the hosts can run now, with its slots.
 
         Abandoned runs of these hosts come first. A run out of attempts is leased once more for
-        cleaning, and the engine ends it with ``error``.
+        cleaning, and the engine ends it as inconclusive.
         """
         ...
 
@@ -139,7 +139,7 @@ class Queue(Protocol):
         ...
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """Queue a run again after an infrastructure failure, or end it with ``error``."""
+        """Queue a run again after the host's fault; after the last attempt it is inconclusive."""
         ...
 
 

@@ -332,7 +332,7 @@ class DatabaseQueue:
             self._on_change()
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """Queue a run again, see `Queue`; end a run that was cancelled meanwhile."""
+        """Queue a run again, see `Queue`; end one that was cancelled meanwhile."""
         now = clock.now()
         why = _storable_text(reason)
         with self._mine(lease, writing=True) as (session, run):
@@ -341,10 +341,10 @@ class DatabaseQueue:
                 state = "cancelled"
                 leases.end_run(session, run.id, state, f"cancelled by {run.cancel_by}", now)
             elif lease.attempt >= run.max_attempts:
-                state = "error"
-                leases.end_run(
-                    session, run.id, state, f"{why} (attempt {lease.attempt}, the last)", now
-                )
+                state = "inconclusive"
+                again = f"once that is mended: compatgate canary rerun {run.id}"
+                ended = f"{why} (attempt {lease.attempt}, the last); {again}"
+                leases.end_run(session, run.id, state, ended, now)
             else:
                 state = "queued"
                 pause = self._pauses[min(lease.attempt, len(self._pauses)) - 1]

@@ -236,7 +236,7 @@ def test_a_run_out_of_attempts_is_cleaned_and_given_up(context, lease):
     drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
     assert executor.cleaned
     assert executor.started == []
-    assert queue.ended[0] == "error"
+    assert queue.ended[0] == "inconclusive"
     assert "gave up after 3 attempts" in queue.ended[1]
 
 
@@ -267,7 +267,7 @@ def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_clean = 1
     drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
-    assert queue.ended[0] == "error"
+    assert queue.ended[0] == "inconclusive"
     assert "are removed when the host answers (the engine is away)" in queue.ended[1]
 
 

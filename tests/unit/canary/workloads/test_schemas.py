@@ -36,6 +36,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "user": "nobody",
         "interpreter": "worker",
         "harness": True,
+        "paired": False,
         "replaces": False,
         "image": {"inside": False, "context": ".", "network": True, "tool": "/opt/gemm"},
         "environment": {"OMP_NUM_THREADS": "1"},
